@@ -185,7 +185,8 @@ endif
 .DELETE_ON_ERROR:
 
 # assemble.awk says what it writes into the parts.
-sql/iblt--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure $(SQL_PARTS)
+sql/iblt--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure \
+		sql/user_trigger $(SQL_PARTS)
 	awk -f $^ > $@
 
 # --- unit tests of src/core, without a server -------------------------------

@@ -1,5 +1,5 @@
 # assemble.awk
-#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure PART ... > SCRIPT
+#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger PART ... > SCRIPT
 #
 # Puts the parts of the script together, and writes in place of
 #
@@ -7,6 +7,8 @@
 #			a list
 # @take_failure@;	that file: what the handler of a driver keeps of an error, which only the
 #			handler itself can ask for
+# @user_trigger@	that file: the condition that row t of pg_trigger is a trigger of a user, for queries
+#			that a server without iblt is asked, too
 # @arguments TYPE@	a value of that composite type.  Each field is the argument or variable of
 #			the function with the name of the field.  If the function has none, the field is what
 #			iblt_compare has by default, or else null.
@@ -40,6 +42,7 @@ function put(text) {
 
 FILENAME ~ /pinned_settings$/ { pinned = pinned $0 "\n"; next }
 FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
+FILENAME ~ /user_trigger$/ { user_trigger = user_trigger (user_trigger ? "\n" : "") $0; next }
 /@pinned_settings@/ { printf "%s", pinned; next }
 /@take_failure@;/ { printf "%s", failure; next }
 
@@ -64,6 +67,8 @@ in_head { head = head $0 }
 }
 
 /^--/ { print; next }
+
+match($0, /@user_trigger@/) { $0 = put(user_trigger) }
 
 match($0, /@arguments [a-z_]+@/) {
 	type_of = substr($0, RSTART + 11, RLENGTH - 12)

@@ -40,3 +40,14 @@ BEGIN
 	PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED');
 END
 $$;
+
+-- Sets the role of triggers back, behind the statements of a repair.
+CREATE FUNCTION plain_close(conn text, as_replica boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF as_replica THEN
+		PERFORM ask_one(conn, 'SELECT set_config(''session_replication_role'', NULL, true)');
+	END IF;
+END
+$$;

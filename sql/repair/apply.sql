@@ -240,7 +240,8 @@ BEGIN
 	IF peer_is_bare(conn) THEN
 		PERFORM plain_open(conn, asked.as_replica AND NOT (plan.described).replica);
 		PERFORM repair_execute_works(works);
-		PERFORM repair_execute_deferred(asked.apply_search_path, conn);
+		PERFORM repair_execute_deferred(asked.apply_search_path, conn),
+			plain_close(conn, asked.as_replica AND NOT (plan.described).replica);
 		RETURN false;
 	END IF;
 	role := ask_call(conn, format('repair_open(%L, %L)', asked.apply_search_path,
@@ -284,7 +285,7 @@ BEGIN
 END
 $$;
 
--- Changes the rows that were claimed, of one relation or several, and reads them once more;
+-- Changes the rows that were claimed, of one relation or several, and takes the last look at them;
 -- the peer has yet to commit.
 CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -99,7 +99,7 @@ BEGIN
 END
 $$;
 
--- Locks the targets and the sources; an error if a target is not what was described.
+-- Locks the targets and the sources; an error if they are not what was described.
 CREATE FUNCTION repair_lock_all(plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -117,9 +117,7 @@ BEGIN
 		repair_patience(plans, NULL),
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
-		IF repair_describe_target(plan) IS DISTINCT FROM plan.described THEN
-			PERFORM refuse_altered((repair_target(plan)).relation, (plan.asked).target_side);
-		END IF;
+		PERFORM repair_require_described(plan);
 	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
 	PERFORM repair_refuse_lock(plans[1], SQLERRM);

@@ -221,12 +221,48 @@ AS $$
 DECLARE
 	relation text := (repair_target(plan)).relation;
 	described jsonb := ask_call((repair_target(plan)).place,
-		format('repair_describe(%L::pg_catalog.regclass)', relation));
+		format('repair_describe(pg_catalog.to_regclass(%L))', relation));
 BEGIN
 	IF described IS NULL THEN
-		PERFORM refuse_altered(relation, (plan.asked).target_side);
+		PERFORM refuse_altered(relation, (repair_target(plan)).side);
 	END IF;
 	RETURN jsonb_populate_record(NULL::repair_description, described);
+END
+$$;
+
+-- What the name of the source means now.
+CREATE FUNCTION repair_name_source(plan repair_plan) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s side := repair_source(plan);
+BEGIN
+	RETURN ask_call(s.place, format('repair_naming(pg_catalog.to_regclass(%L))', s.relation));
+END
+$$;
+
+-- An error unless the names of both sides still mean what was described, and the target is still
+-- as it was described.
+-- DDL that a lock of the target does not keep away can change a schema's name, and what is fired by
+-- a change of rows: ATTACH PARTITION brings triggers of the partition.
+-- Relies on: catalogs, as of a statement that begins after all that has written.
+CREATE FUNCTION repair_require_described(plan repair_plan) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s side := repair_target(plan);
+BEGIN
+	IF repair_describe_target(plan) IS DISTINCT FROM plan.described THEN
+		PERFORM refuse_altered(s.relation, s.side);
+	END IF;
+	s := repair_source(plan);
+	IF repair_name_source(plan) IS DISTINCT FROM plan.source_naming THEN
+		PERFORM refuse_altered(s.relation, s.side);
+	END IF;
+	FOREACH s IN ARRAY ARRAY[repair_target(plan), s] LOOP
+		PERFORM require_side_described(s, ask_one(s.place, 'SELECT '
+			|| read_fingerprint_sql(s, format('pg_catalog.to_regclass(%L)', s.relation))));
+	END LOOP;
 END
 $$;
 
@@ -240,6 +276,7 @@ BEGIN
 	plan.compared := repair_stamped(compared, asked);
 	plan.asked := asked;
 	plan.described := repair_describe_target(plan);
+	plan.source_naming := repair_name_source(plan);
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
 	plan.columns := repair_columns(plan.compared, repair_target(plan), plan.described);

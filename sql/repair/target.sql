@@ -101,9 +101,21 @@ AS $$
 			FROM (VALUES (4, 'INSERT'), (16, 'UPDATE'), (8, 'DELETE')) AS e(bit, name)
 			WHERE t.tgtype & e.bit > 0))), '[]')
 	FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-	WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgtype & 28 > 0
+	WHERE @user_trigger@ AND t.tgenabled <> 'D' AND t.tgtype & 28 > 0
 	AND p.pronamespace IS DISTINCT FROM to_regnamespace('iblt_internal') AND t.tgrelid IN (
 		SELECT target UNION SELECT relid FROM pg_partition_tree(target))
+$$;
+
+-- What the name of a relation means: the OIDs of the relation and of its schema, and the version of
+-- the schema's row.
+-- ALTER SCHEMA RENAME locks no table.  It makes another version of that row, and so does GRANT ON
+-- SCHEMA.  Two looks that give the same text prove that the schema had its name all the time between
+-- them.  The lock on the relation keeps the relation's own name.
+CREATE FUNCTION repair_naming(relation regclass) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT concat_ws(' ', c.oid, n.oid, n.xmin, n.ctid)
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
 
 -- A relation as a repair wants to know it, in the form of type repair_description.
@@ -112,6 +124,9 @@ CREATE FUNCTION repair_describe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL UNSAFE
 AS $$
 	SELECT jsonb_build_object(
+		'naming', repair_naming(relation),
+		'partitions', (SELECT coalesce(jsonb_agg(relid::oid ORDER BY relid::oid), '[]')
+			FROM pg_partition_tree(relation)),
 		'kind', CASE WHEN c.relkind = 'r'
 				AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = relation)
 			THEN 'a table that others inherit from'

@@ -58,6 +58,8 @@ CREATE TYPE repair_trigger AS (
 
 -- The target, as repair_describe gives it.
 CREATE TYPE repair_description AS (
+	naming text,			-- what its name means (repair_naming)
+	partitions oid[],		-- with the relation itself, if it is partitioned
 	kind text,				-- what sort of relation it is, in words
 	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
@@ -87,6 +89,7 @@ CREATE TYPE repair_plan AS (
 	compared plan,
 	asked repair_options,
 	described repair_description,	-- the target
+	source_naming text,		-- what the name of the source means (repair_naming)
 	columns repair_column[],
 	secret text				-- random, before and behind what stands for a long value
 );

@@ -1,7 +1,8 @@
 -- The last look ------------------------------------------------------------------------
 --
 -- Before a repair says that it was applied, it makes sure that the rows are as they were to
--- become.  Triggers, rules and generated columns may have made others of them.
+-- become.  Triggers, rules and generated columns may have made others of them.  It also makes sure
+-- that its statements have met the relations that were described, as they were described.
 
 -- Are the rows of unique keys on the target as they were to become? The source is not asked.
 CREATE FUNCTION repair_made_so(plan repair_plan, ids text[], wanted text[]) RETURNS boolean
@@ -16,6 +17,7 @@ BEGIN
 	compared.versions := false;
 	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup],
 		reading_of(compared, ids, true));
+	PERFORM require_side_described(s, found[1].fingerprint);
 	RETURN found[1].checksum::text[] = wanted;
 END
 $$;
@@ -81,8 +83,9 @@ BEGIN
 END
 $$;
 
--- Reads the rows of a relation once more, unless statements have seen them; the work with the ids
--- of those that differ again, if that is asked for.
+-- Reads the rows of a relation once more, unless statements have seen them, and makes sure that each
+-- statement has met what was described; the work with the ids of rows that differ again, if that is
+-- asked for.
 CREATE FUNCTION repair_verify_all(INOUT work repair_work, seen boolean) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -91,7 +94,6 @@ DECLARE
 	x record;
 	number bigint := 0;
 	wrong text;
-	source side := repair_source(work.plan);
 BEGIN
 	FOR n IN 1 .. CASE WHEN seen AND work.differ IS NULL THEN 0 ELSE work.batches END LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
@@ -102,13 +104,11 @@ BEGIN
 		number := number + x.number;
 		wrong := coalesce(wrong, x.wrong);
 	END LOOP;
+	IF work.keys > 0 THEN
+		PERFORM repair_require_described(work.plan);
+	END IF;
 	IF number > 0 THEN
 		PERFORM repair_refuse_result(work.plan, number, wrong);
-	ELSIF work.keys > 0 AND repair_finds_by_index(work.plan) THEN
-		-- the source is not read again
-		PERFORM require_side_described(source, ask_one(source.place, 'SELECT '
-			|| read_fingerprint_sql(source, format('pg_catalog.to_regclass(%L)',
-				source.relation))));
 	END IF;
 END
 $$;

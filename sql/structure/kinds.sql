@@ -151,16 +151,14 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	WHERE NOT EXISTS (SELECT FROM pg_constraint k
 		WHERE k.conindid = i.indexrelid AND k.contype IN ('p', 'u', 'x'))$q$),
 
--- Up to PostgreSQL 14, the copies of a trigger in partitions are internal.  Live digests are
--- not part of a structure.
+-- Live digests are not part of a structure.
 ('trigger', false, $q$
 	SELECT 'trigger', quote_ident(t.tgname) || ' on ' || r.object, r.object, 'danger',
 		jsonb_build_object('exists', true, 'definition', pg_get_triggerdef(t.oid, false),
 			'enabled', CASE t.tgenabled WHEN 'O' THEN 'true' WHEN 'D' THEN 'false'
 				WHEN 'R' THEN 'replica' ELSE 'always' END)
 	FROM relations r JOIN pg_trigger t ON t.tgrelid = r.oid
-	WHERE (NOT t.tgisinternal OR t.tgparentid <> 0)
-	AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.oid = t.tgconstraint AND k.contype <> 't')
+	WHERE @user_trigger@
 	AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
 		WHERE d.classid = 'pg_proc'::regclass AND d.objid = t.tgfoid AND d.deptype = 'e'
 		AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'iblt')$q$),
