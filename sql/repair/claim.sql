@@ -80,7 +80,7 @@ $$;
 -- The steps of a batch, without those of rows that have changed since they were compared, which
 -- are skipped, and the keys whose rows an index may hide.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
--- left it.  From here on, the target stays what was described.
+-- left it.
 -- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_claim_batch(plan repair_plan, INOUT steps repair_step[],
 	OUT doubtful text[]) RETURNS record

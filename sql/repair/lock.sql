@@ -14,7 +14,8 @@
 -- An advisory lock says nothing to other writers.  A unique index on the key does: if
 -- somebody inserts the same row, one of the two fails.  Where no such index is on the
 -- target, the table itself is locked.  In any case it is locked against DDL, such as a
--- foreign key with ON DELETE CASCADE.
+-- foreign key with ON DELETE CASCADE.  DDL that this lock does not keep away is found before COMMIT
+-- (repair_require_described).
 
 -- Keeps other repairs of relations away until the transaction of a place ends.
 -- 1768057972 is "iblt" in ASCII.

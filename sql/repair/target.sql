@@ -109,8 +109,8 @@ $$;
 -- What the name of a relation means: the OIDs of the relation and of its schema, and the version of
 -- the schema's row.
 -- ALTER SCHEMA RENAME locks no table.  It makes another version of that row, and so does GRANT ON
--- SCHEMA.  Two looks that give the same text prove that the schema had its name all the time between
--- them.  The lock on the relation keeps the relation's own name.
+-- SCHEMA.  Two looks that give the same text prove that the schema has had one name between them.
+-- The lock on the relation keeps the relation's own name.
 CREATE FUNCTION repair_naming(relation regclass) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$

@@ -83,9 +83,9 @@ BEGIN
 END
 $$;
 
--- Reads the rows of a relation once more, unless statements have seen them, and makes sure that each
--- statement has met what was described; the work with the ids of rows that differ again, if that is
--- asked for.
+-- Reads the rows of a relation once more, unless statements have seen them, and makes sure that
+-- each statement has met what was described; the work with the ids of rows that differ again, if
+-- that is asked for.
 CREATE FUNCTION repair_verify_all(INOUT work repair_work, seen boolean) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -335,8 +335,8 @@ $node->stop;
 # is compared with what is read later, digests and blocks have no index, each range of blocks
 # has a transaction of its own, small tables that seem to differ are compared once more, a
 # recheck has only what lookups found, what is outside of a condition is looked for once more
-# (absence), a long value has to have the hash of the one that was compared, the last look is
-# of rows that the repair has just written, and a count is of a run, which needs READ
+# (absence), a long value has to have the hash of the one that was compared, what statements have met is asked of
+# catalogs, the last look is of rows that the repair has just written, and a count is of a run, which needs READ
 # COMMITTED and stores it under a lock.
 my @turns = ('damaged index', 'older snapshot', 'second session', 'writer');
 my %turns = (
@@ -359,6 +359,7 @@ my %turns = (
 	'claim' => [ '108_repair_pairs', '070_repair', '108_repair_pairs', '106_deciding' ],
 	'which row wins' => [ '', '', '', '118_repair_origin' ],
 	'long values' => [ '', '', '', '109_repair_long' ],
+	'what statements have met' => [ '', '', '143_repair_meanwhile', '' ],
 	'last look' => [ '', '070_repair', '108_repair_pairs', '106_deciding' ]);
 
 my $top = dirname(__FILE__) . '/../..';
