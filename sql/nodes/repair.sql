@@ -84,7 +84,7 @@ BEGIN
 			work := repair_add_steps(work, look_at_ids(compared, pairs[i].ids[n : n + size - 1]));
 		END LOOP;
 		IF NOT asked.apply THEN
-			PERFORM repair_show(work, NULL);
+			work := repair_show(work, NULL);
 		END IF;
 		works := array_append(works, work);
 	END LOOP;

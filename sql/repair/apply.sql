@@ -2,6 +2,7 @@
 --
 -- repair_apply executes the statements for what was claimed, and reads the rows once more:
 --
+--	repair_exchange		what no order of updates can do (exchange.sql)
 --	repair_execute		under a replication origin
 --	  repair_execute_session	in a session that is prepared for it
 --	    repair_execute_works	all deletes before the updates and inserts
@@ -291,8 +292,12 @@ CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	seen boolean := repair_execute(works);
+	seen boolean;
 BEGIN
+	FOR i IN 1 .. cardinality(works) LOOP
+		works[i] := repair_exchange(works[i]);
+	END LOOP;
+	seen := repair_execute(works);
 	FOR i IN 1 .. cardinality(works) LOOP
 		works[i] := repair_verify_all(works[i], seen);
 	END LOOP;

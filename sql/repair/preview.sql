@@ -5,7 +5,7 @@
 
 -- Completes the steps of a preview, and gives its notices for a target of that many rows, if that
 -- is known.
-CREATE FUNCTION repair_show(work repair_work, rows bigint) RETURNS void
+CREATE FUNCTION repair_show(INOUT work repair_work, rows bigint) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -36,5 +36,7 @@ BEGIN
 			HINT = 'With as_replica => true, only triggers that are enabled ALWAYS or REPLICA '
 				'fire.';
 	END IF;
+	-- rows that are deleted and inserted are not lost
+	work := repair_exchange(work);
 END
 $$;

@@ -7,7 +7,7 @@
 --	  repair_find_and_claim
 --	    find_keys, differences	the comparison (sql/compare)
 --	    repair_add_steps		statements, or why there is none (steps.sql)
---	    repair_show			of a preview (preview.sql)
+--	    repair_show			of a preview (preview.sql), which calls repair_exchange
 --	    repair_claim_all		locks the rows and looks again (claim.sql), or repair_claim_found
 --	repair_apply			(apply.sql)
 --	repair_commit			(commit.sql)
@@ -37,7 +37,7 @@ BEGIN
 	IF (plan.asked).apply THEN
 		PERFORM repair_claim_all(ARRAY[work]);
 	ELSE
-		PERFORM repair_show(work, repair_target_of((plan.asked).target_side,
+		work := repair_show(work, repair_target_of((plan.asked).target_side,
 			(work.figures).rows_here, (work.figures).rows_there));
 	END IF;
 	RETURN work;

@@ -138,6 +138,7 @@ AS $$
 			FROM pg_constraint k WHERE k.contype IN ('p', 'u', 'x') AND k.condeferrable
 			AND k.conrelid IN (
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
+		'uniques', repair_describe_uniques(relation),
 		'triggers', repair_describe_triggers(relation),
 		'replica', current_setting('session_replication_role') = 'replica',
 		'read_only', current_setting('default_transaction_read_only') = 'on',
@@ -150,7 +151,10 @@ AS $$
 				'type', repair_type(a.atttypid),
 				'equal', repair_equal(a.atttypid),
 				'list', repair_list(a.atttypid),
-				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a')
+				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a',
+				'collated', (SELECT format('COLLATE %I.%I', n.nspname, k.collname)
+					FROM pg_collation k JOIN pg_namespace n ON n.oid = k.collnamespace
+					WHERE k.oid = a.attcollation))
 				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a
 			WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))

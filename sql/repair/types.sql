@@ -46,7 +46,8 @@ CREATE TYPE repair_target_column AS (
 	equal text,				-- operator by which an index finds a value, as SQL, or NULL
 	list text,				-- type of an array of texts of values, as SQL, or NULL
 	generated boolean,
-	always boolean			-- GENERATED ALWAYS AS IDENTITY
+	always boolean,			-- GENERATED ALWAYS AS IDENTITY
+	collated text			-- COLLATE clause, or NULL
 );
 
 -- A trigger of the target.
@@ -56,6 +57,22 @@ CREATE TYPE repair_trigger AS (
 	events text[]			-- INSERT, UPDATE, DELETE
 );
 
+-- A value of a unique index.
+CREATE TYPE repair_unique_key AS (
+	value text,				-- as SQL, of the columns by their names
+	equal text,				-- operator, as SQL
+	collated text			-- COLLATE clause, or NULL
+);
+
+-- A unique index of the target that is checked at once.
+CREATE TYPE repair_unique AS (
+	name text,				-- quoted
+	columns text[],			-- that it depends on
+	keys repair_unique_key[],
+	condition text,			-- of a partial index, as SQL, or NULL
+	nulls boolean			-- NULLS NOT DISTINCT
+);
+
 -- The target, as repair_describe gives it.
 CREATE TYPE repair_description AS (
 	naming text,			-- what its name means (repair_naming)
@@ -63,6 +80,7 @@ CREATE TYPE repair_description AS (
 	kind text,				-- what sort of relation it is, in words
 	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
+	uniques repair_unique[],
 	replica boolean,		-- the session has session_replication_role = replica
 	read_only boolean,		-- its transactions only read, unless they ask for more
 	distributed boolean,	-- a table of Citus

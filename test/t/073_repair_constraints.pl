@@ -94,8 +94,10 @@ repair('uniq', 'pull', 'apply => true');
 same('uniq', 'unique values that move from row to row');
 $there->safe_psql('postgres', 'UPDATE uniq SET u = -u WHERE id IN (7, 8); UPDATE uniq SET u = CASE id WHEN 7 THEN 9 ELSE 8 END WHERE id IN (7, 8)');
 {
+	# 143_repair_meanwhile.pl has those of unique indexes
+	$here->safe_psql('postgres', 'ALTER TABLE uniq DROP CONSTRAINT uniq_u_key, ADD CONSTRAINT uniq_u_key EXCLUDE (u WITH =)');
 	my $before = contents($here, 'uniq');
-	like(failure('SELECT * FROM ' . call('uniq', 'pull', 'apply => true')), qr/23505: duplicate key value violates unique constraint "uniq_u_key".*Nothing was changed.*HINT:  .*exchange/s, 'unique values that rows exchange are an error');
+	like(failure('SELECT * FROM ' . call('uniq', 'pull', 'apply => true')), qr/23P01: conflicting key value violates exclusion constraint "uniq_u_key".*Nothing was changed.*HINT:  .*exchange/s, 'values of an exclusion constraint that rows exchange are an error');
 	is(contents($here, 'uniq'), $before, 'and nothing was changed');
 	$here->safe_psql('postgres', 'ALTER TABLE uniq DROP CONSTRAINT uniq_u_key, ADD UNIQUE (u) DEFERRABLE');
 	repair('uniq', 'pull', 'apply => true');

@@ -162,6 +162,121 @@ sql($there, 'INSERT INTO other VALUES (1); INSERT INTO refers VALUES (1, 1)');
 sql($here, 'INSERT INTO other VALUES (1)');
 is(($here->psql('postgres', "SELECT status FROM iblt_repair('refers', 'there', direction => 'pull', apply => true)"))[2], '', 'triggers of constraints are not those of a user');
 
+# --- rows that exchange unique values --------------------------------------------------------------
+
+# Runs a repair, after its preview: the lines "action id status detail" of both must be the same.
+sub repaired
+{
+	my ($call, $text) = @_;
+	my $rows = "SELECT concat_ws(' ', action, key ->> 'id', status, detail) FROM ";
+	my $preview = sql($here, $rows . sprintf($call, 'false'));
+	my $applied = sql($here, $rows . sprintf($call, 'true'));
+	is($applied =~ s/applied/preview/gr, $preview, "$text: the preview shows the same steps");
+	return $applied;
+}
+sub contents { my ($node, $table) = @_; return sql($node, "SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM $table AS t") }
+
+# 1 and 2 exchange values, and so do 3, 4 and 5.  6 gets the value of 7, which gets another one.
+# 8 has changed, 9 is missing, and 10 is more.
+my $wanted = '(1,20), (2,10), (3,40), (4,50), (5,30), (6,70), (7,75), (8,81), (9,90)';
+my $is = '(1,10), (2,20), (3,30), (4,40), (5,50), (6,60), (7,70), (8,80), (10,75)';
+my $steps = join "\n", (map { "delete $_ applied" } 10), (map { "delete $_ applied exchanges values of %1\$s with other rows" } 1 .. 5), (map { "update $_ applied" } 6 .. 8),
+  (map { "insert $_ applied exchanges values of %1\$s with other rows" } 1 .. 5), 'insert 9 applied';
+sub in_order { my ($lines) = @_; return join "\n", sort split /\n/, $lines }
+foreach my $placement (map { [ @$_, '' ] } @placements)
+{
+	my ($name, $target, $source, $call) = @$placement;
+	foreach my $node ($target, $source)
+	{
+		sql($node, "SET client_min_messages = warning; DROP SCHEMA IF EXISTS live CASCADE; CREATE SCHEMA live; CREATE TABLE live.t (id int PRIMARY KEY, u int UNIQUE); CREATE TABLE live.beside (id int PRIMARY KEY);
+			INSERT INTO live.t VALUES " . ($node == $target ? $is : $wanted));
+	}
+	sql($source, 'INSERT INTO live.beside VALUES (1)');
+	my $run = $name eq 'a run' ? sql($here, "CALL iblt_audit_run('there', tables => '{live.t,live.beside}', progress => false)") : '';
+	my $lines = repaired(sprintf($call, $run) =~ s/apply => true/apply => %s/r, $name);
+	is(in_order($lines), in_order(sprintf($steps, 't_u_key') . ($run ? "\ninsert 1 applied" : '')), "$name: rows that exchange values are deleted and inserted");
+	is(contents($target, 'live.t'), contents($source, 'live.t'), "$name: both sides are equal");
+	is(contents($target, 'live.beside'), '(1)', "$name: and so is another table of the run") if $run;
+}
+
+# Other indexes, which no constraint can defer
+sub fresh
+{
+	my ($node, $definition, $rows, @more) = @_;
+	sql($node, "DROP TABLE IF EXISTS refers, ex; CREATE TABLE ex $definition; INSERT INTO ex VALUES $rows; " . join '; ', @more);
+	return;
+}
+both(q{CREATE FUNCTION own(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 / 10'; CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN coalesce(NEW, OLD); END'});
+my @indexes = (
+	[ 'an expression', '(id int PRIMARY KEY, u text)', 'CREATE UNIQUE INDEX ex_u ON ex (lower(u))', "(1,'A'), (2,'b')", "(1,'B'), (2,'a')" ],
+	[ 'a condition', '(id int PRIMARY KEY, u int, on_ boolean)', 'CREATE UNIQUE INDEX ex_u ON ex (u) WHERE on_', '(1,1,true), (2,2,true), (3,1,false), (4,4,true)', '(1,2,true), (2,1,true), (3,4,true), (4,4,false)' ],
+	[ 'an expression of a function of a user', '(id int PRIMARY KEY, u int)', 'CREATE UNIQUE INDEX ex_u ON ex (own(u))', '(1,10), (2,20)', '(1,20), (2,10)' ],
+	[ 'two columns and a key of text', '(id text PRIMARY KEY, a int, b text)', 'CREATE UNIQUE INDEX ex_u ON ex (a, b)', "('1',1,'x'), ('2',1,'y'), ('3',2,'x')", "('1',1,'y'), ('2',1,'x'), ('3',3,'x')" ],
+	[ 'partitions', '(id int, u int, PRIMARY KEY (id, u)) PARTITION BY LIST (u)', 'CREATE TABLE ex_1 PARTITION OF ex DEFAULT; CREATE UNIQUE INDEX ex_u ON ex (u)', '(1,1), (2,2)', '(1,2), (2,1)' ],
+	[ 'partitions by the key', '(id int PRIMARY KEY, u int, v int) PARTITION BY LIST (id)', 'CREATE TABLE ex_1 PARTITION OF ex FOR VALUES IN (1, 2); CREATE UNIQUE INDEX ex_u ON ex (id, u)', '(1,1,1), (2,2,2)', '(1,2,1), (2,1,2)' ],
+	[ 'a generated column', '(id int PRIMARY KEY, v int, u int GENERATED ALWAYS AS (v * 2) STORED)', 'CREATE UNIQUE INDEX ex_u ON ex (u)', '(1,1), (2,2)', '(1,2), (2,1)' ],
+	[ 'a collation', '(id int PRIMARY KEY, u text COLLATE "C")', 'CREATE UNIQUE INDEX ex_u ON ex (u COLLATE "POSIX")', "(1,'A'), (2,'b')", "(1,'b'), (2,'A')" ],
+	[ 'an identity column', '(id int PRIMARY KEY, u int, n int GENERATED ALWAYS AS IDENTITY)', 'CREATE UNIQUE INDEX ex_u ON ex (u)', '(1,1), (2,2)', '(1,2), (2,1)' ],
+	(major_version() < 15 ? () : [ 'nulls', '(id int PRIMARY KEY, u int)', 'CREATE UNIQUE INDEX ex_u ON ex (u) NULLS NOT DISTINCT', '(1,1), (2,NULL)', '(1,NULL), (2,1)' ]));
+foreach my $index (@indexes)
+{
+	my ($what, $definition, $create, $is, $wanted) = @$index;
+	foreach my $x ([ $here, $is ], [ $there, $wanted ])
+	{
+		sql($x->[0], "DROP TABLE IF EXISTS ex; CREATE TABLE ex $definition; $create");
+		sql($x->[0], 'INSERT INTO ex' . ($what =~ /generated/ ? ' (id, v)' : $what =~ /identity/ ? ' (id, u)' : '') . " VALUES $x->[1]");
+	}
+	repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", $what);
+	is(contents($here, 'ex'), contents($there, 'ex'), "an index with $what: both sides are equal");
+}
+
+# Where something could tell the difference, they are skipped and the rest is repaired.
+my $other_steps = "update 6 applied\nupdate 7 applied\nupdate 8 applied\ninsert 9 applied\ndelete 10 applied";
+my @reasons = (
+	[ 'a trigger', 'CREATE TRIGGER nothing BEFORE DELETE ON ex FOR EACH ROW EXECUTE FUNCTION nothing()', '', 'triggers would fire: nothing \(DELETE\)' ],
+	[ 'a column that is not compared', 'ALTER TABLE ex ADD mine int', ", extra_columns => 'ignore'", 'columns that are not compared would be lost: mine' ],
+	[ 'a table that refers to itself', 'ALTER TABLE ex ADD up int REFERENCES ex', ", extra_columns => 'ignore', exclude => '{up}'", 'columns that are not compared would be lost: up' ],
+	[ 'the same, compared', 'ALTER TABLE ex ADD up int REFERENCES ex', '', 'the table refers to itself' ]);
+foreach my $reason (@reasons)
+{
+	my ($what, $sql, $options, $says) = @$reason;
+	fresh($here, '(id int PRIMARY KEY, u int UNIQUE)', $is, $sql);
+	fresh($there, '(id int PRIMARY KEY, u int UNIQUE)', $wanted, $what =~ /compared$/ && $sql =~ /up int/ ? $sql : ());
+	my $lines = repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s$options)", $what);
+	like($lines, qr/^update $_ skipped exchanges values of ex_u_key with other rows: $says$/m, "$what: row $_ is skipped with its reason") foreach 1 .. 5;
+	is(in_order(join "\n", grep { /applied/ } split /\n/, $lines), in_order($other_steps), "$what: the rest is repaired");
+}
+# Of two pairs, rows refer to one; a row that waits for a value of a skipped one is skipped with it.
+fresh($here, '(id int PRIMARY KEY, u int UNIQUE, w int UNIQUE)', '(1,10,1), (2,20,2), (3,30,3), (4,40,4)', 'CREATE TABLE refers (r int REFERENCES ex)', 'INSERT INTO refers VALUES (1)');
+fresh($there, '(id int PRIMARY KEY, u int UNIQUE, w int UNIQUE)', '(1,20,7), (2,10,2), (3,40,3), (4,30,4), (5,50,1), (6,60,6)');
+my $says = 'skipped exchanges values of ex_u_key with other rows: rows of public.refers refer to them by constraint refers_r_fkey';
+is(in_order(repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", 'rows that others refer to')),
+	in_order(join "\n", (map { my $id = $_; map { "$_ $id applied exchanges values of ex_u_key with other rows" } 'delete', 'insert' } 3, 4), "update 1 $says", "update 2 $says", "insert 5 $says", 'insert 6 applied'),
+	'of two pairs, the one to which nobody refers is repaired');
+fresh($_, '(id int PRIMARY KEY, u int UNIQUE)', $_ == $here ? '(1,10), (2,20)' : '(1,20), (2,10)') foreach $here, $there;
+like(repaired("iblt_repair('ex', 'there', direction => 'pull', deletes => false, apply => %s)", 'deletes => false'), qr/^update 1 skipped exchanges values of ex_u_key with other rows: deletes => false$/m, 'a caller who wants no deletes');
+
+# At random: values move between rows in all ways.
+my $seed = random_seed();
+my $exchanges = 0;
+foreach my $round (1 .. 8)
+{
+	my $number = 5 + int rand 40;
+	my @shuffled = sub { my @list = @_; for (my $i = @list; --$i;) { my $j = int rand($i + 1); @list[ $i, $j ] = @list[ $j, $i ] } return @list };
+	my %rows;
+	foreach my $node ($here, $there)
+	{
+		my @a = $shuffled[0]->(1 .. $number + 3);
+		my @b = $shuffled[0]->(1 .. $number + 3);
+		$rows{ $node->name } = join ', ', map { sprintf "(%d, '%s', %d)", $_, chr(96 + $a[$_] % 26) x ($a[$_] % 26 + $a[$_]), $b[$_] } grep { rand() < 0.9 } 1 .. $number;
+		fresh($node, '(id int PRIMARY KEY, a text, b int UNIQUE)', $rows{ $node->name }, 'CREATE UNIQUE INDEX ON ex (upper(a))');
+	}
+	my $lines = repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", "round $round");
+	is(contents($here, 'ex'), contents($there, 'ex'), "round $round, seed $seed: both sides are equal") or diag("$rows{here}\n$rows{there}\n$lines");
+	$exchanges += () = $lines =~ /^insert .* exchanges/mg;
+}
+cmp_ok($exchanges, '>', 0, "seed $seed: some rows have exchanged values");
+
 nothing_left('at the end');
 $_->stop foreach $here, $there, $bare;
 done_testing();

@@ -1,0 +1,455 @@
+-- Rows that exchange unique values -----------------------------------------------------
+--
+-- An update may need a value that another row is still to give away.  The statements find an order
+-- themselves (repair_execute_left), unless rows wait for each other: (1,10), (2,20) that are to
+-- become (1,20), (2,10).  A deferrable constraint is checked later, but an index on an expression
+-- or with a condition is always checked at once.  So such rows are deleted, and inserted behind
+-- all updates, where nothing can tell the difference.  Elsewhere they are skipped with the reason.
+--
+-- The target's server finds out which row has a value that another one is to get, because an
+-- index may be on an expression.  Rows wait for each other in one repair of a pair of relations
+-- only: those of several runs, or of several nodes, are not looked at together.
+
+-- The values of a unique index, as an array of repair_unique_key.
+-- Where a part of the index is not PostgreSQL's own, no code of it runs: equal texts stand for equal
+-- values.
+CREATE FUNCTION repair_describe_unique(index_id oid, own boolean) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT jsonb_agg(CASE WHEN own THEN jsonb_build_object('value', e.value,
+			'equal', (SELECT format('OPERATOR(%I.%s)', m.nspname, o.oprname)
+				FROM pg_opclass k JOIN pg_amop p ON p.amopfamily = k.opcfamily
+					AND p.amoplefttype = k.opcintype AND p.amoprighttype = k.opcintype
+					AND p.amopstrategy = 3
+				JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace m ON m.oid = o.oprnamespace
+				WHERE k.oid = i.indclass[e.n - 1]),
+			'collated', (SELECT format('COLLATE %I.%I', m.nspname, c.collname)
+				FROM pg_collation c JOIN pg_namespace m ON m.oid = c.collnamespace
+				WHERE c.oid = i.indcollation[e.n - 1]))
+		ELSE jsonb_build_object('value', format('CASE WHEN %1$s IS NOT NULL'
+				' THEN pg_catalog.format(''%%s'', %1$s) END', e.value),
+			'equal', 'OPERATOR(pg_catalog.=)') END ORDER BY e.n)
+	FROM pg_index i, LATERAL (
+		SELECT n, pg_get_indexdef(i.indexrelid, n, false)
+		FROM generate_series(1, i.indnkeyatts) AS n WHERE own OR i.indexprs IS NULL
+		UNION ALL
+		-- of an expression, all columns
+		SELECT a.attnum, quote_ident(a.attname)
+		FROM pg_depend d JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = d.refobjsubid
+		WHERE NOT own AND i.indexprs IS NOT NULL AND d.classid = 'pg_class'::regclass
+		AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+		AND d.refobjid = i.indrelid AND a.attnum > 0) AS e(n, value)
+	WHERE i.indexrelid = index_id
+$$;
+
+-- The unique indexes of a relation that are checked at once, as an array of repair_unique.
+-- pg_depend has no rows for what is PostgreSQL's own.
+CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(x.relname),
+		'columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+			WHERE a.attrelid = i.indrelid AND a.attnum > 0 AND (a.attnum = ANY (i.indkey::int2[])
+				OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
+					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum))),
+		'keys', repair_describe_unique(i.indexrelid, u.own),
+		'condition', CASE WHEN u.own THEN pg_get_expr(i.indpred, i.indrelid) END,
+		'nulls', coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false))
+		ORDER BY i.indexrelid), '[]')
+	FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam,
+	LATERAL (SELECT m.amname = 'btree' AND NOT EXISTS (SELECT FROM pg_depend d
+		WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+		AND d.refclassid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass))) AS u(own)
+	WHERE i.indrelid = target AND i.indisunique AND i.indimmediate AND i.indisvalid
+$$;
+
+-- Which rows wait for which
+
+-- The unique indexes that updates of a repair may violate for a while, as far as there are several.
+CREATE FUNCTION repair_uniques(work repair_work) RETURNS repair_unique[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := work.plan;
+	generated text[] := ARRAY(SELECT c.name FROM unnest((plan.described).columns) AS c
+		WHERE c.generated);
+	-- no update sets the columns of the key
+	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
+		WHERE NOT u.columns <@ ARRAY(SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
+	changed text[] := '{}';
+	updates bigint := 0;
+	x record;
+BEGIN
+	IF uniques = '{}' OR NOT (plan.compared).is_unique THEN
+		RETURN '{}';
+	END IF;
+	FOR n IN 1 .. work.batches LOOP
+		SELECT count(DISTINCT s.id) AS number, array_agg(DISTINCT c.name) AS columns INTO x
+		FROM unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c(name);
+		updates := updates + x.number;
+		changed := changed || x.columns;
+	END LOOP;
+	RETURN ARRAY(SELECT u FROM unnest(uniques) AS u
+		WHERE updates > 1 AND u.columns && (changed || generated));
+END
+$$;
+
+-- The columns that unique indexes are made of.
+CREATE FUNCTION repair_unique_columns(uniques repair_unique[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c ORDER BY 1)
+$$;
+
+-- The steps of an action, each as the text of an array: the key's columns, and then these columns,
+-- if they are compared.
+-- Those with a long value have none, so they wait for nobody.
+CREATE FUNCTION repair_unique_rows(work repair_work, columns text[], action text,
+	OUT ids text[], OUT rows text[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := work.plan;
+	places integer[] := ARRAY(SELECT c.i + 1 FROM unnest(plan.columns) AS c WHERE c.key ORDER BY c.i)
+		|| ARRAY(SELECT c.i + 1 FROM unnest(columns) WITH ORDINALITY AS u(name, n)
+			LEFT JOIN unnest(plan.columns) AS c USING (name) ORDER BY u.n);
+	keys integer := (SELECT count(*) FROM unnest(plan.columns) AS c WHERE c.key);
+	x record;
+BEGIN
+	ids := '{}';
+	rows := '{}';
+	FOR n IN 1 .. work.batches LOOP
+		SELECT array_agg(s.id ORDER BY s.ordinality) AS ids, array_agg(ARRAY(
+				SELECT CASE WHEN p.n <= keys OR s.kept IS NULL THEN s.texts[p.i] END
+				FROM unnest(places) WITH ORDINALITY AS p(i, n) ORDER BY p.n)::text
+			ORDER BY s.ordinality) AS rows INTO x
+		FROM unnest(repair_due(work, n, action)) WITH ORDINALITY AS s;
+		ids := ids || x.ids;
+		rows := rows || x.rows;
+	END LOOP;
+END
+$$;
+
+-- The expression of the value of a column in a row that is to be written.
+-- What is not compared stays as it is.
+CREATE FUNCTION repair_unique_value(plan repair_plan, name text, place bigint) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce((SELECT format('(iblt_v.iblt_r[%s])%s', place, c.suffix)
+			FROM unnest(plan.columns) AS c WHERE c.name = repair_unique_value.name),
+			format('iblt_o.%I', name))
+		|| coalesce((SELECT ' ' || t.collated FROM unnest((plan.described).columns) AS t
+			WHERE t.name = repair_unique_value.name), '')
+$$;
+
+-- A query for the pairs of rows of which the first is to get a value of an index that the second
+-- has, as texts of three numbers, the last one that of the index.
+CREATE FUNCTION repair_unique_pairs_sql(u repair_unique, n bigint) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s) FROM'
+			' (SELECT iblt_n, %s FROM iblt_w%s) AS a JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b'
+			' ON %s WHERE a.iblt_n <> b.iblt_n', n,
+		string_agg(format('(%s) AS iblt_k%s', k.value, k.ordinality), ', ' ORDER BY k.ordinality),
+		' WHERE ' || u.condition,
+		string_agg(format(CASE WHEN u.nulls THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
+				' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
+			ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, k.ordinality, k.equal, k.collated),
+			' AND ' ORDER BY k.ordinality))
+	FROM unnest(u.keys) WITH ORDINALITY AS k
+$$;
+
+-- The query for such pairs of the rows in "rows", an expression, for all indexes.
+CREATE FUNCTION repair_waiting_sql(plan repair_plan, uniques repair_unique[], rows text)
+RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('WITH iblt_v AS MATERIALIZED (SELECT iblt_n, iblt_r::text[] AS iblt_r'
+			' FROM unnest(%s) WITH ORDINALITY AS iblt_u(iblt_r, iblt_n)),'
+			' iblt_o AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v JOIN %s AS t ON %s),'
+			' iblt_w AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v LEFT JOIN iblt_o'
+			' ON iblt_o.iblt_n = iblt_v.iblt_n)'
+			' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
+		rows, (SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
+			FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
+		(repair_target(plan)).relation,
+		(SELECT string_agg(format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n,
+			k.suffix), ' AND ' ORDER BY k.n)
+			FROM (SELECT c.identifier, repair_key_equal(c), c.suffix, row_number() OVER (ORDER BY c.i)
+				FROM unnest(plan.columns) AS c WHERE c.key) AS k(identifier, equal, suffix, n)),
+		(SELECT string_agg(format('%s AS %I', repair_unique_value(plan, name, x.keys + n), name),
+			', ' ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
+		(SELECT string_agg(repair_unique_pairs_sql(ROW(u.name, u.columns, u.keys, u.condition,
+			u.nulls)::repair_unique, u.ordinality), ' UNION ALL ')
+			FROM unnest(uniques) WITH ORDINALITY AS u))
+	FROM (SELECT repair_unique_columns(uniques), (SELECT count(*) FROM unnest(plan.columns) AS c
+		WHERE c.key)) AS x(columns, keys)
+$$;
+
+-- The pairs of steps for these rows on the target's server, as in repair_unique_pairs_sql, in the
+-- order of the second.
+CREATE FUNCTION repair_waiting(plan repair_plan, uniques repair_unique[], rows text[],
+	OUT wants integer[], OUT has integer[], OUT by_index integer[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s side := repair_target(plan);
+	pairs text[] := ask_values(ARRAY[s.place], ARRAY[repair_waiting_sql(plan, uniques,
+			CASE WHEN s.bare THEN format('%L::text[]', rows) ELSE '$1' END)], 0.01, NULL,
+		ROW('read_planned', rows, NULL, NULL)::reading);
+BEGIN
+	SELECT coalesce(array_agg(x.p[1] ORDER BY x.p[2]), '{}'),
+		coalesce(array_agg(x.p[2] ORDER BY x.p[2]), '{}'),
+		coalesce(array_agg(x.p[3] ORDER BY x.p[2]), '{}') INTO wants, has, by_index
+	FROM unnest(pairs[1]::text[]) AS u(pair),
+	LATERAL (SELECT string_to_array(u.pair, ' ')::integer[] OFFSET 0) AS x(p);
+END
+$$;
+
+-- The rows that no order helps: those that wait for each other, and those that wait for them.
+-- Of n rows, wants[i] waits for has[i], and "has" is in order.  A row that waits for nobody goes
+-- first, and then those that have waited for it alone.
+CREATE FUNCTION repair_stuck(n integer, wants integer[], has integer[]) RETURNS integer[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	waits integer[] := array_fill(0, ARRAY[n]);
+	first integer[] := array_fill(0, ARRAY[n]);
+	free integer[];
+	done integer := 0;
+	i integer;
+BEGIN
+	FOR i IN REVERSE cardinality(wants) .. 1 LOOP
+		waits[wants[i]] := waits[wants[i]] + 1;
+		first[has[i]] := i;
+	END LOOP;
+	free := ARRAY(SELECT w.place FROM unnest(waits) WITH ORDINALITY AS w(number, place)
+		WHERE w.number = 0);
+	WHILE done < cardinality(free) LOOP
+		done := done + 1;
+		i := first[free[done]];
+		WHILE i > 0 AND has[i] = free[done] LOOP
+			waits[wants[i]] := waits[wants[i]] - 1;
+			IF waits[wants[i]] = 0 THEN
+				free := array_append(free, wants[i]);
+			END IF;
+			i := CASE WHEN i < cardinality(has) THEN i + 1 ELSE 0 END;
+		END LOOP;
+	END LOOP;
+	RETURN ARRAY(SELECT w.place FROM unnest(waits) WITH ORDINALITY AS w(number, place)
+		WHERE w.number > 0 ORDER BY 1);
+END
+$$;
+
+-- These rows in groups, of which each has nothing to do with another one: the least row of the
+-- group of each.
+CREATE FUNCTION repair_groups(rows integer[], wants integer[], has integer[]) RETURNS integer[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	up integer[] := array_fill(0, ARRAY[rows[cardinality(rows)]]);
+	a integer;
+	b integer;
+BEGIN
+	FOREACH a IN ARRAY rows LOOP
+		up[a] := a;
+	END LOOP;
+	FOR i IN 1 .. cardinality(wants) LOOP
+		a := wants[i];
+		b := has[i];
+		CONTINUE WHEN up[a] = 0 OR up[b] = 0 OR greatest(a, b) > cardinality(up);
+		WHILE up[a] <> a LOOP
+			up[a] := up[up[a]];
+			a := up[a];
+		END LOOP;
+		WHILE up[b] <> b LOOP
+			up[b] := up[up[b]];
+			b := up[b];
+		END LOOP;
+		up[greatest(a, b)] := least(a, b);
+	END LOOP;
+	FOREACH a IN ARRAY rows LOOP
+		up[a] := up[up[a]];	-- a smaller row, which is done
+	END LOOP;
+	RETURN ARRAY(SELECT up[r] FROM unnest(rows) WITH ORDINALITY AS u(r, n) ORDER BY n);
+END
+$$;
+
+-- May they be deleted and inserted?
+
+-- Why rows of the target must not be deleted and inserted in place of an update; NULL if they may.
+CREATE FUNCTION repair_exchange_problem(plan repair_plan) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	asked repair_options := plan.asked;
+	triggers text := repair_triggers(plan, '{insert,update,delete}');
+	others text := (SELECT string_agg(quote_ident(t.name), ', ')
+		FROM unnest((plan.described).columns) AS t
+		WHERE NOT t.generated AND t.name NOT IN (SELECT c.name FROM unnest(plan.columns) AS c));
+BEGIN
+	RETURN CASE WHEN asked.winner <> 'source' THEN format('winner => %L', asked.winner)
+		WHEN NOT asked.deletes THEN 'deletes => false'
+		WHEN NOT asked.inserts THEN 'inserts => false'
+		WHEN triggers <> '' THEN 'triggers would fire: ' || triggers
+		WHEN (plan.described).rules THEN 'the table may have rules'
+		WHEN others <> '' THEN 'columns that are not compared would be lost: ' || others
+		WHEN EXISTS (SELECT FROM unnest((plan.described).foreign_keys) AS k WHERE k.self)
+		THEN 'the table refers to itself' END;
+END
+$$;
+
+-- Why the rows of these keys must not be deleted, because others refer to them; NULL if none do.
+-- No row can begin to refer to one that the claim has locked.
+CREATE FUNCTION repair_exchange_referring(plan repair_plan, ids text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	k repair_foreign_key;
+BEGIN
+	FOREACH k IN ARRAY (plan.described).foreign_keys LOOP
+		IF NOT k.readable THEN
+			RETURN format('rows of %s, which may not be read, may refer to them by constraint %s',
+				k.relation, k.name);
+		ELSIF repair_ask(plan, repair_referring_sql(plan, k, ids), ids) > 0 THEN
+			RETURN format('rows of %s refer to them by constraint %s', k.relation, k.name);
+		END IF;
+	END LOOP;
+	RETURN NULL;
+END
+$$;
+
+-- Changing the steps
+
+-- The steps, with an update of these keys as an insert, and deletes of the same keys.
+CREATE FUNCTION repair_exchanged(plan repair_plan, INOUT steps repair_step[], ids text[],
+	detail text, OUT deletes repair_step[]) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	shown record := repair_shown_sql(plan);
+	-- repair_statements makes them of keys that an index finds
+	sql text := CASE WHEN repair_finds_by_index(plan) THEN 'NULL'
+		ELSE repair_statement_sql(plan) END;
+	made text := format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, %s, x.status,'
+		' x.detail, x.n, NULL, x.kept, x.texts, x.here_checksum, x.there_checksum)::repair_step),'
+		' ''{}'') FROM %s', sql, shown.item);
+	other repair_step[];
+	inserts repair_step[];
+BEGIN
+	SELECT array_agg(u.s ORDER BY u.i) FILTER (WHERE NOT x.chosen),
+		array_agg(ROW((u.s).id, (u.s).key, 'delete', NULL, (u.s).status, x.detail, (u.s).n, NULL,
+			NULL, (u.s).texts, (u.s).here_checksum, (u.s).there_checksum)::repair_step
+			ORDER BY u.i) FILTER (WHERE x.chosen),
+		array_agg(ROW((u.s).id, (u.s).key, 'insert', NULL, (u.s).status, x.detail, (u.s).n, NULL,
+			NULL, (u.s).texts, (u.s).here_checksum, (u.s).there_checksum)::repair_step
+			ORDER BY u.i) FILTER (WHERE x.chosen)
+	INTO other, deletes, inserts
+	FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i) AS u,
+	LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
+		AND (u.s).id IN (SELECT unnest(ids)), repair_exchanged.detail) AS x(chosen, detail);
+	IF inserts IS NULL THEN
+		deletes := '{}';
+		RETURN;
+	END IF;
+	EXECUTE made INTO deletes USING deletes;
+	EXECUTE made INTO inserts USING inserts;
+	-- those that are skipped come last
+	steps := inserts || other;
+END
+$$;
+
+-- The work in which the updates of these keys are deletes and inserts.
+CREATE FUNCTION repair_exchange_keys(INOUT work repair_work, ids text[], detail text)
+RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	x record;
+BEGIN
+	FOR n IN 1 .. work.batches LOOP
+		x := repair_exchanged(work.plan, repair_batch(work, n), ids, detail);
+		CONTINUE WHEN x.deletes = '{}';
+		PERFORM iblt_repair_put((work.plan).secret, n, x.steps);
+		work.parts[n] := '';
+		work := repair_add(work, x.deletes);
+	END LOOP;
+END
+$$;
+
+-- Skips the steps of these keys for a reason, and inserts that wait for a value of their rows.
+CREATE FUNCTION repair_exchange_skip(work repair_work, uniques repair_unique[], ids text[],
+	rows text[], reason text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	more record := repair_unique_rows(work, repair_unique_columns(uniques), 'insert');
+	waiting record;
+BEGIN
+	IF more.ids <> '{}' THEN
+		waiting := repair_waiting((work.plan), uniques, rows || more.rows);
+		ids := ids || ARRAY(SELECT (more.ids)[w.wants - cardinality(rows)]
+			FROM unnest(waiting.wants, waiting.has) AS w(wants, has)
+			WHERE w.wants > cardinality(rows) AND w.has <= cardinality(rows));
+	END IF;
+	FOR n IN 1 .. work.batches LOOP
+		PERFORM iblt_repair_put((work.plan).secret, n,
+			repair_skip(repair_batch(work, n), ids, reason));
+	END LOOP;
+END
+$$;
+
+-- The work in which updates that no order helps are deletes and inserts, or skipped.
+-- Rows that others refer to, or with long values, are skipped with those that exchange values with
+-- them.  The rest is done.
+CREATE FUNCTION repair_exchange(INOUT work repair_work) RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	uniques repair_unique[] := repair_uniques(work);
+	of_plan text;
+	problem text;
+	updates record;
+	waiting record;
+	stuck integer[];
+	clear text[] := '{}';
+	said text;
+	x record;
+BEGIN
+	IF uniques = '{}' THEN
+		RETURN;
+	END IF;
+	updates := repair_unique_rows(work, repair_unique_columns(uniques), 'update');
+	waiting := repair_waiting(work.plan, uniques, updates.rows);
+	stuck := repair_stuck(cardinality(updates.ids), waiting.wants, waiting.has);
+	IF stuck = '{}' THEN
+		RETURN;
+	END IF;
+	said := format('exchanges values of %s with other rows', (SELECT string_agg(u.name, ', ')
+		FROM unnest(uniques) WITH ORDINALITY AS u WHERE u.ordinality IN (
+			SELECT w.by_index FROM unnest(waiting.wants, waiting.by_index) AS w(wants, by_index)
+			WHERE w.wants = ANY (stuck))));
+	of_plan := repair_exchange_problem(work.plan);
+	IF of_plan IS NULL THEN
+		of_plan := repair_exchange_referring(work.plan, ARRAY(
+			SELECT (updates.ids)[s] FROM unnest(stuck) AS s));
+	END IF;
+	FOR x IN SELECT array_agg((updates.ids)[g.place] ORDER BY g.place) AS ids,
+			array_agg((updates.rows)[g.place] ORDER BY g.place) AS rows
+			FROM unnest(stuck, repair_groups(stuck, waiting.wants, waiting.has)) AS g(place, least_place)
+			GROUP BY g.least_place ORDER BY g.least_place LOOP
+		problem := CASE WHEN of_plan IS NOT NULL
+			THEN coalesce(repair_exchange_problem(work.plan),
+				repair_exchange_referring(work.plan, x.ids)) END;
+		IF problem IS NULL THEN
+			clear := clear || x.ids;
+		ELSE
+			PERFORM repair_exchange_skip(work, uniques, x.ids, x.rows, said || ': ' || problem);
+		END IF;
+	END LOOP;
+	IF clear <> '{}' THEN
+		work := repair_exchange_keys(work, clear, said);
+	END IF;
+END
+$$;
