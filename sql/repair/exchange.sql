@@ -11,8 +11,8 @@
 -- only: those of several runs, or of several nodes, are not looked at together.
 
 -- The values of a unique index, as an array of repair_unique_key.
--- Where a part of the index is not PostgreSQL's own, no code of it runs: equal texts stand for equal
--- values.
+-- Where a part of the index is not PostgreSQL's own, no code of it runs.  Equal texts then stand for
+-- equal values.
 CREATE FUNCTION repair_describe_unique(index_id oid, own boolean) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -21,7 +21,8 @@ AS $$
 				FROM pg_opclass k JOIN pg_amop p ON p.amopfamily = k.opcfamily
 					AND p.amoplefttype = k.opcintype AND p.amoprighttype = k.opcintype
 					AND p.amopstrategy = 3
-				JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace m ON m.oid = o.oprnamespace
+				JOIN pg_operator o ON o.oid = p.amopopr
+				JOIN pg_namespace m ON m.oid = o.oprnamespace
 				WHERE k.oid = i.indclass[e.n - 1]),
 			'collated', (SELECT format('COLLATE %I.%I', m.nspname, c.collname)
 				FROM pg_collation c JOIN pg_namespace m ON m.oid = c.collnamespace
@@ -111,7 +112,8 @@ CREATE FUNCTION repair_unique_rows(work repair_work, columns text[], action text
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	places integer[] := ARRAY(SELECT c.i + 1 FROM unnest(plan.columns) AS c WHERE c.key ORDER BY c.i)
+	places integer[] := ARRAY(SELECT c.i + 1 FROM unnest(plan.columns) AS c WHERE c.key
+			ORDER BY c.i)
 		|| ARRAY(SELECT c.i + 1 FROM unnest(columns) WITH ORDINALITY AS u(name, n)
 			LEFT JOIN unnest(plan.columns) AS c USING (name) ORDER BY u.n);
 	keys integer := (SELECT count(*) FROM unnest(plan.columns) AS c WHERE c.key);
@@ -148,9 +150,9 @@ $$;
 CREATE FUNCTION repair_unique_pairs_sql(u repair_unique, n bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s) FROM'
-			' (SELECT iblt_n, %s FROM iblt_w%s) AS a JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b'
-			' ON %s WHERE a.iblt_n <> b.iblt_n', n,
+	SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s)'
+			' FROM (SELECT iblt_n, %s FROM iblt_w%s) AS a'
+			' JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b ON %s WHERE a.iblt_n <> b.iblt_n', n,
 		string_agg(format('(%s) AS iblt_k%s', k.value, k.ordinality), ', ' ORDER BY k.ordinality),
 		' WHERE ' || u.condition,
 		string_agg(format(CASE WHEN u.nulls THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
@@ -176,7 +178,8 @@ AS $$
 		(repair_target(plan)).relation,
 		(SELECT string_agg(format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n,
 			k.suffix), ' AND ' ORDER BY k.n)
-			FROM (SELECT c.identifier, repair_key_equal(c), c.suffix, row_number() OVER (ORDER BY c.i)
+			FROM (SELECT c.identifier, repair_key_equal(c), c.suffix,
+					row_number() OVER (ORDER BY c.i)
 				FROM unnest(plan.columns) AS c WHERE c.key) AS k(identifier, equal, suffix, n)),
 		(SELECT string_agg(format('%s AS %I', repair_unique_value(plan, name, x.keys + n), name),
 			', ' ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
