@@ -11,7 +11,7 @@
 -- only: those of several runs, or of several nodes, are not looked at together.
 
 -- The values of a unique index, as an array of repair_unique_key.
--- Where a part of the index is not PostgreSQL's own, no code of it runs.  Equal texts then stand for
+-- Where a part of the index is not PostgreSQL's own, no code of it runs: equal texts stand for
 -- equal values.
 CREATE FUNCTION repair_describe_unique(index_id oid, own boolean) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -392,9 +392,10 @@ DECLARE
 BEGIN
 	IF more.ids <> '{}' THEN
 		waiting := repair_waiting((work.plan), uniques, rows || more.rows);
-		ids := ids || ARRAY(SELECT (more.ids)[w.wants - cardinality(rows)]
-			FROM unnest(waiting.wants, waiting.has) AS w(wants, has)
-			WHERE w.wants > cardinality(rows) AND w.has <= cardinality(rows));
+		ids := ids || ARRAY(SELECT i.id FROM unnest(waiting.wants, waiting.has) AS w(wants, has)
+			JOIN unnest(more.ids) WITH ORDINALITY AS i(id, place)
+				ON i.place = w.wants - cardinality(rows)
+			WHERE w.has <= cardinality(rows));
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM iblt_repair_put((work.plan).secret, n,
@@ -404,18 +405,20 @@ END
 $$;
 
 -- The work in which updates that no order helps are deletes and inserts, or skipped.
--- Rows that others refer to, or with long values, are skipped with those that exchange values with
--- them.  The rest is done.
+-- Rows that others refer to are skipped with those that exchange values with them, and the rest is
+-- done.  Rows with long values are left to the statements.
 CREATE FUNCTION repair_exchange(INOUT work repair_work) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	uniques repair_unique[] := repair_uniques(work);
 	of_plan text;
+	one_by_one boolean;
 	problem text;
 	updates record;
 	waiting record;
 	stuck integer[];
+	ids text[];
 	clear text[] := '{}';
 	said text;
 	x record;
@@ -433,18 +436,17 @@ BEGIN
 		FROM unnest(uniques) WITH ORDINALITY AS u WHERE u.ordinality IN (
 			SELECT w.by_index FROM unnest(waiting.wants, waiting.by_index) AS w(wants, by_index)
 			WHERE w.wants = ANY (stuck))));
+	ids := ARRAY(SELECT u.id FROM unnest(updates.ids) WITH ORDINALITY AS u(id, place)
+		JOIN unnest(stuck) AS g(place) USING (place));
 	of_plan := repair_exchange_problem(work.plan);
-	IF of_plan IS NULL THEN
-		of_plan := repair_exchange_referring(work.plan, ARRAY(
-			SELECT (updates.ids)[s] FROM unnest(stuck) AS s));
-	END IF;
-	FOR x IN SELECT array_agg((updates.ids)[g.place] ORDER BY g.place) AS ids,
-			array_agg((updates.rows)[g.place] ORDER BY g.place) AS rows
-			FROM unnest(stuck, repair_groups(stuck, waiting.wants, waiting.has)) AS g(place, least_place)
-			GROUP BY g.least_place ORDER BY g.least_place LOOP
-		problem := CASE WHEN of_plan IS NOT NULL
-			THEN coalesce(repair_exchange_problem(work.plan),
-				repair_exchange_referring(work.plan, x.ids)) END;
+	one_by_one := of_plan IS NULL AND repair_exchange_referring(work.plan, ids) IS NOT NULL;
+	FOR x IN SELECT array_agg(u.id ORDER BY g.place) AS ids, array_agg(u.row ORDER BY g.place)
+				AS rows
+			FROM unnest(stuck, repair_groups(stuck, waiting.wants, waiting.has)) AS g(place, least)
+			JOIN unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
+				USING (place) GROUP BY g.least ORDER BY g.least LOOP
+		problem := CASE WHEN one_by_one THEN repair_exchange_referring(work.plan, x.ids)
+			ELSE of_plan END;
 		IF problem IS NULL THEN
 			clear := clear || x.ids;
 		ELSE

@@ -214,30 +214,37 @@ AS $$
 	LEFT JOIN unnest(described.columns) AS t ON t.name = c.own
 $$;
 
--- The description of the target as it is now.
-CREATE FUNCTION repair_describe_target(plan repair_plan) RETURNS repair_description
+-- What a call says of the relation of a side, NULL if that is not there, and its fingerprint.
+CREATE FUNCTION repair_ask_side(s side, function text, OUT said text, OUT fingerprint text)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	relation text := (repair_target(plan)).relation;
-	described jsonb := ask_call((repair_target(plan)).place,
-		format('repair_describe(pg_catalog.to_regclass(%L))', relation));
+	id text := format('pg_catalog.to_regclass(%L)', s.relation);
+	call text := format('%s(%s)', function, id);
+	answers text[] := ask_values(ARRAY[s.place, s.place], ARRAY[
+		CASE WHEN s.bare THEN plain_call(call) ELSE 'SELECT iblt_internal.' || call END,
+		'SELECT ' || read_fingerprint_sql(s, id)]);
 BEGIN
-	IF described IS NULL THEN
-		PERFORM refuse_altered(relation, (repair_target(plan)).side);
-	END IF;
-	RETURN jsonb_populate_record(NULL::repair_description, described);
+	said := answers[1];
+	fingerprint := answers[2];
 END
 $$;
 
--- What the name of the source means now.
-CREATE FUNCTION repair_name_source(plan repair_plan) RETURNS text
+-- What both sides say of their relations: the target's description, and what the name of the source
+-- means.  An error unless they are those that the plan compares.
+CREATE FUNCTION repair_describe_sides(plan repair_plan, OUT described repair_description,
+	OUT source_naming text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_source(plan);
+	target record := repair_ask_side(repair_target(plan), 'repair_describe');
+	source record := repair_ask_side(repair_source(plan), 'repair_naming');
 BEGIN
-	RETURN ask_call(s.place, format('repair_naming(pg_catalog.to_regclass(%L))', s.relation));
+	PERFORM require_side_described(repair_target(plan), target.fingerprint),
+		require_side_described(repair_source(plan), source.fingerprint);
+	described := jsonb_populate_record(NULL::repair_description, target.said::jsonb);
+	source_naming := source.said;
 END
 $$;
 
@@ -250,19 +257,13 @@ CREATE FUNCTION repair_require_described(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
+	now record := repair_describe_sides(plan);
 BEGIN
-	IF repair_describe_target(plan) IS DISTINCT FROM plan.described THEN
-		PERFORM refuse_altered(s.relation, s.side);
+	IF now.described IS DISTINCT FROM plan.described THEN
+		PERFORM refuse_altered((repair_target(plan)).relation, (repair_target(plan)).side);
+	ELSIF now.source_naming IS DISTINCT FROM plan.source_naming THEN
+		PERFORM refuse_altered((repair_source(plan)).relation, (repair_source(plan)).side);
 	END IF;
-	s := repair_source(plan);
-	IF repair_name_source(plan) IS DISTINCT FROM plan.source_naming THEN
-		PERFORM refuse_altered(s.relation, s.side);
-	END IF;
-	FOREACH s IN ARRAY ARRAY[repair_target(plan), s] LOOP
-		PERFORM require_side_described(s, ask_one(s.place, 'SELECT '
-			|| read_fingerprint_sql(s, format('pg_catalog.to_regclass(%L)', s.relation))));
-	END LOOP;
 END
 $$;
 
@@ -272,11 +273,13 @@ CREATE FUNCTION repair_plan_of(compared plan, asked repair_options) RETURNS repa
 AS $$
 DECLARE
 	plan repair_plan;
+	said record;
 BEGIN
 	plan.compared := repair_stamped(compared, asked);
 	plan.asked := asked;
-	plan.described := repair_describe_target(plan);
-	plan.source_naming := repair_name_source(plan);
+	said := repair_describe_sides(plan);
+	plan.described := said.described;
+	plan.source_naming := said.source_naming;
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
 	plan.columns := repair_columns(plan.compared, repair_target(plan), plan.described);

@@ -313,10 +313,10 @@ foreach my $direction (qw(pull push))
 		is(rows_of($here, $name), rows_of($there, $name), "$text back: the tables are equal");
 	}
 }
-# Statements have been run: no other attempt.  The source is asked under the locks, and at the end.
+# Statements have been run: no other attempt.  The source is asked for the plan, under the locks, and at the end.
 my $late = fresh();
 my $was = rows_of($here, $late);
-is(run_with(repair_sql($late, 'pull'), { on => $there, ddl => "ALTER TABLE $late ALTER v TYPE bigint", hold => [ 'sent', 'iblt_compare_fingerprint.pg_catalog.to_regclass', 2 ] }), '', 'altered after the statements: no rows');
+is(run_with(repair_sql($late, 'pull'), { on => $there, ddl => "ALTER TABLE $late ALTER v TYPE bigint", hold => [ 'sent', 'iblt_compare_fingerprint.pg_catalog.to_regclass', 3 ] }), '', 'altered after the statements: no rows');
 is(error(), "IB004: relation public.$late was altered while it was compared (there)", 'altered after the statements: an error');
 is(restarts(), 0, 'altered after the statements: it does not start again');
 is(rows_of($here, $late), $was, 'altered after the statements: nothing has changed');
