@@ -104,10 +104,9 @@ AS $$
 $$;
 
 -- The steps of an action, each as the text of an array: the key's columns, and then these columns,
--- if they are compared.
--- Those with a long value have none, so they wait for nobody.
+-- if they are compared; and the ids of those with long values, which have NULL in their place.
 CREATE FUNCTION repair_unique_rows(work repair_work, columns text[], action text,
-	OUT ids text[], OUT rows text[]) RETURNS record
+	OUT ids text[], OUT rows text[], OUT long text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -116,19 +115,22 @@ DECLARE
 			ORDER BY c.i)
 		|| ARRAY(SELECT c.i + 1 FROM unnest(columns) WITH ORDINALITY AS u(name, n)
 			LEFT JOIN unnest(plan.columns) AS c USING (name) ORDER BY u.n);
-	keys integer := (SELECT count(*) FROM unnest(plan.columns) AS c WHERE c.key);
 	x record;
 BEGIN
 	ids := '{}';
 	rows := '{}';
+	long := '{}';
 	FOR n IN 1 .. work.batches LOOP
 		SELECT array_agg(s.id ORDER BY s.ordinality) AS ids, array_agg(ARRAY(
-				SELECT CASE WHEN p.n <= keys OR s.kept IS NULL THEN s.texts[p.i] END
+				SELECT CASE WHEN s.kept IS NULL OR s.texts[p.i] NOT LIKE '{"sha256": "%'
+					THEN s.texts[p.i] END
 				FROM unnest(places) WITH ORDINALITY AS p(i, n) ORDER BY p.n)::text
-			ORDER BY s.ordinality) AS rows INTO x
+			ORDER BY s.ordinality) AS rows,
+			array_agg(s.id) FILTER (WHERE s.kept IS NOT NULL) AS long INTO x
 		FROM unnest(repair_due(work, n, action)) WITH ORDINALITY AS s;
 		ids := ids || x.ids;
 		rows := rows || x.rows;
+		long := long || x.long;
 	END LOOP;
 END
 $$;
@@ -405,8 +407,8 @@ END
 $$;
 
 -- The work in which updates that no order helps are deletes and inserts, or skipped.
--- Rows that others refer to are skipped with those that exchange values with them, and the rest is
--- done.  Rows with long values are left to the statements.
+-- Rows that others refer to, or with long values, are skipped with those that exchange values with
+-- them, and the rest is done.
 CREATE FUNCTION repair_exchange(INOUT work repair_work) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -446,7 +448,9 @@ BEGIN
 			JOIN unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
 				USING (place) GROUP BY g.least ORDER BY g.least LOOP
 		problem := CASE WHEN one_by_one THEN repair_exchange_referring(work.plan, x.ids)
-			ELSE of_plan END;
+			WHEN of_plan IS NOT NULL THEN of_plan
+			WHEN EXISTS (SELECT unnest(updates.long) INTERSECT SELECT unnest(x.ids))
+			THEN 'a value is too long to be read again' END;
 		IF problem IS NULL THEN
 			clear := clear || x.ids;
 		ELSE

@@ -253,6 +253,11 @@ my $says = 'skipped exchanges values of ex_u_key with other rows: rows of public
 is(in_order(repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", 'rows that others refer to')),
 	in_order(join "\n", (map { my $id = $_; map { "$_ $id applied exchanges values of ex_u_key with other rows" } 'delete', 'insert' } 3, 4), "update 1 $says", "update 2 $says", "insert 5 $says", 'insert 6 applied'),
 	'of two pairs, the one to which nobody refers is repaired');
+fresh($here, '(id int PRIMARY KEY, u int UNIQUE, long text)', "(1,10,'a'), (2,20,'a'), (3,30,'a'), (4,40,'a')");
+fresh($there, '(id int PRIMARY KEY, u int UNIQUE, long text)', "(1,20,repeat('b', 100000)), (2,10,'a'), (3,40,'a'), (4,30,'a')");
+is(in_order(repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", 'a long value')),
+	in_order(join "\n", (map { my $id = $_; map { "$_ $id applied exchanges values of ex_u_key with other rows" } 'delete', 'insert' } 3, 4),
+		map { "update $_ skipped exchanges values of ex_u_key with other rows: a value is too long to be read again" } 1, 2), 'of two pairs, the one without a long value is repaired');
 fresh($_, '(id int PRIMARY KEY, u int UNIQUE)', $_ == $here ? '(1,10), (2,20)' : '(1,20), (2,10)') foreach $here, $there;
 like(repaired("iblt_repair('ex', 'there', direction => 'pull', deletes => false, apply => %s)", 'deletes => false'), qr/^update 1 skipped exchanges values of ex_u_key with other rows: deletes => false$/m, 'a caller who wants no deletes');
 
