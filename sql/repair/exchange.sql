@@ -44,7 +44,7 @@ AS $$
 $$;
 
 -- The unique indexes of a relation that are checked at once, as an array of repair_unique.
--- pg_depend has no rows for what is PostgreSQL's own.
+-- pg_depend has no rows for what is PostgreSQL's own.  A value of a domain would run its checks.
 CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -61,7 +61,13 @@ AS $$
 	FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam,
 	LATERAL (SELECT m.amname = 'btree' AND NOT EXISTS (SELECT FROM pg_depend d
 		WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-		AND d.refclassid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass))) AS u(own)
+		AND d.refclassid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass))
+		AND NOT EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+			WHERE a.attrelid = i.indrelid AND t.typnamespace <> 'pg_catalog'::regnamespace
+			AND (a.attnum = ANY (i.indkey::int2[]) OR EXISTS (SELECT FROM pg_depend d
+				WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid
+				AND d.refobjsubid = a.attnum)))) AS u(own)
 	WHERE i.indrelid = target AND i.indisunique AND i.indimmediate AND i.indisvalid
 $$;
 
@@ -135,16 +141,33 @@ BEGIN
 END
 $$;
 
--- The expression of the value of a column in a row that is to be written.
--- What is not compared stays as it is.
-CREATE FUNCTION repair_unique_value(plan repair_plan, name text, place bigint) RETURNS text
+-- Is a column's type PostgreSQL's own? Values of others stay texts, because a cast could run code.
+CREATE FUNCTION repair_own_type(plan repair_plan, name text) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT coalesce((SELECT format('(iblt_v.iblt_r[%s])%s', place, c.suffix)
-			FROM unnest(plan.columns) AS c WHERE c.name = repair_unique_value.name),
-			format('iblt_o.%I', name))
-		|| coalesce((SELECT ' ' || t.collated FROM unnest((plan.described).columns) AS t
-			WHERE t.name = repair_unique_value.name), '')
+	SELECT t.type LIKE 'pg_catalog.%' FROM unnest((plan.described).columns) AS t
+	WHERE t.name = repair_own_type.name
+$$;
+
+-- The expression of the value of a column in the row t, or its text.
+CREATE FUNCTION repair_unique_old(plan repair_plan, name text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format(CASE WHEN repair_own_type(plan, name) THEN 't.%I'
+		ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END, name)
+$$;
+
+-- The expression of the value of a column in a row that is to be written, or its text.
+-- What is not compared stays as it is.
+CREATE FUNCTION repair_unique_new(plan repair_plan, name text, place bigint) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN c.name IS NULL THEN format('iblt_o.%I', t.name)
+		ELSE format('(iblt_v.iblt_r[%s])%s', place,
+			CASE WHEN repair_own_type(plan, t.name) THEN concat_ws(' ', c.suffix, t.collated) END)
+		END
+	FROM unnest((plan.described).columns) AS t LEFT JOIN unnest(plan.columns) AS c USING (name)
+	WHERE t.name = repair_unique_new.name
 $$;
 
 -- A query for the pairs of rows of which the first is to get a value of an index that the second
@@ -175,15 +198,18 @@ AS $$
 			' iblt_w AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v LEFT JOIN iblt_o'
 			' ON iblt_o.iblt_n = iblt_v.iblt_n)'
 			' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
-		rows, (SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
-			FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
+		rows, (SELECT string_agg(format('%s AS %I', repair_unique_old(plan, name), name), ', '
+			ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
 		(repair_target(plan)).relation,
-		(SELECT string_agg(format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n,
-			k.suffix), ' AND ' ORDER BY k.n)
-			FROM (SELECT c.identifier, repair_key_equal(c), c.suffix,
+		(SELECT string_agg(CASE WHEN repair_own_type(plan, k.name)
+				THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n, k.suffix)
+				ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
+			' AND ' ORDER BY k.n)
+			FROM (SELECT c.name, c.identifier, repair_key_equal(c), c.suffix,
 					row_number() OVER (ORDER BY c.i)
-				FROM unnest(plan.columns) AS c WHERE c.key) AS k(identifier, equal, suffix, n)),
-		(SELECT string_agg(format('%s AS %I', repair_unique_value(plan, name, x.keys + n), name),
+				FROM unnest(plan.columns) AS c WHERE c.key)
+				AS k(name, identifier, equal, suffix, n)),
+		(SELECT string_agg(format('%s AS %I', repair_unique_new(plan, name, x.keys + n), name),
 			', ' ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
 		(SELECT string_agg(repair_unique_pairs_sql(ROW(u.name, u.columns, u.keys, u.condition,
 			u.nulls)::repair_unique, u.ordinality), ' UNION ALL ')

@@ -206,7 +206,9 @@ sub fresh
 	sql($node, "DROP TABLE IF EXISTS refers, ex; CREATE TABLE ex $definition; INSERT INTO ex VALUES $rows; " . join '; ', @more);
 	return;
 }
-both(q{CREATE FUNCTION own(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 / 10'; CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN coalesce(NEW, OLD); END'});
+both(q{CREATE FUNCTION own(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 / CASE current_setting(''looks.fail'', true) WHEN ''on'' THEN 0 ELSE 10 END'; CREATE FUNCTION checks(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN IF current_setting(''looks.fail'', true) = ''on'' THEN RAISE EXCEPTION ''code of a domain runs''; END IF; RETURN true; END';
+	CREATE DOMAIN own_key AS int CHECK (public.checks(VALUE)); CREATE DOMAIN own_value AS int CHECK (public.checks(VALUE));
+	CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN coalesce(NEW, OLD); END'});
 my @indexes = (
 	[ 'an expression', '(id int PRIMARY KEY, u text)', 'CREATE UNIQUE INDEX ex_u ON ex (lower(u))', "(1,'A'), (2,'b')", "(1,'B'), (2,'a')" ],
 	[ 'a condition', '(id int PRIMARY KEY, u int, on_ boolean)', 'CREATE UNIQUE INDEX ex_u ON ex (u) WHERE on_', '(1,1,true), (2,2,true), (3,1,false), (4,4,true)', '(1,2,true), (2,1,true), (3,4,true), (4,4,false)' ],
@@ -217,6 +219,7 @@ my @indexes = (
 	[ 'a generated column', '(id int PRIMARY KEY, v int, u int GENERATED ALWAYS AS (v * 2) STORED)', 'CREATE UNIQUE INDEX ex_u ON ex (u)', '(1,1), (2,2)', '(1,2), (2,1)' ],
 	[ 'a collation', '(id int PRIMARY KEY, u text COLLATE "C")', 'CREATE UNIQUE INDEX ex_u ON ex (u COLLATE "POSIX")', "(1,'A'), (2,'b')", "(1,'b'), (2,'A')" ],
 	[ 'an identity column', '(id int PRIMARY KEY, u int, n int GENERATED ALWAYS AS IDENTITY)', 'CREATE UNIQUE INDEX ex_u ON ex (u)', '(1,1), (2,2)', '(1,2), (2,1)' ],
+	[ 'a domain, and a key of one', '(id own_key PRIMARY KEY, u own_value)', 'CREATE UNIQUE INDEX ex_u ON ex (u)', '(1,1), (2,2)', '(1,2), (2,1)' ],
 	(major_version() < 15 ? () : [ 'nulls', '(id int PRIMARY KEY, u int)', 'CREATE UNIQUE INDEX ex_u ON ex (u) NULLS NOT DISTINCT', '(1,1), (2,NULL)', '(1,NULL), (2,1)' ]));
 foreach my $index (@indexes)
 {
@@ -226,6 +229,7 @@ foreach my $index (@indexes)
 		sql($x->[0], "DROP TABLE IF EXISTS ex; CREATE TABLE ex $definition; $create");
 		sql($x->[0], 'INSERT INTO ex' . ($what =~ /generated/ ? ' (id, v)' : $what =~ /identity/ ? ' (id, u)' : '') . " VALUES $x->[1]");
 	}
+	is(sql($here, "SET looks.fail = on; SELECT count(*) > 0 FROM iblt_repair('ex', 'there', direction => 'pull')"), 't', "$what: a preview runs no code of others");
 	repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", $what);
 	is(contents($here, 'ex'), contents($there, 'ex'), "an index with $what: both sides are equal");
 }
