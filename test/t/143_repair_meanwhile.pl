@@ -84,6 +84,12 @@ foreach my $placement (@placements)
 	refused($run, "$name, another table has the name");
 	is(sql($target, 'SELECT (SELECT count(*) FROM live.t), (SELECT count(*) FROM old.t)'), '0|0', "$name: neither table has changed");
 
+	# one path takes the last look, so not each placement has the other turns
+	if ($name !~ /^(?:pull|push|plain)$/)
+	{
+		$holder->quit;
+		next;
+	}
 	# and gives it back while the second one waits
 	$repair = prepare($placement);
 	my $other = IbltTest::Session->new($target);
