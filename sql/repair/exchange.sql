@@ -200,7 +200,7 @@ AS $$
 			' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
 		rows, (SELECT string_agg(format('%s AS %I', repair_unique_old(plan, name), name), ', '
 			ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
-		(repair_target(plan)).relation,
+		relation_sql(repair_target(plan)),
 		(SELECT string_agg(CASE WHEN repair_own_type(plan, k.name)
 				THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n, k.suffix)
 				ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
