@@ -29,7 +29,7 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # The parts of the script, in order: a room after the other, types first.  (A name that test/sql has too would not do:
 # pg_regress would run the script.)
 SQL_PARTS = $(patsubst %,sql/%.sql, schema \
-	sketch/iblt sketch/strata sketch/salvage kbf/kbf \
+	sketch/iblt sketch/strata sketch/salvage sketch/own kbf/kbf \
 	compare/types compare/peer compare/query compare/ask compare/parts compare/protocol compare/shards \
 	compare/describe compare/mapping compare/progress compare/plan compare/prepare compare/statements compare/finder compare/read \
 	compare/sketch compare/many compare/digest compare/lookup compare/confirm compare/damaged_index \

@@ -21,9 +21,9 @@ BEGIN
 	PERFORM plain_check_options(conns, small.compare);
 	-- where both are elsewhere, one may have iblt, but has not described itself
 	here := described(coalesce(small.here, mine) || jsonb_build_object(
-		'schema', '@extschema@', 'condition', (small.compare).condition), 'here', conns[1]);
+		'condition', (small.compare).condition), 'here', conns[1]);
 	there := described(theirs || jsonb_build_object(
-		'schema', '@extschema@', 'condition', (small.compare).peer_condition), 'there', conns[2]);
+		'condition', (small.compare).peer_condition), 'there', conns[2]);
 	here.bare := small.here IS NULL;
 	there.bare := true;
 	RETURN plain_plan(here, there, mine, theirs, small.compare);

@@ -65,7 +65,7 @@ AS $$
 		FROM pg_partition_tree(c.oid) AS t JOIN pg_class l ON l.oid = t.relid
 		JOIN pg_namespace m ON m.oid = l.relnamespace WHERE t.isleaf),
 		audit_partitioning(c.oid))), '[]')
-	FROM @extschema@.iblt_live_status() AS s JOIN pg_class c ON c.oid = s.relation
+	FROM live_status() AS s JOIN pg_class c ON c.oid = s.relation
 	JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.relkind = 'p' AND s.state = 'live'
 $$;

@@ -123,8 +123,8 @@ BEGIN
 		answers := answers || jsonb_build_array(answer);
 	END LOOP;
 	RETURN jsonb_build_object('tables', answers, 'server', jsonb_build_object(
-		'schema', server -> 'schema', 'system', server -> 'system',
-		'recovery', server -> 'recovery', 'slots', server -> 'slots'));
+		'system', server -> 'system', 'recovery', server -> 'recovery',
+		'slots', server -> 'slots'));
 END
 $$;
 

@@ -241,7 +241,7 @@ BEGIN
 	INTO result.missing, result.extra, result.changed, result.unconfirmed, result.differences
 	FROM (SELECT d, row_number() OVER () AS n FROM differences(found.plan, found.figures,
 		found.keys, found.number, found.sample) AS b(batch), unnest(b.batch) AS d) AS x;
-	RETURN audit_verdict(item, found.plan, @extschema@.iblt_compare_stats(), result);
+	RETURN audit_verdict(item, found.plan, compare_stats(), result);
 END
 $$;
 

@@ -292,7 +292,7 @@ CREATE FUNCTION kept_send(plan plan, s side, call text) RETURNS void
 AS $$
 BEGIN
 	PERFORM peer_send(s.place, ask_sql(s.place, 'SELECT ' || format(call,
-		format('%s.iblt_session_get(%L)', s.schema, kept_name(plan, s))), NULL, NULL, NULL));
+		format('iblt_session_get(%L)', kept_name(plan, s))), NULL, NULL, NULL));
 END
 $$;
 

@@ -95,7 +95,7 @@ DECLARE
 BEGIN
 	differences := ARRAY(SELECT unnest(d.batch) FROM differences(found.plan, found.figures,
 		found.keys, found.number, found.sample) AS d(batch));
-	RETURN ROW(found.plan, @extschema@.iblt_compare_stats(), differences);
+	RETURN ROW(found.plan, compare_stats(), differences);
 END
 $$;
 
@@ -382,17 +382,55 @@ CREATE FUNCTION @extschema@.iblt_compare_columns(
 	expressions jsonb DEFAULT NULL,
 	peer_expressions jsonb DEFAULT NULL)
 RETURNS TABLE (column_name text, rows bigint)
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 20
-	SET search_path = iblt_internal, pg_catalog, pg_temp
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
+	@pinned_settings@
 AS $$
-	SELECT d.name, count(*)
-	FROM @extschema@.iblt_compare(relation, peer, peer_relation, columns, exclude, key_columns,
-		condition, peer_condition, max_differences, text 'columns', cast_types, extra_columns,
-		recheck, timeout, seed, progress, 'error', live, method, by_index,
-		here_peer, here_relation, peer_columns, expressions, peer_expressions) AS c
-	LEFT JOIN LATERAL unnest(c.differs) AS d(name) ON true
-	GROUP BY d.name ORDER BY array_position(
-		(@extschema@.iblt_compare_stats()).columns, d.name)
+DECLARE
+	started timestamptz := clock_timestamp();
+	content text := 'columns';
+	mapping jsonb := CASE WHEN expressions IS NOT NULL THEN make_mapping(NULL, expressions) END;
+	peer_mapping jsonb := CASE WHEN num_nonnulls(peer_columns, peer_expressions, expressions) > 0
+		THEN make_mapping(peer_columns, coalesce(peer_expressions, expressions)) END;
+	options options := @arguments options@;
+	peers text[] := ARRAY[here_peer, peer];
+	conns text[];
+	plan plan;
+	answer found_keys;
+	e failure;
+	failed record;
+BEGIN
+	FOR attempt IN 1 .. 3 LOOP
+		BEGIN
+			plan := NULL;
+			conns := coalesce(conns, peer_conns(peers));
+			options := compare_options('iblt_compare_columns', relation, conns[1] IS NOT NULL,
+				here_relation, options);
+			conns := connect(peers, conns, timeout, method <> 'sketch');
+			plan := compare_plan(conns, relation, peer_relation, options, 'error');
+			answer := find_keys(plan);
+			IF plan.from_digests THEN
+				PERFORM live_notice(answer.plan);
+			END IF;
+			RETURN QUERY SELECT c.name, count(*)
+				FROM (SELECT unnest(b.batch) AS d FROM differences(answer.plan, answer.figures,
+					answer.keys, answer.number, answer.sample) AS b(batch)) AS u
+				LEFT JOIN LATERAL unnest((u.d).differs) AS c(name) ON true
+				GROUP BY c.name
+				ORDER BY array_position(iblt_field((answer.plan).columns), c.name);
+			PERFORM peers_close(conns);
+			EXIT;
+		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+			@take_failure@;
+			failed := compare_failed(conns, peers, plan, options.progress, attempt, e);
+			IF NOT failed.again THEN
+				e := iblt_raise(failed.e);
+				RAISE;
+			END IF;
+			options := live_again(options, e);
+		END;
+	END LOOP;
+	PERFORM finish_figures(started);
+END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare_columns IS
 'in how many rows each column differs between a relation here and one on a peer, or in this '

@@ -47,12 +47,10 @@ CREATE FUNCTION hashes_of_keys(plan plan, keys text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side;
 	hashes text[];
 BEGIN
-	s.schema := '@extschema@';
 	EXECUTE format('SELECT ARRAY(SELECT %s::text FROM (SELECT %s FROM unnest($1) AS u(id)) AS t)',
-		key_hash_sql(plan, s),
+		key_hash_sql(plan),
 		(SELECT string_agg(format('%s AS %I', value, name), ', ' ORDER BY position)
 			FROM key_parts(plan.key)))
 	INTO hashes USING keys;

@@ -38,7 +38,7 @@ BEGIN
 			AND NOT row_security_active(relation) THEN 'it is not tracked' ELSE 'unreadable' END;
 		RETURN digest;
 	END IF;
-	info := @extschema@.iblt_info(options.template);
+	info := iblt_info(options.template);
 	digest.reason := state.reason;
 	digest.verified_at := state.verified_at;
 	digest.generation := options.generation;
@@ -65,7 +65,7 @@ BEGIN
 			FROM iblt_live_options(to_regclass(relation)) AS o) THEN
 		PERFORM refuse_altered(relation, 'here', 'Its digest was started again.');
 	END IF;
-	RETURN iblt_compare_fold(@extschema@.iblt_live(to_regclass(relation)), subtable_cells);
+	RETURN iblt_compare_fold(iblt_live(to_regclass(relation)), subtable_cells);
 END
 $$;
 
@@ -77,27 +77,29 @@ CREATE FUNCTION live_fold(kept @extschema@.iblt, small @extschema@.iblt) RETURNS
 AS $$
 DECLARE
 	most integer := (iblt_header(kept)).capacity;
-	status record := iblt_compare_decode(small OPERATOR(@extschema@.-) kept);
+	status record := iblt_compare_decode(iblt_subtract(small, kept));
 	wanted bigint := 1.3 * status.estimated + 10;
 BEGIN
 	IF status.complete OR status.estimated > 1.6 * most THEN
-		RETURN @extschema@.iblt_fold(kept, 10, 0.1);
+		RETURN iblt_fold(kept, 10, 0.1);
 	ELSIF wanted >= most THEN
 		RETURN kept;
 	END IF;
-	RETURN @extschema@.iblt_fold(kept, wanted::integer, 0.01);
+	RETURN iblt_fold(kept, wanted::integer, 0.01);
 END
 $$;
 
 -- Keeps the digest of a relation under a name, and answers a small fold of the other side's
 -- with a fold.
 CREATE FUNCTION live_answer(relation text, generation bigint, subtable_cells integer,
-	small @extschema@.iblt, name text) RETURNS text
+	small text, name text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	asked declared.sketch%TYPE := small;
 BEGIN
-	RETURN iblt_wire_write(live_fold(@extschema@.iblt_session_keep(name,
-		live_read(relation, generation, subtable_cells)), small));
+	RETURN iblt_wire_write(live_fold(iblt_session_keep(name,
+		live_read(relation, generation, subtable_cells)), asked));
 END
 $$;
 
@@ -114,7 +116,7 @@ AS $$
 DECLARE
 	here live_digest := (plan.here).live;
 	there live_digest := (plan.there).live;
-	difference @extschema@.iblt;
+	difference declared.sketch%TYPE;
 	status record;
 	found live_found;
 BEGIN
@@ -124,7 +126,7 @@ BEGIN
 			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
 		END IF;
 		PERFORM iblt_traffic_add(0, 0, 0, octet_length(there.fold));
-		difference := mine OPERATOR(@extschema@.-) iblt_wire_read(there.fold, NULL);
+		difference := iblt_subtract(mine, iblt_wire_read(there.fold, NULL));
 		status := iblt_compare_decode(difference);
 		IF status.complete THEN
 			found.rows_here := (iblt_header(mine)).rows;
@@ -133,7 +135,7 @@ BEGIN
 			found.ms_there := there.ms;
 			found.keys := status.keys;
 			found.number := status.recovered;
-			found.sample := iblt_wire_write(@extschema@.iblt_fold(difference, 9, 0.1));
+			found.sample := iblt_wire_write(iblt_fold(difference, 9, 0.1));
 			plan.found := found;
 		END IF;
 	END IF;
@@ -243,8 +245,8 @@ BEGIN
 	IF plan.by_hash THEN
 		-- rows are looked up by the hashes that are in the digests
 		plan.seed := ask_one((plan.here).place, format('SELECT i.seed FROM'
-			' iblt_live_options(to_regclass(%L)) AS o, %s.iblt_info(o.template) AS i',
-			(plan.here).relation, (plan.here).schema));
+			' iblt_live_options(to_regclass(%L)) AS o, iblt_info(o.template) AS i',
+			(plan.here).relation));
 	END IF;
 	RETURN plan;
 END
@@ -350,12 +352,12 @@ CREATE FUNCTION live_sql(plan plan, s side, fitting boolean) RETURNS text
 AS $$
 BEGIN
 	RETURN format(CASE WHEN s.place IS NULL OR NOT fitting
-			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, %8$L)::text'
+			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, %7$L)::text'
 				' FROM (SELECT %3$s, live_read(%4$L, %5$L, %6$L) OFFSET 0) AS q(f, s)'
 			ELSE 'SELECT ROW(f, %2$s, NULL, w)::scanned::text'
-				' FROM (SELECT %3$s, live_answer(%4$L, %5$L, %6$L, $1[1]::%7$s.iblt, %1$L)'
+				' FROM (SELECT %3$s, live_answer(%4$L, %5$L, %6$L, $1[1], %1$L)'
 				' OFFSET 0) AS q(f, w)' END, kept_name(plan, s), elapsed_sql(s), fingerprint_sql(s),
-		s.relation, (s.live).generation, plan.live_cells, s.schema, s.place IS NOT NULL);
+		s.relation, (s.live).generation, plan.live_cells, s.place IS NOT NULL);
 END
 $$;
 
@@ -378,7 +380,7 @@ BEGIN
 		RETURN ask_values(places, queries)::scanned[];
 	END IF;
 	answers[mine] := ask_one(places[mine], queries[mine]);
-	small := @extschema@.iblt_fold(@extschema@.iblt_session_get(answers[mine].kept), 10, 0.1);
+	small := iblt_fold(iblt_session_get(answers[mine].kept), 10, 0.1);
 	answers[3 - mine] := (ask_values(places[3 - mine : 3 - mine], queries[3 - mine : 3 - mine],
 		how => ROW('read_planned', ARRAY[small], NULL, NULL)::reading))[1];
 	RETURN answers;

@@ -9,9 +9,9 @@ AS $$
 	SELECT set_config('iblt.compare_stats', to_jsonb(figures)::text, false)
 $$;
 
-CREATE FUNCTION @extschema@.iblt_compare_stats() RETURNS figures
+-- The figures of the last comparison of this session.
+CREATE FUNCTION compare_stats() RETURNS figures
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	kept text := nullif(current_setting('iblt.compare_stats', true), '');
@@ -21,6 +21,15 @@ BEGIN
 			MESSAGE = 'no iblt_compare has finished in this session';
 	END IF;
 	RETURN jsonb_populate_record(NULL::figures, kept::jsonb);
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_compare_stats() RETURNS figures
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN compare_stats();
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare_stats IS

@@ -31,7 +31,7 @@ CREATE FUNCTION key_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN plan.buckets IS NOT NULL THEN plain_key_sql(plan)
-		WHEN plan.by_hash THEN key_hash_sql(plan, s)
+		WHEN plan.by_hash THEN key_hash_sql(plan)
 		WHEN cardinality(plan.key) = 1 THEN value_sql(plan.key[1])
 		ELSE format('ROW(%s)', values_sql(plan.key)) END
 $$;
@@ -103,7 +103,7 @@ DECLARE
 			THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END, content_sql(plan)),
 			' END AS content') END;
 	columns text := CASE WHEN names_columns(plan)
-		THEN concat(', ', found_sql, column_checksums_sql(plan, s), ' END AS columns') END;
+		THEN concat(', ', found_sql, column_checksums_sql(plan), ' END AS columns') END;
 BEGIN
 	IF lock THEN
 		rows := format('LATERAL (SELECT %s FROM %s WHERE %s FOR UPDATE OF t) AS t',
@@ -118,7 +118,7 @@ BEGIN
 		CASE WHEN content IS NULL THEN 'NULL::jsonb[]' ELSE 'array_agg(content)' END,
 		CASE WHEN columns IS NOT NULL THEN 'array_agg(columns)'
 			WHEN listed <> '{}' THEN lists_sql(plan) ELSE 'NULL::text[]' END,
-		fingerprint_sql(s), found_sql || row_checksum_sql(plan, s),
+		fingerprint_sql(s), found_sql || row_checksum_sql(plan),
 		concat(mark, content, columns,
 			(SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i)
 				FROM generate_subscripts(listed, 1) AS i)),
@@ -199,9 +199,9 @@ BEGIN
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,
-		row_checksum_sql(plan, s), mark_sql(plan),
+		row_checksum_sql(plan), mark_sql(plan),
 		content_sql(plan),
-		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan, s) ELSE 'NULL::text' END,
+		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan) ELSE 'NULL::text' END,
 		f.keys, coalesce(rows, rows_sql(plan, s)), f.matches,
 		json_sql(plan.key, true));
 END
@@ -229,7 +229,7 @@ DECLARE
 	f finder;
 BEGIN
 	f.indexed := false;
-	f.key := key_hash_sql(plan, s);
+	f.key := key_hash_sql(plan);
 	-- hashes may be there more than once
 	f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
 		' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';

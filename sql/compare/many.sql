@@ -62,9 +62,9 @@ DECLARE
 	cells integer := gcd(b.cells / b.hashes, a.cells / a.hashes);
 BEGIN
 	-- folds of digests have many sizes; the estimate is that of the meter, whatever the size
-	RETURN (@extschema@.iblt_estimate(iblt_compare_fold(after, cells)
-			OPERATOR(@extschema@.-) iblt_compare_fold(before, cells))).rows
-		< (@extschema@.iblt_estimate(before)).rows;
+	RETURN (iblt_estimate(iblt_subtract(iblt_compare_fold(after, cells),
+			iblt_compare_fold(before, cells)))).rows
+		< (iblt_estimate(before)).rows;
 END
 $$;
 
@@ -150,7 +150,7 @@ CREATE FUNCTION find_keys(plan plan) RETURNS found_keys
 AS $$
 DECLARE
 	found found_keys;
-	before @extschema@.iblt;
+	before declared.sketch%TYPE;
 	deadline timestamptz;
 	problem text;
 BEGIN

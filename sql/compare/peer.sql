@@ -347,7 +347,7 @@ CREATE FUNCTION peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM @extschema@.iblt_session_drop('iblt here'), @extschema@.iblt_session_drop('iblt there');
+	PERFORM iblt_session_drop('iblt here'), iblt_session_drop('iblt there');
 	IF conn IS NULL OR peer_is_lent(conn) AND peer_return(conn) THEN
 		RETURN;
 	ELSIF iblt_peer_is_open(conn) THEN

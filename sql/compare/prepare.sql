@@ -170,7 +170,7 @@ DECLARE
 	sides side[];
 	begun timestamptz := clock_timestamp();
 	own live_digest;
-	mine @extschema@.iblt;
+	mine declared.sketch%TYPE;
 	small text;
 	plan plan;
 BEGIN
@@ -184,10 +184,10 @@ BEGIN
 		own := live_digest(relation);
 		IF own.generation IS NOT NULL AND own.reason IS NULL THEN
 			BEGIN
-				mine := @extschema@.iblt_live(relation);
+				mine := iblt_live(relation);
 				own.fingerprint := iblt_compare_fingerprint(relation);
 				own.ms := ms(begun);
-				small := @extschema@.iblt_fold(mine, 10, 0.1);
+				small := iblt_fold(mine, 10, 0.1);
 			EXCEPTION WHEN SQLSTATE 'IB008' THEN
 				NULL;	-- not trustworthy any more, as the description says in words
 			END;

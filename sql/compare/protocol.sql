@@ -9,9 +9,9 @@
 -- run_lag, run_probe, sample_slice_index, slice_bound and slice_check.  Queries also name
 -- iblt_live_options, iblt_peer_show, iblt_repair_keep, iblt_repair_parts, iblt_row_time, ms,
 -- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
--- track_start, track_state, track_stop, and in the schema that hello() tells iblt_agg,
--- iblt_agg_bigint, iblt_checksum_seeded, iblt_fold, iblt_info, iblt_session_get and iblt_sum,
--- iblt_slice_rows, iblt_blocks_at_rest, and what shards.sql makes statements of.
+-- track_start, track_state, track_stop, iblt_agg, iblt_agg_bigint, iblt_checksum_seeded,
+-- iblt_fold, iblt_info, iblt_session_get, iblt_sum, iblt_slice_rows, iblt_blocks_at_rest, and
+-- what shards.sql makes statements of.
 -- A call that changes its name, its arguments or what it answers raises protocol().  All but
 -- BEGIN, COMMIT and session_forget have iblt_peer_settings before them.
 -- doc/internals/walk.md shows the messages of a comparison.
@@ -30,8 +30,8 @@ CREATE FUNCTION session_forget(name text) RETURNS boolean
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM @extschema@.iblt_session_drop(name || ' there');
-	RETURN @extschema@.iblt_session_drop(name);
+	PERFORM iblt_session_drop(name || ' there');
+	RETURN iblt_session_drop(name);
 END
 $$;
 
@@ -243,7 +243,7 @@ CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL,
 AS $$
 DECLARE
 	d jsonb := iblt_describe(relation, ordered_types()) || jsonb_build_object(
-		'schema', '@extschema@', 'condition', condition, 'collations', '{}'::text[]);
+		'condition', condition, 'collations', '{}'::text[]);
 BEGIN
 	RETURN CASE WHEN (d ->> 'more')::boolean OR num_nonnulls(condition, mapping) > 0
 		THEN describe_more(d, relation, condition, mapping) ELSE d END;
@@ -311,15 +311,17 @@ AS $$
 DECLARE
 	answer jsonb := hello(protocol, relation, condition, true);
 	digest live_digest := jsonb_populate_record(NULL::live_digest, answer #> '{side,live}');
-	own @extschema@.iblt;
+	own declared.sketch%TYPE;
+	asked declared.sketch%TYPE;
 BEGIN
 	IF digest.reason IS NULL AND gcd(subtable_cells, digest.subtable_cells) >= 70 THEN
-		own := @extschema@.iblt_live(relation);
+		own := iblt_live(relation);
 		digest.fingerprint := iblt_compare_fingerprint(relation);
 		IF subtable_cells <> digest.subtable_cells THEN
 			own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
 		END IF;
-		digest.fold := iblt_wire_write(live_fold(own, small::@extschema@.iblt));
+		asked := small;
+		digest.fold := iblt_wire_write(live_fold(own, asked));
 		answer := jsonb_set(answer, '{side,live}', to_jsonb(digest));
 	END IF;
 	RETURN answer;

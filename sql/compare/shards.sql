@@ -91,7 +91,7 @@ BEGIN
 		shard.relation := name;
 		parts := parts || ('SELECT ' || sketch_sql(plan, shard, capacity));
 	END LOOP;
-	RETURN format('%s.iblt_sum(iblt_s), %s FROM (%s) AS iblt_u(iblt_s, iblt_f)', s.schema,
+	RETURN format('iblt_sum(iblt_s), %s FROM (%s) AS iblt_u(iblt_s, iblt_f)',
 		shards_fingerprint_sql(s), array_to_string(parts, ' UNION ALL '));
 END
 $$;
@@ -152,7 +152,7 @@ BEGIN
 	fingerprint := iblt_compare_fingerprint(relation::regclass);
 	-- over no rows
 	IF sketch IS NULL THEN
-		sketch := (SELECT @extschema@.iblt_agg(n, 0, template)
+		sketch := (SELECT iblt_agg(n, 0, template)
 			FROM generate_series(1::bigint, 0) AS n);
 	END IF;
 END
@@ -181,8 +181,8 @@ DECLARE
 		plan.key_size, plan.seed);
 BEGIN
 	RETURN format('sketch, fingerprint FROM sum_distributed(%L, %L, %s)',
-		format('SELECT %s.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', s.schema, f.key,
-			row_checksum_sql(plan, s), template, s.relation,
+		format('SELECT iblt_internal.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', f.key,
+			row_checksum_sql(plan), template, s.relation,
 			condition_sql(plan, s)), s.relation, template);
 END
 $$;

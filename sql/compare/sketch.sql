@@ -43,9 +43,9 @@ BEGIN
 			plan.hi := NULL;
 		END IF;
 	END IF;
-	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s%s', s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
-		capacity, plan.key_size, plan.seed, fingerprint_sql(s),
+	RETURN format('iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
+		' FROM %s%s', key_sql(plan, s), row_checksum_sql(plan), capacity,
+		 plan.key_size, plan.seed, fingerprint_sql(s),
 		from_sql(plan, s, '{}', coalesce(slice, '')), condition_sql(plan, s));
 END
 $$;
@@ -70,9 +70,9 @@ CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms 
 	travels boolean DEFAULT true) RETURNS scanned
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 AS $$
-	SELECT CASE WHEN @extschema@.iblt_session_keep(name, s) IS NOT NULL
+	SELECT CASE WHEN iblt_session_keep(name, s) IS NOT NULL
 		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
-			CASE WHEN travels THEN iblt_wire_write(@extschema@.iblt_fold(s, 9, 0.1)) END)::scanned
+			CASE WHEN travels THEN iblt_wire_write(iblt_fold(s, 9, 0.1)) END)::scanned
 		END
 $$;
 
@@ -90,11 +90,11 @@ CREATE FUNCTION sketch_of(scanned scanned) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s @extschema@.iblt;
+	s declared.sketch%TYPE;
 BEGIN
 	IF scanned.wire IS NULL THEN
-		s := @extschema@.iblt_session_get(scanned.kept);
-		PERFORM @extschema@.iblt_session_drop(scanned.kept);
+		s := iblt_session_get(scanned.kept);
+		PERFORM iblt_session_drop(scanned.kept);
 		RETURN s;
 	END IF;
 	PERFORM iblt_traffic_add(0, 0, 0, octet_length(scanned.wire));
@@ -241,12 +241,12 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	scanned scanned[];
-	here @extschema@.iblt;
-	there @extschema@.iblt;
-	empty @extschema@.iblt;		-- if no side is here: the size of both
+	here declared.sketch%TYPE;
+	there declared.sketch%TYPE;
+	empty declared.sketch%TYPE;		-- if no side is here: the size of both
 	most record;
 	larger text;
-	difference @extschema@.iblt;
+	difference declared.sketch%TYPE;
 	status record;
 	more boolean;
 BEGIN
@@ -281,9 +281,9 @@ BEGIN
 	most := iblt_header(CASE WHEN empty IS NOT NULL THEN empty
 		WHEN (plan.here).place IS NULL THEN here ELSE there END);
 	LOOP
-		difference := here OPERATOR(@extschema@.-) there;
+		difference := iblt_subtract(here, there);
 		status := iblt_compare_decode(difference);
-		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
+		sample := coalesce(sample, iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
 		more := NOT status.complete AND NOT surely_more(plan, number, most.capacity)

@@ -63,31 +63,31 @@ $$;
 -- The expression of a checksum of columns.
 -- A function takes 100 arguments; a row has room for more columns.  A sole column is in
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
-CREATE FUNCTION checksum_sql(s side, columns plan_column[], seed bigint) RETURNS text
+CREATE FUNCTION checksum_sql(columns plan_column[], seed bigint) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
-			THEN '%s.iblt_checksum_seeded(%L::pg_catalog.int8, %s)'
-			ELSE '%s.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
-		s.schema, seed, coalesce(values_sql(columns), 'NULL::pg_catalog.text'));
+			THEN 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, %s)'
+			ELSE 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
+		seed, coalesce(values_sql(columns), 'NULL::pg_catalog.text'));
 END
 $$;
 
 -- The expression of a row's checksum.
-CREATE FUNCTION row_checksum_sql(plan plan, s side) RETURNS text
+CREATE FUNCTION row_checksum_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT checksum_sql(s, plan.columns, plan.seed)
+	SELECT checksum_sql(plan.columns, plan.seed)
 $$;
 
 -- The expression of the hash that stands for a key too wide for a cell; it has a seed of its
 -- own.
-CREATE FUNCTION key_hash_sql(plan plan, s side) RETURNS text
+CREATE FUNCTION key_hash_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN checksum_sql(s, plan.key, plan.seed # 1);
+	RETURN checksum_sql(plan.key, plan.seed # 1);
 END
 $$;
 
@@ -97,7 +97,7 @@ CREATE FUNCTION part_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
-		checksum_sql(s, plan.key, plan.seed # 2), plan.parts, plan.part) END
+		checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END
 $$;
 
 -- The condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an
@@ -359,12 +359,12 @@ $$;
 -- The expression of the checksums of these columns, as the text of an array.
 -- The checksum of the row is made in the same way, so two rows with different checksums have a
 -- column with different ones.
-CREATE FUNCTION column_checksums_sql(plan plan, s side) RETURNS text
+CREATE FUNCTION column_checksums_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN (SELECT format('ARRAY[%s]::int8[]::text',
-			string_agg(checksum_sql(s, ARRAY[columns[i]], plan.seed), ', ' ORDER BY i))
+			string_agg(checksum_sql(ARRAY[columns[i]], plan.seed), ', ' ORDER BY i))
 		FROM other_columns(plan) AS o(columns), generate_subscripts(columns, 1) AS i);
 END
 $$;

@@ -3,6 +3,13 @@
 -- iblt_compare, iblt_audit and iblt_repair share these.  "here" is the first side and "there"
 -- the second one.  Each is a relation of this database or of another one.
 
+-- The types of sketches, for variables: declared.sketch%TYPE.  The type itself is in the schema
+-- that users call, which somebody may rename and put a type of his own in its place.
+CREATE TYPE declared AS (
+	sketch @extschema@.iblt,
+	sketches @extschema@.iblt[]
+);
+
 -- How a place answers a question: by a function of read.sql, with these parameters.
 CREATE TYPE reading AS (
 	reader text,			-- NULL: a statement that reads no relation
@@ -91,7 +98,6 @@ CREATE TYPE side AS (
 	side text,				-- 'here' or 'there'
 	place text,				-- where it is: a connection, or NULL for this database
 	relation text,			-- schema.name, quoted
-	schema text,			-- of the extension, quoted
 	condition text,			-- on its rows, or NULL
 	mapped boolean,			-- are there columns with another name, or expressions?
 	system text,			-- identifier of the server, NULL without the right to read it

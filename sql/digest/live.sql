@@ -7,8 +7,8 @@ CREATE FUNCTION track_checksum_sql(seed text, columns text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
-			THEN '@extschema@.iblt_checksum_seeded(%s, %s)'
-			ELSE '@extschema@.iblt_checksum_seeded(%s, ROW(%s))' END,
+			THEN 'iblt_internal.iblt_checksum_seeded(%s, %s)'
+			ELSE 'iblt_internal.iblt_checksum_seeded(%s, ROW(%s))' END,
 		seed, (SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
 			FROM unnest(columns) WITH ORDINALITY AS c(name, n)))
 $$;
@@ -18,7 +18,7 @@ CREATE FUNCTION track_sketch_sql(relation regclass, options tracking) RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN format('(SELECT @extschema@.iblt_agg(%s, %s, $1) FROM %s AS t)',
+	RETURN format('(SELECT iblt_agg(%s, %s, $1) FROM %s AS t)',
 		CASE WHEN options.by_hash
 			THEN track_checksum_sql('$3', options.key_columns)
 			ELSE format(CASE cardinality(options.key_columns) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
@@ -43,8 +43,8 @@ CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
 AS $$
 DECLARE
 	options tracking := iblt_track_options(relation);
-	seed bigint := (@extschema@.iblt_info(options.template)).seed;
-	base @extschema@.iblt;
+	seed bigint := (iblt_info(options.template)).seed;
+	base declared.sketch%TYPE;
 BEGIN
 	EXECUTE format('SELECT iblt_live_base(%L::regclass, %s)', relation,
 			track_sketch_sql(relation, options))
@@ -156,12 +156,12 @@ CREATE FUNCTION live_is_right(relation regclass, options tracking) RETURNS boole
 	SET enable_bitmapscan = off
 AS $$
 DECLARE
-	seed bigint := (@extschema@.iblt_info(options.template)).seed;
-	scanned @extschema@.iblt;
+	seed bigint := (iblt_info(options.template)).seed;
+	scanned declared.sketch%TYPE;
 BEGIN
 	EXECUTE 'SELECT ' || track_sketch_sql(relation, options)
 		INTO scanned USING options.template, seed, seed # 1;
-	RETURN scanned::bytea = @extschema@.iblt_live(relation)::bytea;
+	RETURN scanned::bytea = iblt_live(relation)::bytea;
 END
 $$;
 
@@ -174,7 +174,7 @@ DECLARE
 	equal boolean;
 BEGIN
 	-- an error if it is not tracked, or not trustworthy
-	PERFORM @extschema@.iblt_live(relation);
+	PERFORM iblt_live(relation);
 	equal := live_is_right(relation, iblt_track_options(relation));
 	IF NOT pg_is_in_recovery() THEN
 		PERFORM iblt_live_note_scan(relation, equal, begun);
@@ -185,12 +185,12 @@ $$;
 COMMENT ON FUNCTION @extschema@.iblt_live_verify IS
 'compares a digest with a scan of its table; if they differ, the digest is no longer trustworthy';
 
-CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
+-- What iblt_live_status tells.
+CREATE FUNCTION live_status(OUT relation regclass, OUT state text, OUT reason text,
 	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,
 	OUT store_bytes bigint)
 RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
-	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 	WITH tracked AS (SELECT unnest(iblt_live_tables()) AS relid)
 	SELECT relid::regclass, CASE WHEN reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
@@ -207,6 +207,16 @@ AS $$
 			GROUP BY tgrelid) AS s
 	WHERE has_table_privilege(relid, 'SELECT') AND NOT row_security_active(relid)
 	ORDER BY relid::regclass::text
+$$;
+
+CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
+	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,
+	OUT store_bytes bigint)
+RETURNS SETOF record
+	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+	SELECT * FROM live_status()
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_live_status IS
 'the tracked tables that the caller can read, and whether their digests are trustworthy';

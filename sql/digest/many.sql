@@ -67,7 +67,7 @@ DECLARE
 	options tracking := iblt_track_options(to_regclass(relation));
 BEGIN
 	IF options.template IS NOT NULL THEN
-		RETURN (SELECT s.state FROM @extschema@.iblt_live_status() AS s
+		RETURN (SELECT s.state FROM live_status() AS s
 			WHERE s.relation = to_regclass(track_state.relation));
 	END IF;
 	RETURN NULL;

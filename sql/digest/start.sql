@@ -31,7 +31,7 @@ BEGIN
 	size := key_size(plan.key);
 	IF before.by_hash THEN
 		plan.by_hash := true;
-		plan.key_size := (@extschema@.iblt_info(before.template)).key_size;
+		plan.key_size := (iblt_info(before.template)).key_size;
 	ELSIF NOT before.by_hash AND size <= 32 THEN
 		plan.by_hash := false;
 		plan.key_size := size;
@@ -264,7 +264,7 @@ BEGIN
 		options := track_ask(relation, peer, peer_relation);
 		-- templates are of 2520 cells doubled a number of times, so one is a fold of the other
 		IF capacity IS NOT NULL THEN
-			info := @extschema@.iblt_info(options.template);
+			info := iblt_info(options.template);
 			options.capacity := capacity;
 			options.template := iblt_compare_template(capacity, info.key_size, info.seed);
 		END IF;
@@ -304,7 +304,7 @@ BEGIN
 			CASE WHEN array_position(options.key_columns, NULL) IS NULL
 				THEN options.key_columns END,
 			CASE WHEN NOT options.all_columns THEN options.columns END, options.capacity,
-			(@extschema@.iblt_info(options.template)).seed, options);
+			(iblt_info(options.template)).seed, options);
 	END IF;
 	RETURN track_begin(relation, options);
 END

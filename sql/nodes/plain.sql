@@ -42,10 +42,9 @@ BEGIN
 		IF told[n] = 'null' THEN
 			PERFORM nodes_refuse_missing(names[n], relation);
 		END IF;
-		-- rows are compared here, with functions of this side's schema
 		sides[n] := CASE WHEN conns[n] IS NULL
 			THEN described(describe(relation::regclass, options.condition), names[n])
-			ELSE described(told[n] || jsonb_build_object('schema', '@extschema@', 'condition',
+			ELSE described(told[n] || jsonb_build_object('condition',
 				options.condition), names[n], conns[n]) END;
 	END LOOP;
 END

@@ -18,7 +18,7 @@ DECLARE
 BEGIN
 	FOR a IN 1 .. cardinality(folds) LOOP
 		FOR b IN a + 1 .. cardinality(folds) LOOP
-			status := iblt_compare_decode(folds[a] OPERATOR(@extschema@.-) folds[b]);
+			status := iblt_compare_decode(iblt_subtract(folds[a], folds[b]));
 			sums[a] := sums[a] + status.estimated;
 			sums[b] := sums[b] + status.estimated;
 		END LOOP;
@@ -54,7 +54,7 @@ BEGIN
 			(iblt_header(folds[n])).rows));
 		IF s.place IS NULL THEN
 			mine := folds[n];
-			folds[n] := @extschema@.iblt_fold(mine, 9, 0.1);
+			folds[n] := iblt_fold(mine, 9, 0.1);
 		END IF;
 	END LOOP;
 END
@@ -79,7 +79,7 @@ BEGIN
 		s := nodes.sides[part[i]];
 		places := array_append(places, s.place);
 		queries := array_append(queries, CASE WHEN s.place IS NULL THEN 'SELECT NULL' ELSE
-			format('SELECT iblt_wire_write(%s.iblt_session_get(%L), %s, %s)', s.schema,
+			format('SELECT iblt_wire_write(iblt_session_get(%L), %s, %s)',
 				kept_name(nodes.plan, s), cells, known.cells / known.hashes) END);
 	END LOOP;
 	wires := ask_values(places, queries, 0);
@@ -99,13 +99,13 @@ CREATE FUNCTION nodes_exchange(nodes node_set, capacity integer, OUT complete bo
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	whole @extschema@.iblt;
+	whole declared.sketch%TYPE;
 	scanned record;
-	folds @extschema@.iblt[];
+	folds declared.sketches%TYPE;
 	waiting integer[];
 	still integer[];
 	one node_keys;
-	difference @extschema@.iblt;
+	difference declared.sketch%TYPE;
 	status record;
 BEGIN
 	nodes.plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
@@ -119,12 +119,12 @@ BEGIN
 		still := '{}';
 		number := 0;
 		FOR i IN 1 .. cardinality(waiting) LOOP
-			difference := folds[base] OPERATOR(@extschema@.-) folds[waiting[i]];
+			difference := iblt_subtract(folds[base], folds[waiting[i]]);
 			status := iblt_compare_decode(difference);
 			IF status.complete THEN
 				-- a difference without rows has no type of key
 				IF status.recovered > 0 THEN
-					sample := @extschema@.iblt_fold(difference, 9, 0.1);
+					sample := iblt_fold(difference, 9, 0.1);
 					list := CASE WHEN list IS NULL THEN status.keys
 						ELSE iblt_compare_join(sample, list, status.keys) END;
 					SELECT k.keys, k.sides INTO one FROM iblt_compare_keys(sample, status.keys, 0,

@@ -277,7 +277,7 @@ BEGIN
 		told := ask_call(conn, format('describe(pg_catalog.to_regclass(%L), %L, %L)', relation,
 			condition, mapping));
 	END IF;
-	RETURN described(told || jsonb_build_object('schema', '@extschema@', 'condition', condition),
+	RETURN described(told || jsonb_build_object('condition', condition),
 		side, conn);
 END
 $$;

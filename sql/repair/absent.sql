@@ -67,7 +67,7 @@ BEGIN
 	query := format('SELECT array_agg(iblt_h.hash::text), NULL::jsonb[], NULL::bigint[],'
 			' NULL::text[], NULL::bigint[], NULL::text[], NULL::jsonb[], NULL::text[], %s FROM'
 			' (SELECT %s FROM %s OFFSET 0) AS iblt_h(hash) WHERE iblt_h.hash = ANY ($1::int8[])',
-		fingerprint_sql(s), key_hash_sql(plan, s), rows_sql(plan, s));
+		fingerprint_sql(s), key_hash_sql(plan), rows_sql(plan, s));
 	found := find_rows(ARRAY[s.place], ARRAY[query],
 		ROW('read_heap', hashes, NULL, NULL)::reading);
 	-- either side may be a node of any name

@@ -183,6 +183,6 @@ BEGIN
 	PERFORM check_index(compared, doubtful), repair_absent(work), repair_cascades(work);
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
 	PERFORM keep_figures(all_figures(compared, figures, number, differences, 0));
-	work.figures := @extschema@.iblt_compare_stats();
+	work.figures := compare_stats();
 END
 $$;

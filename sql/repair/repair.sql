@@ -33,7 +33,7 @@ BEGIN
 			found.number, found.sample) LOOP
 		work := repair_add_steps(work, batch);
 	END LOOP;
-	work.figures := @extschema@.iblt_compare_stats();
+	work.figures := compare_stats();
 	IF (plan.asked).apply THEN
 		PERFORM repair_claim_all(ARRAY[work]);
 	ELSE

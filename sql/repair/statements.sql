@@ -358,7 +358,7 @@ CREATE FUNCTION repair_returning_sql(plan repair_plan) RETURNS text
 AS $$
 	SELECT format('concat(%L, sum(s.%s::bigint), %L)', format(' RETURNING %s) SELECT FROM iblt_w'
 			' WHERE (SELECT pg_catalog.sum(c) FROM iblt_w) OPERATOR(pg_catalog.=) ',
-			row_checksum_sql(plan.compared, repair_target(plan))),
+			row_checksum_sql(plan.compared)),
 		repair_source_of((plan.asked).target_side, text 'here_checksum', 'there_checksum'),
 		'::pg_catalog.numeric')
 $$;

@@ -272,7 +272,7 @@ AS $$
 DECLARE
 	plan plan := baseline_plan(relation, before.capacity, before.seed);
 	now baseline_table := baseline_read(plan);
-	difference @extschema@.iblt;
+	difference declared.sketch%TYPE;
 	decoded record;
 	result baseline_row;
 BEGIN
@@ -290,7 +290,7 @@ BEGIN
 			array_to_string(now.key, ', ')));
 		RETURN result;
 	END IF;
-	difference := now.sketch OPERATOR(@extschema@.-) before.sketch;
+	difference := iblt_subtract(now.sketch, before.sketch);
 	decoded := iblt_compare_decode(difference);
 	IF decoded.complete THEN
 		RETURN baseline_differences(plan, difference, decoded.keys, decoded.recovered::integer,

@@ -176,18 +176,10 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION @extschema@.iblt_audit_report(
-	tables json,
-	form text DEFAULT 'text',
-	name text DEFAULT NULL,
-	subscription text DEFAULT NULL,
-	peer text DEFAULT NULL,
-	run bigint DEFAULT NULL,
-	structure json DEFAULT NULL,
-	here_peer text DEFAULT NULL)
-RETURNS text
+-- A report of these tables, as iblt_audit_report gives it.
+CREATE FUNCTION audit_report(tables json, form text, name text, subscription text, peer text,
+	run bigint, structure json, here_peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	@pinned_settings@
 AS $$
 DECLARE
 	report report;
@@ -201,6 +193,24 @@ BEGIN
 		e := iblt_raise(peers_fail('{NULL,NULL}', peers_secret(ARRAY[here_peer, peer]), e));
 		RAISE;
 	END;
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_audit_report(
+	tables json,
+	form text DEFAULT 'text',
+	name text DEFAULT NULL,
+	subscription text DEFAULT NULL,
+	peer text DEFAULT NULL,
+	run bigint DEFAULT NULL,
+	structure json DEFAULT NULL,
+	here_peer text DEFAULT NULL)
+RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	@pinned_settings@
+AS $$
+BEGIN
+	RETURN audit_report(tables, form, name, subscription, peer, run, structure, here_peer);
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_report(json, text, text, text, text, bigint, json,
@@ -219,13 +229,13 @@ RETURNS text
 AS $$
 DECLARE
 	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
-		FROM @extschema@.iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
+		FROM table_stats t WHERE t.run = iblt_audit_report.run);
 BEGIN
 	IF tables IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('there is no run %s, or it is not yours', run);
 	END IF;
-	RETURN @extschema@.iblt_audit_report(tables, form, name, NULL, peer, run, NULL, here_peer);
+	RETURN audit_report(tables, form, name, NULL, peer, run, NULL, here_peer);
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_report(bigint, text, text, text, text) IS

@@ -123,9 +123,9 @@ AS $$
 DECLARE
 	moment jsonb := moments -> s.side;
 BEGIN
-	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
+	RETURN format('iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s%s',
-		s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
+		key_sql(plan, s), row_checksum_sql(plan),
 		moments ->> 'capacity', plan.key_size, plan.seed, fingerprint_sql(s),
 		from_sql(plan, s, '{}', format(
 			' TABLESAMPLE iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)',
@@ -157,11 +157,11 @@ DECLARE
 	scanned scanned[] := ask_values(places_of(plan), ARRAY[
 		blocks_sql(plan, plan.here, moments, s.lo[1], s.hi[1]),
 		blocks_sql(plan, plan.there, moments, s.lo[2], s.hi[2])], 0.005)::scanned[];
-	here @extschema@.iblt := sketch_of(scanned[1]);
-	there @extschema@.iblt := sketch_of(scanned[2]);
+	here declared.sketch%TYPE := sketch_of(scanned[1]);
+	there declared.sketch%TYPE := sketch_of(scanned[2]);
 BEGIN
 	figures := take_scanned(plan, scanned, started, here, there, NULL);
-	difference := here OPERATOR(@extschema@.-) there;
+	difference := iblt_subtract(here, there);
 END
 $$;
 
@@ -187,7 +187,7 @@ BEGIN
 	kept.table_number := s.table_number;
 	kept.number := 0;
 	kept.sketch := CASE WHEN kept.sketch IS NULL THEN difference
-		ELSE kept.sketch OPERATOR(@extschema@.+) difference END;
+		ELSE iblt_add(kept.sketch, difference) END;
 	PERFORM iblt_run_put(kept);
 END
 $$;
@@ -197,7 +197,7 @@ CREATE FUNCTION blocks_find(plan plan, t run_table) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	sketch @extschema@.iblt := (SELECT x.sketch
+	sketch declared.sketch%TYPE := (SELECT x.sketch
 		FROM iblt_run_rows(NULL::run_sketch, t.run, t.table_number) AS x);
 	decoded record;
 	figures figures;
@@ -215,7 +215,7 @@ BEGIN
 	figures.rows_here := 0;
 	figures.rows_there := 0;
 	differences := ARRAY(SELECT unnest(b.batch) FROM differences(plan, figures, decoded.keys,
-		decoded.recovered, @extschema@.iblt_fold(sketch, 9, 0.1)) AS b(batch));
+		decoded.recovered, iblt_fold(sketch, 9, 0.1)) AS b(batch));
 	-- it was not equal when the run began with it
 	IF decoded.recovered > 0 AND differences = '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB009',
@@ -225,6 +225,6 @@ BEGIN
 			HINT = 'CALL iblt_audit_resume begins again with the table.';
 	END IF;
 	PERFORM iblt_run_remove(NULL::run_sketch, t.run, t.table_number);
-	RETURN ROW(plan, @extschema@.iblt_compare_stats(), differences);
+	RETURN ROW(plan, compare_stats(), differences);
 END
 $$;

@@ -16,7 +16,8 @@ AS $$
 	GROUP BY h.run
 $$;
 
-CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
+-- What iblt_audit_table_stats shows.
+CREATE VIEW table_stats WITH (security_barrier) AS
 	SELECT t.run, t.table_number, t.relation, t.peer_relation,
 		coalesce(t.status, CASE WHEN t.generation > 0 THEN 'under way' ELSE 'waiting' END)
 			AS status,
@@ -29,12 +30,15 @@ CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
 		t.done AS slices, t.slice_rows, t.work_ms, t.wall_ms, t.started_at, t.finished_at
 	FROM iblt_run_rows(NULL::run_table, own => false) AS t,
 	LATERAL (SELECT coalesce(greatest(t.rows_here, t.rows_there), 0)) AS x(rows);
+
+CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
+	SELECT * FROM table_stats;
 COMMENT ON VIEW @extschema@.iblt_audit_table_stats IS
 'the tables of the runs of iblt_audit_run, with all that is known of each and how far it is';
 
 CREATE VIEW @extschema@.iblt_audit_tables WITH (security_barrier) AS
 	SELECT run, relation, status, @each audit_counts: %,@ detail
-	FROM @extschema@.iblt_audit_table_stats ORDER BY run, table_number;
+	FROM table_stats ORDER BY run, table_number;
 COMMENT ON VIEW @extschema@.iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run: the status of each, as iblt_audit gives it';
 
@@ -63,7 +67,7 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 			sum(CASE WHEN t.status IN ('waiting', 'under way') THEN t.rows_estimated
 				ELSE t.rows END) AS estimated,
 			max(t.finished_at) AS finished_at
-		FROM @extschema@.iblt_audit_table_stats t GROUP BY t.run) AS x ON x.run = h.run
+		FROM table_stats t GROUP BY t.run) AS x ON x.run = h.run
 	LEFT JOIN run_workers() AS w ON w.run = h.run,
 	-- a row of a table that waits takes as long as one of the others lately did
 	LATERAL (SELECT sum(t.recent_ms) / nullif(sum(t.recent_rows), 0) AS each,
@@ -102,6 +106,6 @@ CREATE VIEW @extschema@.iblt_audit_columns WITH (security_barrier) AS
 COMMENT ON VIEW @extschema@.iblt_audit_columns IS
 'in how many of the rows that runs of iblt_audit_run have kept each column differs';
 
-GRANT SELECT ON @extschema@.iblt_audit_runs, @extschema@.iblt_audit_tables,
+GRANT SELECT ON table_stats, @extschema@.iblt_audit_runs, @extschema@.iblt_audit_tables,
 	@extschema@.iblt_audit_table_stats, @extschema@.iblt_audit_differences,
 	@extschema@.iblt_audit_ranges, @extschema@.iblt_audit_columns TO PUBLIC;

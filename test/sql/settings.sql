@@ -108,8 +108,8 @@ BEGIN
 	plan.by_hash := by_hash;
 	RETURN plan;
 END $$;
-SELECT seed, by_hash, iblt_internal.row_checksum_sql(plan, (plan).here) LIKE '%(''' || seed || '''::%' AS content,
-	iblt_internal.key_hash_sql(plan, (plan).here) LIKE '%(''' || (seed # 1) || '''::%' AS key,
+SELECT seed, by_hash, iblt_internal.row_checksum_sql(plan) LIKE '%(''' || seed || '''::%' AS content,
+	iblt_internal.key_hash_sql(plan) LIKE '%(''' || (seed # 1) || '''::%' AS key,
 	iblt_internal.sketch_sql(plan, (plan).here, 10) LIKE '%iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
 FROM (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash), LATERAL (SELECT pg_temp.plan_of(seed, by_hash) AS plan) AS p
 ORDER BY seed, by_hash;
