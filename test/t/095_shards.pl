@@ -63,7 +63,7 @@ sub asked
 # The bytes that a comparison in a session of its own brought from the shards.
 sub received { my ($shards) = @_; my $sum = 0; $sum += ($proxy->counted)[1] foreach 1 .. $shards; return $sum }
 
-my $sum = qr/^SELECT public\.iblt_agg\(.*iblt_checksum_seeded_immutable\(.*, id, g, name, .*FROM public\.items$/m;
+my $sum = qr/^SELECT iblt_internal\.iblt_agg\(.*iblt_checksum_seeded_immutable\(.*, id, g, name, .*FROM public\.items$/m;
 my $by_id = "key_columns => '{id}'";
 
 asked();
