@@ -238,7 +238,7 @@ foreach my $node ($here, $there)
 	}
 }
 # between the plan and the reading
-my $begun = 'SELECT iblt_internal.live_answer(%s::text, generation + %s, 630, iblt_fold(iblt_live(%1$s), 10, 0.1), %s) IS NOT NULL FROM iblt_internal.iblt_live_options(%1$s)';
+my $begun = 'SELECT iblt_internal.live_answer(%s::text, generation + %s, 630, iblt_fold(iblt_live(%1$s), 10, 0.1)::text, %s) IS NOT NULL FROM iblt_internal.iblt_live_options(%1$s)';
 is(sql($here, sprintf $begun, "'public.small'", 0, "'x'"), 't', 'the digest that was described');
 like(failure(sprintf $begun, "'public.small'", 1, "'x'"), qr/IB004: relation public.small was altered while it was compared \(here\)\nDETAIL:  Its digest was started again\./, 'another one is not read, and the comparison begins again');
 
