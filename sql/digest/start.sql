@@ -193,7 +193,7 @@ BEGIN
 		EXECUTE format('CREATE TRIGGER %I AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW'
 			' EXECUTE FUNCTION iblt_track_row()',
 			(SELECT 'iblt_track_row' || CASE relkind WHEN 'p'
-				THEN '_' || left(md5(gen_random_uuid()::text), 8) ELSE '' END
+				THEN '_' || left(gen_random_uuid()::text, 8) ELSE '' END
 			FROM pg_class WHERE oid = relation), relation);
 	END IF;
 	IF NOT EXISTS (SELECT FROM track_triggers(relation) AS t WHERE NOT t.of_rows) THEN

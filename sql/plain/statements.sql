@@ -21,7 +21,7 @@ AS $$
 		ELSE coalesce(array_agg(format('coalesce(%s, %L)', format(
 				CASE WHEN c.base < 16384 AND c.base NOT IN (650, 869, 1042) THEN '%s::text'
 				ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END, c.name),
-			md5('null ' || seed)) ORDER BY i), '{}') END
+			left(encode(sha256(('null ' || seed)::bytea), 'hex'), 32)) ORDER BY i), '{}') END
 	FROM generate_subscripts(columns, 1) AS i,
 	LATERAL (SELECT format('t.%I', (columns[i]).name), (columns[i]).base) AS c(name, base)
 $$;
@@ -57,7 +57,7 @@ $$;
 CREATE FUNCTION plain_seed(plan plan) RETURNS bigint
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ('x' || left(md5('plain ' || plan.seed), 16))::bit(64)::bigint
+	SELECT ('x' || left(encode(sha256(('plain ' || plan.seed)::bytea), 'hex'), 16))::bit(64)::bigint
 $$;
 
 -- The expression of the hash of a key.

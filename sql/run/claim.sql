@@ -92,13 +92,22 @@ $$;
 
 -- Its slice
 
+-- A hash of a text, of 32 hexadecimal digits.
+-- FIPS builds do not have md5.
+CREATE FUNCTION run_hash(value text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT left(encode(sha256(convert_to(value, CASE getdatabaseencoding()
+		WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32)
+$$;
+
 -- A hash of what the ids of differences are made of: the key, and how it is kept.
 -- Ids that were stored can be looked up only if that is what it was.
 CREATE FUNCTION run_key_fingerprint(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN md5(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
+	RETURN run_hash(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
 		(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
 			FROM unnest(plan.key) AS k)));
 END
@@ -120,8 +129,8 @@ BEGIN
 	-- all slices have the same columns and conditions, or the verdict would tell more of a table
 	-- than some have compared; sketches of slices by blocks are also made by the same server
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
-		(plan.there).fingerprint, there ->> 'file', md5(slice_order(plan)),
-		md5(jsonb_build_array(CASE WHEN (w.options).slice_by = 'blocks'
+		(plan.there).fingerprint, there ->> 'file', run_hash(slice_order(plan)),
+		run_hash(jsonb_build_array(CASE WHEN (w.options).slice_by = 'blocks'
 				THEN ARRAY[here -> 'started', there -> 'started'] END, run_key_fingerprint(plan),
 			plan.columns, (plan.here).condition, (plan.there).condition)::text));
 	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);

@@ -11,8 +11,8 @@ CREATE FUNCTION run_probe(relation regclass, "column" text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$
 	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
-			ELSE md5(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
-				ORDER BY c.oid)) END,
+			ELSE left(encode(sha256(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
+				ORDER BY c.oid)::bytea), 'hex'), 32) END,
 		'started', pg_postmaster_start_time(),
 		'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
 			THEN c.reltuples / c.relpages * size
