@@ -255,7 +255,8 @@ BEGIN
 		PERFORM set_config('iblt.keeps', '', true);
 		RETURN true;
 	END IF;
-	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn));
+	PERFORM peer_send(conn, peer_trust_sql(
+		format('PERFORM iblt_internal.session_forget(%L)', conn)));
 	IF iblt_peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 		PERFORM peer_value(conn, 0.001, 0);
 		RETURN true;

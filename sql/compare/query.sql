@@ -13,8 +13,25 @@
 CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ',
-		peer_pin_sql(label, shown))
+	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || peer_trust_sql(
+		format('PERFORM %s', peer_pin_sql(label, shown)))
+$$;
+
+-- A statement that does something if the schema iblt_internal of the peer is a superuser's, and
+-- otherwise ends in an error.
+-- Where iblt is not, anybody may make a schema of that name.  Its functions would run as the
+-- role that asks.  A view of iblt is locked, so that the role that has installed it does not drop
+-- it before the message ends.
+CREATE FUNCTION peer_trust_sql(act text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format('DO %L; ', format($q$BEGIN
+LOCK TABLE iblt_internal.table_stats IN ACCESS SHARE MODE;
+IF (SELECT NOT r.rolsuper FROM pg_catalog.pg_roles r, pg_catalog.pg_namespace n
+WHERE r.oid OPERATOR(pg_catalog.=) n.nspowner
+AND n.nspname OPERATOR(pg_catalog.=) 'iblt_internal') THEN RAISE EXCEPTION USING
+ERRCODE = '3F000', MESSAGE = 'schema iblt_internal does not belong to a superuser'; END IF;
+%s; END$q$, act))
 $$;
 
 -- The expression that pins the settings.
@@ -39,8 +56,8 @@ DECLARE
 	free text := 'pg_catalog.transaction_timestamp()'
 		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()';
 BEGIN
-	RETURN format('SELECT 1; SELECT CASE WHEN %1$s THEN pg_catalog.concat(%2$s) END;'
-		' SELECT CASE WHEN %1$s THEN (%3$s) END', free, peer_pin_sql(NULL, shown), query);
+	RETURN format('SELECT 1; %s SELECT CASE WHEN %s THEN (%s) END', peer_trust_sql(
+		format('IF %s THEN PERFORM %s; END IF', free, peer_pin_sql(NULL, shown))), free, query);
 END
 $$;
 

@@ -286,4 +286,26 @@ foreach my $database ('owned', 'far_owned')
 }
 drivers('owned', 'far_owned', 'genuine', 'under another name');
 
+# --- a peer that has no iblt, and a schema of that name -----------------------------------------------
+
+database('bare', 'GRANT CREATE ON DATABASE bare TO mallory');
+my %internal = map { $_ => 1 } split /\n/, run('clean', "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace");
+my %first;
+as_mallory('bare', 'CREATE SCHEMA iblt_internal', 'GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC', 'CREATE VIEW iblt_internal.table_stats AS SELECT 1 AS run',
+	map({ my ($name, $types, $variadic, $result, $set) = @$_; trap('iblt_internal', $name, [ split /;/, $types ], $result, $set) }
+		grep { $internal{$_->[0]} && $_->[2] eq '' && $_->[1] !~ /"any"|any/ && !$public{$_->[0]} && !$first{"$_->[0]($_->[1])"}++ } @functions));
+my $bare = literal($server->connstr('bare'));
+my $both = "relation => 'shop.items'::regclass, peer => $bare";
+my @refused = ("SELECT * FROM genuine.iblt_compare($both)", "SELECT * FROM genuine.iblt_compare_ranges($both)", "SELECT * FROM genuine.iblt_audit(peer => $bare, schema => 'shop')", "SELECT * FROM genuine.iblt_repair($both, direction => 'pull')",
+	"SELECT * FROM genuine.iblt_compare_nodes(relation => 'shop.items', nodes => ARRAY[NULL, $bare])", "CALL genuine.iblt_track($both)", "CALL genuine.iblt_track_all(peer => $bare, schema => 'shop')", "CALL genuine.iblt_audit_run(peer => $bare, schema => 'shop')");
+foreach my $call (@refused)
+{
+	(undef, undef, $err) = $server->psql('owned', $call);
+	like($err, qr/ERROR: .*(iblt is not installed|does not belong to a superuser)/, "a schema iblt_internal that somebody else made is refused: " . $call =~ s/\(.*//r =~ s/.*[.]//r) or diag($err);
+}
+(undef, undef, $err) = $server->psql('owned', "SELECT dbl.dblink_connect('lent', $bare); SELECT * FROM genuine.iblt_compare(relation => 'shop.items'::regclass, peer => 'lent')");
+like($err, qr/ERROR: .*(iblt is not installed|does not belong to a superuser)/, 'over a connection of the caller, too');
+run('owned', "SELECT * FROM genuine.iblt_compare($both, method => 'plain')");
+nothing_ran('a peer without iblt');
+
 done_testing();
