@@ -25,13 +25,11 @@ $$;
 CREATE FUNCTION peer_trust_sql(act text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT format('DO %L; ', format($q$BEGIN
-LOCK TABLE iblt_internal.table_stats IN ACCESS SHARE MODE;
-IF (SELECT NOT r.rolsuper FROM pg_catalog.pg_roles r, pg_catalog.pg_namespace n
-WHERE r.oid OPERATOR(pg_catalog.=) n.nspowner
-AND n.nspname OPERATOR(pg_catalog.=) 'iblt_internal') THEN RAISE EXCEPTION USING
-ERRCODE = '3F000', MESSAGE = 'schema iblt_internal does not belong to a superuser'; END IF;
-%s; END$q$, act))
+	SELECT format('DO %L; ', format($q$BEGIN LOCK iblt_internal.table_stats IN ACCESS SHARE MODE;
+IF (SELECT NOT rolsuper FROM pg_catalog.pg_roles r, pg_catalog.pg_namespace
+WHERE r.oid OPERATOR(pg_catalog.=) nspowner AND nspname OPERATOR(pg_catalog.=) 'iblt_internal')
+THEN RAISE 'schema iblt_internal does not belong to a superuser' USING ERRCODE = '3F000';
+END IF; %s; END$q$, act))
 $$;
 
 -- The expression that pins the settings.

@@ -193,7 +193,7 @@ sub drivers
 		"SELECT * FROM iblt_audit_structure(peer => $peer, schema => 'shop'::text)",
 		"SELECT * FROM iblt_repair_sequences(peer => $peer, schema => 'shop'::text)",
 		map({ "SELECT * FROM iblt_repair($both, direction => 'pull'::text, recheck => 0$_)" } '', ", method => 'plain'::text", ", apply => true", ", apply => true"),
-		"CALL iblt_track(relation => 'shop.items'::regclass, peer => NULL::text)", "CALL iblt_live_rebuild(relation => 'shop.items'::regclass)",
+		map({ "CALL iblt_track(relation => 'shop.$_'::regclass, peer => NULL::text)" } qw(items parts)), "CALL iblt_live_rebuild(relation => 'shop.items'::regclass)",
 		"SELECT iblt_live_merge(relation => 'shop.items'::regclass)", "SELECT iblt_live_verify(relation => 'shop.items'::regclass)", 'SELECT * FROM iblt_live_status()',
 		"CALL iblt_track_all(peer => $peer, schema => 'shop'::text)",
 		"SELECT * FROM iblt_compare($both, live => 'require'::text, recheck => 0)",
@@ -204,7 +204,7 @@ sub drivers
 		'SELECT iblt_audit_report(run => 1, form => \'text\'::text)',
 		map({ "SELECT * FROM VIEW.iblt_audit_$_" } qw(runs tables table_stats differences ranges columns)),
 		"SELECT * FROM iblt_baseline(schema => 'shop'::text)", "SELECT * FROM iblt_audit_baseline(baseline => (SELECT iblt_baseline(schema => 'shop'::text)))",
-		"CALL iblt_untrack(relation => 'shop.items'::regclass)");
+		map({ "CALL iblt_untrack(relation => 'shop.$_'::regclass)" } qw(items parts)));
 	my $all = join ' ', @calls;
 	is(join(' ', grep { $all !~ /\b$_\(/ } sort keys %driver), '', "$text: all drivers are called") unless $told++;
 	foreach my $call (@calls)
@@ -307,5 +307,15 @@ foreach my $call (@refused)
 like($err, qr/ERROR: .*(iblt is not installed|does not belong to a superuser)/, 'over a connection of the caller, too');
 run('owned', "SELECT * FROM genuine.iblt_compare($both, method => 'plain')");
 nothing_ran('a peer without iblt');
+
+# --- builds that follow FIPS: md5 is an error ---------------------------------------------------------
+
+database('fips', 'CREATE SCHEMA own');
+run('fips', "SET allow_system_table_mods = on; UPDATE pg_proc SET proname = 'was_md5' WHERE proname = 'md5';
+	CREATE FUNCTION pg_catalog.md5(text) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE LOG ''trap: md5(text)''; RAISE EXCEPTION ''could not compute MD5 hash: unsupported''; END';
+	CREATE FUNCTION pg_catalog.md5(bytea) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE LOG ''trap: md5(bytea)''; RAISE EXCEPTION ''could not compute MD5 hash: unsupported''; END'");
+run('fips', 'CREATE EXTENSION iblt SCHEMA own');
+copied('fips');
+drivers('fips', 'far_fips', 'own', 'without md5');
 
 done_testing();
