@@ -4,14 +4,6 @@
 
 \echo Use "CREATE EXTENSION iblt" to load this file. \quit
 
--- What the reference does not document is in a schema of its own.  Functions of types,
--- operators and aggregates run as the caller, so everybody may use the schema.
-
-CREATE SCHEMA iblt_internal;
-COMMENT ON SCHEMA iblt_internal IS
-'parts of the extension iblt that are not documented: they can change in every release';
-GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC;
-
 -- The script runs as superuser, and the schema that users call may belong to anybody.  So the
 -- script looks nothing up there.  It searches pg_catalog first, creates in iblt_internal what
 -- has no schema, and names everything in the other schema with it.  Functions that users call,
@@ -20,3 +12,10 @@ GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC;
 
 SET LOCAL search_path = iblt_internal, pg_temp;
 
+-- What the reference does not document is in a schema of its own.  Functions of types,
+-- operators and aggregates run as the caller, so everybody may use the schema.
+
+CREATE SCHEMA iblt_internal;
+COMMENT ON SCHEMA iblt_internal IS
+'parts of the extension iblt that are not documented: they can change in every release';
+GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC;

@@ -105,7 +105,7 @@ $$;
 -- What the run found tells nothing of columns that have come since, and ids of stored differences
 -- can be looked up only by the key that they were made of.
 CREATE FUNCTION run_require_same(t run_table, plan plan) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	shape text := concat(' ', t.shape, ' ');

@@ -9,6 +9,8 @@
 #	- doc/internals/functions.md lists the functions in C, and says who may call them;
 #	- everybody may execute a function of iblt_internal only where what users call leads to it;
 #	- no function has other privileges than its caller;
+#	- what users, views and committing procedures call pins search_path, and such a procedure names
+#	  schemas; a function that iblt has twice is the same in both schemas;
 #	- plpgsql_check finds nothing in the functions written in PL/pgSQL, if the
 #	  server has it.
 
@@ -172,6 +174,44 @@ no_rows "nobody else has a right to the stores, or may create something beside t
 no_rows "no function has other privileges than its caller" "
 	SELECT d.objid::regprocedure $members AND d.classid = 'pg_proc'::regclass
 	AND EXISTS (SELECT FROM pg_proc p WHERE p.oid = d.objid AND p.prosecdef)"
+
+no_rows "functions that users call pin search_path, except procedures that commit" "
+	SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+	WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
+	AND p.pronamespace <> 'iblt_internal'::regnamespace
+	AND NOT coalesce('search_path=iblt_internal, pg_catalog, pg_temp' = ANY (p.proconfig), false)
+	AND NOT (p.prokind = 'p' AND p.proconfig IS NULL AND p.prosrc ~ '\mCOMMIT;')"
+
+committing="
+	WITH committing AS (
+		SELECT p.oid, regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''', '', 'g') AS source FROM pg_proc p
+		WHERE p.prokind = 'p' AND p.proconfig IS NULL AND p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
+	)"
+no_rows "procedures that commit use no operator, and name the schema of each function and type" "$committing
+	SELECT oid::regprocedure, found FROM committing, LATERAL (
+		SELECT m[1] FROM regexp_matches(source, '(?<![.\w])((?!ROW\M)\w+\s*\()', 'g') AS m
+		UNION ALL SELECT m[1] FROM regexp_matches(replace(replace(source, ':=', ''), '::', ''), '([-+*/<>=~!@#%^&|?]+)', 'g') AS m
+		UNION ALL SELECT m[1] FROM regexp_matches(source, '::\s*(?!iblt_internal\.|pg_catalog\.)(\w+)', 'g') AS m) AS x(found)"
+no_rows "what such procedures and views call pins search_path, or is in C" "$committing
+	SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+	WHERE p.pronamespace = 'iblt_internal'::regnamespace
+	AND NOT coalesce('search_path=iblt_internal, pg_catalog, pg_temp' = ANY (p.proconfig), false)
+	AND (EXISTS (SELECT FROM committing c WHERE c.source ~ ('iblt_internal\.' || p.proname || '\s*\('))
+		OR EXISTS (SELECT FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+			WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
+			AND r.ev_class IN (SELECT d.objid $members AND d.classid = 'pg_class'::regclass)))"
+no_rows "a function that iblt calls and users call is the same in both schemas" "
+	WITH both_of AS (
+		SELECT p.oid, p.pronamespace = 'iblt_internal'::regnamespace AS internal, p.proname, p.proargtypes, p.probin,
+			jsonb_build_array(to_jsonb(p) - '{oid,pronamespace,proacl}'::text[], to_jsonb(a) - 'aggfnoid') AS said
+		FROM pg_proc p LEFT JOIN pg_aggregate a ON a.aggfnoid = p.oid
+		WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
+	)
+	SELECT i.oid::regprocedure, u.oid::regprocedure, i.said, u.said FROM both_of i
+	LEFT JOIN both_of u ON NOT u.internal AND u.proname = i.proname AND u.proargtypes = i.proargtypes
+	WHERE i.internal AND i.proname IN (SELECT proname FROM both_of WHERE NOT internal)
+	AND (i.said - 0) || regexp_replace((i.said -> 0)::text, ' :location -?[0-9]+', '', 'g')::jsonb
+		IS DISTINCT FROM (u.said - 0) || regexp_replace((u.said -> 0)::text, ' :location -?[0-9]+', '', 'g')::jsonb"
 
 # The query for what plpgsql_check finds in the functions $1, without false alarms.
 # NULL in the list means any function.

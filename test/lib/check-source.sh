@@ -5,6 +5,7 @@
 #	- src/core takes no memory and reports nothing by itself;
 #	- no function in C is longer than 40 lines, no body in SQL longer than 80, and no
 #	  file longer than 500;
+#	- the script sets its path first, and names the schema that users call only where it makes what is there;
 #	- no line of SQL is longer than 100 columns, and all SQL is ASCII;
 #	- every function of iblt_internal has a comment above it.
 
@@ -93,6 +94,20 @@ uncommented() {
 		{ previous = $0 }' "$@"
 }
 
+# Everything before the path of the script is set, which is set once, and bodies that name the schema
+# that users call.
+trusts_names() {
+	awk '
+		FNR == 1 { inside = 0 }
+		FILENAME == "sql/schema.sql" && !set && /^[A-Z]/ && !/^SET LOCAL search_path = iblt_internal, pg_temp;$/ {
+			printf "%s:%d: before the path is set: %s\n", FILENAME, FNR, $0
+		}
+		/^SET LOCAL search_path/ { if (set++ || FILENAME != "sql/schema.sql") printf "%s:%d: another path\n", FILENAME, FNR }
+		/^(AS|DO) \$[a-z]*\$$/ { inside = 1 }
+		inside && /@extschema@/ { printf "%s:%d: names the schema that users call: %s\n", FILENAME, FNR, $0 }
+		/\$[a-z]*\$;$/ { inside = 0 }' "$@"
+}
+
 # Lines over the limit, where a tab stands for four columns.
 long_lines() {
 	awk -v max="$MAX_LINE" '
@@ -117,6 +132,7 @@ result "src/core takes no memory and reports nothing" "$(foreign_calls)"
 result "no function is longer than $MAX_FUNCTION lines" "$(long_functions "${sources[@]}")"
 result "no source file is longer than $MAX_FILE lines" "$(long_files "${sources[@]}")"
 result "no body of a function in SQL is longer than $MAX_BODY lines" "$(long_bodies "${scripts[@]}")"
+result "the script and bodies take no name from the schema that users call" "$(trusts_names "${scripts[@]}")"
 result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${scripts[@]}")"
 # CREATE EXTENSION would fail in a database whose encoding lacks the character
 result "all SQL is ASCII" "$(LC_ALL=C grep -nP '[^\x00-\x7F]' "${scripts[@]}" || true)"
