@@ -366,7 +366,14 @@ SELECT set_config('client_connection_check_interval', '10s', false)
 WHERE current_setting('server_version_num')::integer >= 140000 AND version() LIKE '%linux%' \g /dev/null
 SELECT count(*) AS installed, max(quote_ident(n.nspname)) AS schema
 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'iblt' \gset
-\if :installed
+-- a function of somebody else's in the extension's schema could fit a call better
+SELECT count(*) > 0 AS lookalikes
+FROM pg_proc p JOIN pg_extension e ON e.extnamespace = p.pronamespace AND e.extname = 'iblt'
+WHERE starts_with(p.proname, 'iblt_') AND NOT EXISTS (SELECT FROM pg_depend d
+	WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' AND d.refobjid = e.oid) \gset
+\if :lookalikes
+\warn schema :schema has functions with names of iblt that are not of extension iblt
+\elif :installed
 $statement
 \else
 \warn extension iblt is not installed in this database

@@ -274,6 +274,14 @@ cmp_ok($made, '>', 100, "$made look-alikes of what users call");
 copied('owned');
 drivers('owned', 'far_owned', 'evil', 'drivers');
 
+# Cron calls the functions in that schema by their names.
+chomp(my $program = `pg_config --bindir`);
+{
+	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($server->host, $server->port, 'owned');
+	command_checks_all([ 'sh', "$program/iblt-audit.sh", 'peer=' . $server->connstr('far_owned'), 'schema=shop' ], 2, [qr/^/], [qr/schema evil has functions with names of iblt/], 'iblt-audit.sh does not call look-alikes');
+}
+nothing_ran('iblt-audit.sh');
+
 # --- another schema takes the name of that one --------------------------------------------------------
 
 foreach my $database ('owned', 'far_owned')
