@@ -35,7 +35,7 @@ sub taken
 
 my ($count, $bytes, $sketches, $questions) = taken(q('equal', PEER));
 is("$count $questions", '0 2', 'an equal table takes two questions');
-cmp_ok($bytes, '<=', 5500, 'and at most 5.5 KB, with those of connecting');
+cmp_ok($bytes, '<=', 5600, 'and at most 5.6 KB, with those of connecting');
 
 foreach my $seed (1 .. 3)
 {
