@@ -20,14 +20,14 @@ $$;
 -- A statement that does something if the schema iblt_internal of the peer is a superuser's, and
 -- otherwise ends in an error.
 -- Where iblt is not, anybody may make a schema of that name.  Its functions would run as the
--- role that asks.  A view of iblt is locked, so that the role that has installed it does not drop
--- it before the message ends.
+-- role that asks.  A superuser has the rights of all roles, of OID 10 too.  A view of iblt is
+-- locked, so that the role that has installed it does not drop it before the message ends.
 CREATE FUNCTION peer_trust_sql(act text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT format('DO %L; ', format($q$BEGIN LOCK iblt_internal.table_stats IN ACCESS SHARE MODE;
-IF (SELECT NOT rolsuper FROM pg_catalog.pg_roles r, pg_catalog.pg_namespace
-WHERE r.oid OPERATOR(pg_catalog.=) nspowner AND nspname OPERATOR(pg_catalog.=) 'iblt_internal')
+IF (SELECT NOT pg_catalog.pg_has_role(nspowner, 10, 'USAGE') FROM pg_catalog.pg_namespace
+WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal')
 THEN RAISE 'schema iblt_internal does not belong to a superuser' USING ERRCODE = '3F000';
 END IF; %s; END$q$, act))
 $$;
