@@ -426,7 +426,7 @@ BEGIN
 				e := iblt_raise(failed.e);
 				RAISE;
 			END IF;
-			options := live_again(options, e);
+			options := options_again(options, e);
 		END;
 	END LOOP;
 	PERFORM finish_figures(started);
