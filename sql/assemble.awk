@@ -9,6 +9,9 @@
 #			handler itself can ask for
 # @user_trigger@	that file: the condition that row t of pg_trigger is a trigger of a user, for queries
 #			that a server without iblt is asked, too
+# @on_any_error@	the condition of a handler for all errors.  OTHERS leaves out a cancel and
+#			a failed ASSERT, and a peer chooses the SQLSTATE of its errors.
+# @on_error@		the same without a cancel of this side, which ends the statement
 # @arguments TYPE@	a value of that composite type.  Each field is the argument or variable of
 #			the function with the name of the field.  If the function has none, the field is what
 #			iblt_compare has by default, or else null.
@@ -45,6 +48,10 @@ FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
 FILENAME ~ /user_trigger$/ { user_trigger = user_trigger (user_trigger ? "\n" : "") $0; next }
 /@pinned_settings@/ { printf "%s", pinned; next }
 /@take_failure@;/ { printf "%s", failure; next }
+{
+	gsub(/@on_any_error@/, "query_canceled OR assert_failure OR OTHERS")
+	gsub(/@on_error@/, "assert_failure OR OTHERS")
+}
 
 /^CREATE / {
 	split("", named)

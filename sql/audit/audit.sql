@@ -322,7 +322,7 @@ BEGIN
 		results := to_jsonb(audit_rows(conns, peers, target, options));
 		PERFORM set_config('iblt.audit_stats', results::text, false);
 		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, results);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;

@@ -27,7 +27,7 @@ BEGIN
 	here.bare := small.here IS NULL;
 	there.bare := true;
 	RETURN plain_plan(here, there, mine, theirs, small.compare);
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
 END
@@ -48,7 +48,7 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	RETURN audit_equal_small(small, plan, split_part(mine, ' ', 2)::bigint, bytes);
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
 END
@@ -103,7 +103,7 @@ BEGIN
 				plain_sums_small_sql(plans, 'there')], 0.005, NULL,
 			ROW('read_heap', NULL, NULL, NULL)::reading);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
-	EXCEPTION WHEN OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN
 			PERFORM peers_close(conns);
 			RETURN '{}';

@@ -116,7 +116,7 @@ BEGIN
 		BEGIN
 			answer := audit_answer(request);
 			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-		EXCEPTION WHEN OTHERS THEN
+		EXCEPTION WHEN @on_error@ THEN
 			-- an error shows again when the table is compared alone
 			NULL;
 		END;
@@ -150,7 +150,7 @@ BEGIN
 			END IF;
 		END IF;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
-	EXCEPTION WHEN OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN
 			RETURN NULL;
 		END IF;
@@ -250,7 +250,7 @@ BEGIN
 			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
 			'subscriptions', answer -> 8), 'there', conns[2]), small.compare),
 		(mine ->> 1)::bigint, bytes);
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
 END
@@ -270,7 +270,7 @@ BEGIN
 	BEGIN
 		answers := ask_values(conns, ARRAY[audit_small_sql(smalls, true),
 			audit_small_sql(smalls, false)], 0.005, 'iblt_audit');
-	EXCEPTION WHEN OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		PERFORM peers_close(conns);
 		RETURN '{}';
 	END;
@@ -299,7 +299,7 @@ BEGIN
 	BEGIN
 		conns := audit_begin(conns, peers);
 		chosen := audit_find_small(conns, items, first, options, most);
-	EXCEPTION WHEN OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		-- an error shows again when the tables are compared alone
 		PERFORM peers_close(conns);
 		last := least(first + most - 1, cardinality(items));

@@ -309,7 +309,7 @@ BEGIN
 		result := audit_compare(plan, item);
 		late := current_setting('iblt.late', true);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-	EXCEPTION WHEN assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		IF result IS NULL THEN
 			@take_failure@;
 			GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;

@@ -117,7 +117,7 @@ BEGIN
 		FROM unnest(ARRAY[plan.here, plan.there]) AS s));
 	RETURN CASE WHEN found[1] IS DISTINCT FROM (plan.here).fingerprint THEN 'here'
 		WHEN found[2] IS DISTINCT FROM (plan.there).fingerprint THEN 'there' END;
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	-- the driver raises the error before this one
 	RETURN NULL;
 END
@@ -138,8 +138,7 @@ CREATE FUNCTION warn_not_unique(e failure) RETURNS void
 AS $$
 BEGIN
 	IF said_not_unique(e) IS NOT NULL THEN
-		RAISE WARNING USING MESSAGE = e.message, DETAIL = coalesce(e.detail, ''),
-			HINT = coalesce(e.hint, '');
+		PERFORM iblt_tell('warning', e.message, e.detail, e.hint);
 	END IF;
 END
 $$;
@@ -247,7 +246,7 @@ BEGIN
 	BEGIN
 		again := e.state NOT IN ('57014', 'P0004')
 			AND restarts(conns, peers, plan, attempt, e);
-	EXCEPTION WHEN query_canceled OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		again := false;
 		secret := true;
 		@take_failure@;
@@ -340,7 +339,7 @@ BEGIN
 					answer.keys, answer.number, answer.sample) AS b(batch)) AS u;
 			PERFORM peers_close(conns);
 			EXIT;
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
 			failed := compare_failed(conns, peers, plan, options.progress, attempt, e);
 			IF NOT failed.again THEN

@@ -58,11 +58,10 @@ CREATE FUNCTION warn_other_subscriber(slot text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RAISE WARNING USING MESSAGE = format('replication slot "%s" is another subscriber''s, '
+	PERFORM iblt_tell('warning', format('replication slot "%s" is another subscriber''s, '
 			'differences cannot be confirmed', slot),
-		DETAIL = 'A subscription uses a slot of this name, but the WAL positions of the two do '
-			'not fit.',
-		HINT = 'Compare a subscriber with its own publisher.';
+		'A subscription uses a slot of this name, but the WAL positions of the two do not fit.',
+		'Compare a subscriber with its own publisher.');
 END
 $$;
 
@@ -372,11 +371,11 @@ BEGIN
 	IF NOT unready(plan) THEN
 		RETURN true;
 	END IF;
-	RAISE WARNING USING
-		MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',
-		DETAIL = 'The subscription is disabled or still copies the relation, '
+	PERFORM iblt_tell('warning',
+		'replication of this relation is not ready, differences cannot be confirmed',
+		'The subscription is disabled or still copies the relation, '
 			'or other servers replicate to both sides, '
-			'or there is a standby between the sides, or one of a server that is not known.';
+			'or there is a standby between the sides, or one of a server that is not known.');
 	RETURN false;
 END
 $$;

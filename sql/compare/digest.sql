@@ -319,7 +319,7 @@ CREATE FUNCTION live_notice(plan plan) RETURNS void
 AS $$
 BEGIN
 	IF plan.live_problem IS NOT NULL THEN
-		RAISE NOTICE 'live digests are not used: %', plan.live_problem;
+		PERFORM iblt_tell('notice', 'live digests are not used: ' || plan.live_problem);
 	END IF;
 END
 $$;

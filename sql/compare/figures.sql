@@ -66,15 +66,14 @@ DECLARE
 BEGIN
 	PERFORM set_config('iblt.compare_stats', kept::text, false);
 	IF (kept ->> 'by_index')::boolean THEN
-		RAISE NOTICE '%', by_index_note(true);
+		PERFORM iblt_tell('notice', by_index_note(true));
 	END IF;
 	IF NOT (kept ->> 'complete')::boolean THEN
-		RAISE WARNING USING
-			MESSAGE = format('too many differences: these %s are a sample of about %s',
+		PERFORM iblt_tell('warning',
+			format('too many differences: these %s are a sample of about %s',
 				kept ->> 'differences', kept ->> 'estimated'),
-			DETAIL = format('A hash divides the keys into %s parts. These are those of one part.',
-				kept ->> 'parts'),
-			HINT = 'See iblt_compare_stats() for the figures.';
+			format('A hash divides the keys into %s parts. These are those of one part.',
+				kept ->> 'parts'), 'See iblt_compare_stats() for the figures.');
 	END IF;
 END
 $$;

@@ -44,6 +44,16 @@ CREATE TYPE failure AS (
 CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
+-- Sends the client a WARNING, a NOTICE, or for another level a debug message.
+-- The log shows neither the statement nor the functions that led to it, as RAISE would.
+CREATE FUNCTION iblt_tell(level text, message text, detail text DEFAULT NULL,
+	hint text DEFAULT NULL) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL SAFE;
+
+-- From now on until the client's message ends, the log does not show its statement.
+CREATE FUNCTION iblt_hide_statement() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
 -- Raises an error of an argument before a driver has a handler.
 -- The log does not show the statement, as another argument may be a connection string.
 CREATE FUNCTION refuse_early(message text, hint text) RETURNS void
@@ -250,6 +260,8 @@ $$;
 CREATE FUNCTION peer_return(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	e failure;
 BEGIN
 	IF current_setting('iblt.keeps', true) = 'off' THEN
 		PERFORM set_config('iblt.keeps', '', true);
@@ -262,8 +274,14 @@ BEGIN
 		RETURN true;
 	END IF;
 	RETURN false;
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_any_error@ THEN
 	-- it is still at work, or its transaction is not over
+	@take_failure@;
+	IF e.state = '57014' THEN
+		-- the handler of a driver may have called this
+		e.secret := true;
+		PERFORM iblt_raise(e);
+	END IF;
 	RETURN false;
 END
 $$;
@@ -313,6 +331,9 @@ BEGIN
 				' such as ''host=node_b dbname=shop''.';
 	END IF;
 	schema := iblt_peer_dblink();
+	IF iblt_peer_is_string(peer) THEN
+		PERFORM iblt_hide_statement();
+	END IF;
 	BEGIN
 		held := set_config('iblt.peer', peer, true);
 		PERFORM iblt_peer_patience(peer_patience(timeout));
@@ -320,7 +341,7 @@ BEGIN
 			schema) USING conn;
 		held := set_config('iblt.peer', '', true);
 		PERFORM iblt_peer_patience(NULL);
-	EXCEPTION WHEN query_canceled OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		late := iblt_peer_patience(NULL);
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.detail = PG_EXCEPTION_DETAIL;
 		IF e.state = '57014' AND NOT late THEN

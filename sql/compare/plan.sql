@@ -227,9 +227,9 @@ BEGIN
 			MESSAGE = 'columns exist on one side only', DETAIL = message,
 			HINT = 'Exclude them, or set extra_columns => ''warn'' or ''ignore''.';
 	ELSIF message <> '' AND options.extra_columns = 'warn' THEN
-		RAISE WARNING USING
-			MESSAGE = format('columns on one side only are not compared (%s)', message),
-			HINT = 'Set extra_columns => ''error'' or ''ignore'' to get an error or no message.';
+		PERFORM iblt_tell('warning',
+			format('columns on one side only are not compared (%s)', message), NULL,
+			'Set extra_columns => ''error'' or ''ignore'' to get an error or no message.');
 	END IF;
 	RETURN ARRAY(SELECT x FROM unnest(only_here || only_there) AS x ORDER BY 1);
 END

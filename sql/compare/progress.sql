@@ -5,11 +5,7 @@ CREATE FUNCTION progress(shown boolean, message text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF shown THEN
-		RAISE NOTICE '%', message;
-	ELSE
-		RAISE DEBUG '%', message;
-	END IF;
+	PERFORM iblt_tell(CASE WHEN shown THEN 'notice' ELSE 'debug' END, message);
 END
 $$;
 
@@ -31,7 +27,7 @@ DECLARE
 	due text := current_setting('iblt.progress_due', true);
 BEGIN
 	IF due <> '' AND extract(epoch FROM clock_timestamp()) >= due::numeric THEN
-		RAISE NOTICE '%', message;
+		PERFORM iblt_tell('notice', message);
 		PERFORM progress_by_time(true);
 	END IF;
 END

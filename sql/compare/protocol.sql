@@ -325,7 +325,7 @@ BEGIN
 		answer := jsonb_set(answer, '{side,live}', to_jsonb(digest));
 	END IF;
 	RETURN answer;
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	-- digests of different kinds, or one that has just become untrustworthy
 	RETURN hello(protocol, relation, condition, true);
 END

@@ -122,7 +122,7 @@ BEGIN
 			IF iblt_peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 				PERFORM iblt_peer_take(conn, 0.001, 1);
 			END IF;
-		EXCEPTION WHEN OTHERS THEN
+		EXCEPTION WHEN @on_error@ THEN
 			-- a connection that was lost is found out by the next query
 			NULL;
 		END;
@@ -159,7 +159,7 @@ BEGIN
 	e.reported := NOT iblt_peer_wait(conn, pause);
 	BEGIN
 		RETURN peer_fetch(conn, query, pause, before);
-	EXCEPTION WHEN query_canceled OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := peer_caught(conn, e);
 		IF e.state = '57014' AND NOT e.reported THEN
@@ -183,7 +183,7 @@ BEGIN
 	BEGIN
 		answer := peer_fetch(conn, NULL, pause, before);
 		value := answer.f1;
-	EXCEPTION WHEN query_canceled OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := peer_caught(conn, e);
 		IF e.state = '57014' AND NOT e.reported THEN

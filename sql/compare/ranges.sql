@@ -102,7 +102,7 @@ BEGIN
 		n := n + 1;
 		bound := slice_end(plan, plan.lo, rows);
 		IF bound.problem IS NOT NULL THEN
-			RAISE NOTICE 'compared as one range: %', bound.problem;
+			PERFORM iblt_tell('notice', 'compared as one range: ' || bound.problem);
 		ELSIF n = 1 AND bound.hi IS NOT NULL THEN
 			PERFORM slice_guard(plan, false, rows * ranges);
 		END IF;
@@ -158,7 +158,7 @@ BEGIN
 				ranges);
 			PERFORM peers_close(conns);
 			EXIT;
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
 			IF said_not_unique(e) IS NULL OR options.not_unique IS NOT NULL THEN
 				e := iblt_raise(peers_fail(conns, peers_secret(peers), e));

@@ -72,7 +72,7 @@ BEGIN
 			WHEN 'stop' THEN PERFORM track_stop(relation);
 		END CASE;
 		RETURN generation;
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		PERFORM iblt_raise(peer_fail(NULL, peers_secret(ARRAY[peer]), e), true);
 		RAISE;

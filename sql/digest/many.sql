@@ -42,7 +42,7 @@ BEGIN
 		items := audit_by_parent(ARRAY[NULL, conn], items);
 	END IF;
 	PERFORM peer_close(conn);
-EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
 	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e), true);
 	RAISE;
@@ -120,6 +120,7 @@ DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	name text := audit_name(item);
 	made boolean;
+	e failure;
 BEGIN
 	work.relation := item.relid;
 	IF item.relid IS NULL THEN
@@ -136,7 +137,7 @@ BEGIN
 		IF NOT track_fits(item.relid, track_ask(item.relid, peer, name)) THEN
 			work.generation := track_start(item.relid, NULL, NULL, NULL, peer, name);
 		END IF;
-	EXCEPTION WHEN OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		work.problem := SQLERRM;
 		IF made THEN
 			PERFORM track_run(conn, format('SELECT iblt_internal.track_stop(%L)', name));
@@ -144,35 +145,45 @@ BEGIN
 	END;
 	PERFORM peer_close(conn);
 	RETURN work;
-EXCEPTION WHEN query_canceled OR OTHERS THEN
-	work.problem := concat_ws('; ', work.problem, SQLERRM);
-	PERFORM peer_close(conn);
+EXCEPTION WHEN @on_any_error@ THEN
+	@take_failure@;
+	e := peer_fail(conn, peers_secret(ARRAY[peer]), e);
 	IF SQLSTATE = '57014' THEN
+		PERFORM iblt_raise(e, true);
 		RAISE;
 	END IF;
+	work.problem := concat_ws('; ', work.problem, SQLERRM);
 	RETURN work;
 END
 $$;
 
 -- The second one: the scan here; says how the table is, and whether it is tracked.
-CREATE FUNCTION track_second(item audit_item, work track_work) RETURNS boolean
+CREATE FUNCTION track_second(peer text, item audit_item, work track_work) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
+DECLARE
+	e failure;
 BEGIN
 	IF work.problem IS NULL AND work.generation IS NOT NULL THEN
 		BEGIN
 			PERFORM track_scan(work.relation, work.generation);
-		EXCEPTION WHEN OTHERS THEN
-			work.problem := SQLERRM;
+		EXCEPTION WHEN @on_any_error@ THEN
+			@take_failure@;
+			IF e.state = '57014' THEN
+				PERFORM iblt_raise(peer_fail(NULL, peers_secret(ARRAY[peer]), e), true);
+				RAISE;
+			END IF;
+			work.problem := e.message;
 		END;
 	END IF;
 	IF work.problem IS NOT NULL THEN
-		RAISE WARNING 'table % is not tracked: %', audit_name(item), work.problem;
+		PERFORM iblt_tell('warning',
+			format('table %s is not tracked: %s', audit_name(item), work.problem));
 		RETURN false;
 	END IF;
-	RAISE NOTICE 'table % is tracked%', audit_name(item),
-		CASE WHEN work.generation IS NULL THEN ' already' ELSE '' END;
+	PERFORM iblt_tell('notice', format('table %s is tracked%s', audit_name(item),
+		CASE WHEN work.generation IS NULL THEN ' already' ELSE '' END));
 	RETURN true;
 END
 $$;
@@ -201,7 +212,7 @@ BEGIN
 	FOREACH item IN ARRAY found.items LOOP
 		work := iblt_internal.track_first(found.peer, item, capacity);
 		COMMIT;
-		IF iblt_internal.track_second(item, work) THEN
+		IF iblt_internal.track_second(found.peer, item, work) THEN
 			tracked := pg_catalog.int8inc(tracked);
 		ELSE
 			not_tracked := pg_catalog.int8inc(not_tracked);

@@ -114,7 +114,7 @@ BEGIN
 			peer_name(relation_name(relation), peer_relation)), 0.001, 'iblt_track')::jsonb);
 	PERFORM peer_close(conn);
 	RETURN options;
-EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
 	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e));
 	RAISE;

@@ -76,7 +76,7 @@ BEGIN
 	result := nodes_audit_compare(prepared);
 	late := current_setting('iblt.late', true);
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-EXCEPTION WHEN assert_failure OR OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	IF result.status IS NULL THEN
 		@take_failure@;
 		PERFORM nodes_close(conns);
@@ -183,7 +183,7 @@ BEGIN
 			options)).sides;
 	END IF;
 	RETURN sides[1];
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	IF skip AND nodes_failed(ARRAY[name], SQLERRM) = 1 THEN
 		PERFORM nodes_warn(name, SQLERRM, NULL);
 		RETURN NULL;
@@ -274,7 +274,7 @@ BEGIN
 		END IF;
 		results := nodes_audit_rows(nodes, names, conns, tables, schema, options, without);
 		RETURN QUERY SELECT r.* FROM unnest(results) AS r;
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		PERFORM nodes_close(conns);
 		e := iblt_raise(peer_fail(NULL, peers_secret(nodes), e));

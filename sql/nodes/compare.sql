@@ -26,7 +26,7 @@ BEGIN
 	-- see reads_by_index
 	IF options.condition IS NOT NULL AND EXISTS (SELECT FROM unnest(result.sides) AS s
 			WHERE s.remote OR s.distributed) THEN
-		RAISE NOTICE '%', by_index_note(true);
+		PERFORM iblt_tell('notice', by_index_note(true));
 	END IF;
 	RETURN result;
 END
@@ -77,8 +77,8 @@ CREATE FUNCTION nodes_warn(name text, message text, detail text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RAISE WARNING USING MESSAGE = format('node "%s" is left out', name),
-		DETAIL = concat_ws(' ', message || '.', nullif(detail, ''));
+	PERFORM iblt_tell('warning', format('node "%s" is left out', name),
+		concat_ws(' ', message || '.', nullif(detail, '')));
 END
 $$;
 

@@ -238,8 +238,7 @@ CREATE FUNCTION nodes_pair(a side, b side, options options, mine jsonb, theirs j
 AS $$
 DECLARE
 	plan plan;
-	detail text;
-	hint text;
+	e failure;
 BEGIN
 	-- other nodes may have the rest
 	options.exclude := ARRAY(SELECT c FROM unnest(options.exclude) AS c
@@ -249,13 +248,14 @@ BEGIN
 		PERFORM nodes_plain_check(plan, mine, theirs);
 	END IF;
 	RETURN plan;
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	IF SQLSTATE = '42804' THEN
-		hint := 'Exclude the columns.';	-- cast_types is between two
+EXCEPTION WHEN @on_error@ THEN
+	@take_failure@;
+	IF e.state = '42804' THEN
+		e.hint := 'Exclude the columns.';	-- cast_types is between two
 	END IF;
-	RAISE EXCEPTION USING ERRCODE = SQLSTATE, DETAIL = detail, HINT = hint,
-		MESSAGE = format('"%s" (here) and "%s" (the peer): %s', a.side, b.side, SQLERRM);
+	e.message := format('"%s" (here) and "%s" (the peer): %s', a.side, b.side, e.message);
+	PERFORM iblt_raise(e);
+	RAISE;
 END
 $$;
 

@@ -58,7 +58,7 @@ BEGIN
 			END IF;
 			PERFORM nodes_close(conns);
 			RETURN;
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
 			PERFORM nodes_close(conns);
 			again := nodes_again(without, e, attempt, nodes, names, options);

@@ -17,8 +17,8 @@ BEGIN
 			AS u(conn, name, n) WHERE u.conn IS NOT NULL ORDER BY u.n);
 	END IF;
 	IF without <> '{}' THEN
-		RAISE NOTICE USING MESSAGE = format('nodes %s have no extension iblt, so all are compared '
-			'by plain queries', quoted(without));
+		PERFORM iblt_tell('notice', format('nodes %s have no extension iblt, so all are compared '
+			'by plain queries', quoted(without)));
 	END IF;
 	method := CASE WHEN method = 'plain' OR without <> '{}' THEN 'plain' ELSE 'sketch' END;
 	PERFORM peer_bare(CASE method WHEN 'plain' THEN array_to_string(conns, ' ') ELSE '' END);

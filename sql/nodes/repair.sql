@@ -111,7 +111,7 @@ BEGIN
 			END IF;
 			reached.names := reached.names || s.names[n];
 			reached.sides := array_append(reached.sides, s.sides[n]);
-		EXCEPTION WHEN OTHERS THEN
+		EXCEPTION WHEN @on_error@ THEN
 			CONTINUE;
 		END;
 	END LOOP;
@@ -198,12 +198,12 @@ BEGIN
 		IF asked.apply THEN
 			works := nodes_repair_apply(s, reached, pairs, source, works);
 		END IF;
-	EXCEPTION WHEN assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;
 		failed := CASE WHEN e.message LIKE 'the outcome is unknown: %' THEN 'unknown'
 			ELSE 'failed' END;
-		RAISE WARNING USING MESSAGE = format('node "%s" is not repaired', name),
-			DETAIL = concat_ws(' ', e.message || '.', nullif(e.detail, ''), nullif(e.hint, ''));
+		PERFORM iblt_tell('warning', format('node "%s" is not repaired', name),
+			concat_ws(' ', e.message || '.', nullif(e.detail, ''), nullif(e.hint, '')));
 		-- what is open there is rolled back
 		broken := nodes_failed(s.names, e.message);
 		PERFORM peer_close(x.place) FROM (SELECT (s.sides[pairs[1].target]).place

@@ -33,8 +33,8 @@ BEGIN
 			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n));
 	END IF;
 	IF method = 'auto' AND num_nonnulls(VARIADIC bare) > 0 THEN
-		RAISE NOTICE USING MESSAGE = format('%s has no extension iblt, and is compared by plain '
-			'queries', peer_title(coalesce(bare[1], bare[2])));
+		PERFORM iblt_tell('notice', format('%s has no extension iblt, and is compared by plain '
+			'queries', peer_title(coalesce(bare[1], bare[2]))));
 		method := 'plain';
 	END IF;
 	IF method = 'plain' THEN

@@ -275,7 +275,7 @@ BEGIN
 		origin));
 	BEGIN
 		seen := repair_execute_session(works);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		IF conn IS NULL THEN
 			PERFORM ask_one(conn, reset);
 		END IF;

@@ -22,7 +22,7 @@ CREATE FUNCTION repair_answers(conn text) RETURNS boolean
 AS $$
 BEGIN
 	RETURN ask_one(conn, 'SELECT 1', 0.01) = '1';
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	RETURN false;
 END
 $$;
@@ -73,7 +73,7 @@ BEGIN
 			answers := repair_answers(conn);
 		END IF;
 		PERFORM peer_close(conn);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		-- of this side, also a cancel
 		@take_failure@;
 		e.reported := false;

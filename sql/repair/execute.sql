@@ -90,7 +90,7 @@ BEGIN
 			RAISE EXCEPTION 'miscounted';
 		END IF;
 	END LOOP;
-EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+EXCEPTION WHEN @on_any_error@ THEN
 	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 		detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT,
 		schema_name = SCHEMA_NAME, table_name = TABLE_NAME, column_name = COLUMN_NAME,

@@ -25,16 +25,14 @@ BEGIN
 	WHERE u.status = 'due';
 	triggers := repair_triggers(plan, actions);
 	IF lost > 0 THEN
-		RAISE NOTICE 'the repair will delete % rows of % (%)', concat_ws(' of the ', lost, rows),
-			s.relation, s.side;
+		PERFORM iblt_tell('notice', format('the repair will delete %s rows of %s (%s)',
+			concat_ws(' of the ', lost, rows), s.relation, s.side));
 	END IF;
-	IF (plan.asked).as_replica AND triggers <> '' THEN
-		RAISE NOTICE 'triggers of % will fire (%): %', s.relation, s.side, triggers;
-	ELSIF triggers <> '' THEN
-		RAISE NOTICE USING
-			MESSAGE = format('triggers of %s will fire (%s): %s', s.relation, s.side, triggers),
-			HINT = 'With as_replica => true, only triggers that are enabled ALWAYS or REPLICA '
-				'fire.';
+	IF triggers <> '' THEN
+		PERFORM iblt_tell('notice',
+			format('triggers of %s will fire (%s): %s', s.relation, s.side, triggers), NULL,
+			CASE WHEN (plan.asked).as_replica THEN NULL ELSE 'With as_replica => true, only '
+				'triggers that are enabled ALWAYS or REPLICA fire.' END);
 	END IF;
 	-- rows that are deleted and inserted are not lost
 	work := repair_exchange(work);

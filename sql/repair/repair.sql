@@ -61,7 +61,7 @@ BEGIN
 			plan := repair_prepare(conns, relation, peer_relation, options, asked);
 			PERFORM live_notice(plan.compared);
 			RETURN repair_find_and_claim(plan);
-		EXCEPTION WHEN OTHERS THEN
+		EXCEPTION WHEN @on_error@ THEN
 			@take_failure@;
 			again := restarts(conns, peers, plan.compared, attempt, e);
 			IF NOT again THEN
@@ -213,7 +213,7 @@ BEGIN
 			PERFORM repair_figures(works[1], started);
 		END IF;
 		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;

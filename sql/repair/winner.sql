@@ -86,12 +86,12 @@ BEGIN
 	END LOOP;
 	tracked := ask_values(places_of(plan), ARRAY[query, query]);
 	IF 'off' = ANY (tracked) THEN
-		RAISE WARNING USING MESSAGE = format('commit times are not tracked (%s)', concat_ws(
+		PERFORM iblt_tell('warning', format('commit times are not tracked (%s)', concat_ws(
 				' and ', CASE tracked[1] WHEN 'off' THEN 'here' END,
 				CASE tracked[2] WHEN 'off' THEN 'there' END)),
-			DETAIL = 'It is not known which rows are newer, so all that differ are ties.',
-			HINT = 'Set track_commit_timestamp = on and restart that server, which then knows the '
-				'times of later transactions, or name a column in newest_by.';
+			'It is not known which rows are newer, so all that differ are ties.',
+			'Set track_commit_timestamp = on and restart that server, which then knows the '
+				'times of later transactions, or name a column in newest_by.');
 	END IF;
 	RETURN 'extract(epoch FROM iblt_row_time(t.tableoid, t.ctid, t.xmin))';
 END

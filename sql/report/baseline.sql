@@ -161,7 +161,7 @@ BEGIN
 			lines := concat(lines, chr(10),
 				row_to_json(baseline_read(baseline_plan(relation, capacity, random_seed()))));
 		END LOOP;
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peer_fail(NULL, false, e));
 		RAISE;
@@ -316,7 +316,7 @@ BEGIN
 		relation := before.relation::regclass;
 		result := baseline_compare(relation, before);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-	EXCEPTION WHEN assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN
 			result := NULL;
 			result.relation := before.relation;
@@ -345,7 +345,7 @@ BEGIN
 	BEGIN
 		lines := baseline_lines(baseline);
 		schema := lines[1] ->> 'schema';
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peer_fail(NULL, false, e));
 		RAISE;

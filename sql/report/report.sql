@@ -72,13 +72,12 @@ BEGIN
 	answer := ask_one(conn, query);
 	PERFORM peer_close(conn);
 	RETURN answer;
-EXCEPTION
-	WHEN query_canceled THEN
-		PERFORM peer_close(conn);
+EXCEPTION WHEN @on_any_error@ THEN
+	PERFORM peer_close(conn);
+	IF SQLSTATE = '57014' THEN
 		RAISE;
-	WHEN OTHERS THEN
-		PERFORM peer_close(conn);
-		RETURN NULL;
+	END IF;
+	RETURN NULL;
 END
 $$;
 
@@ -188,7 +187,7 @@ BEGIN
 	BEGIN
 		report := make_report(tables, run, name, subscription, peer, here_peer, structure);
 		RETURN report_as(report, tables, form);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail('{NULL,NULL}', peers_secret(ARRAY[here_peer, peer]), e));
 		RAISE;

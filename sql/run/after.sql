@@ -113,7 +113,7 @@ BEGIN
 			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
 		END LOOP;
 		PERFORM peers_close(w.conns);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(w.conns, peers_secret(w.peers), e));
 		RAISE;

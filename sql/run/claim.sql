@@ -342,7 +342,7 @@ BEGIN
 	END IF;
 	BEGIN
 		RETURN run_plan_and_cut(w);
-	EXCEPTION WHEN assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;
 	END;
 	RETURN run_after_error(w, e);

@@ -15,7 +15,7 @@ BEGIN
 	ELSE
 		seconds := extract(epoch FROM max_lag::interval);
 	END IF;
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN @on_error@ THEN
 	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 		MESSAGE = 'max_lag must be an interval or a number of bytes',
 		HINT = 'Write ''30 s'' or ''64 MB'', for example.';

@@ -97,13 +97,12 @@ DECLARE
 	rest text[] := array_remove(ARRAY(SELECT run_rest(t) FROM unnest(tables) AS t), NULL);
 BEGIN
 	IF rest <> '{}' THEN
-		RAISE WARNING USING
-			MESSAGE = format('run %s does not have all differences of %s tables', run,
-				cardinality(rest)),
-			DETAIL = array_to_string(rest[1 : 10], E'\n')
+		PERFORM iblt_tell('warning',
+			format('run %s does not have all differences of %s tables', run, cardinality(rest)),
+			array_to_string(rest[1 : 10], E'\n')
 				|| CASE WHEN cardinality(rest) > 10 THEN E'\n...' ELSE '' END,
-			HINT = format('Begin another run after the repair, or CALL iblt_audit_resume(%s) if '
-				'it is not finished.', run);
+			format('Begin another run after the repair, or CALL iblt_audit_resume(%s) if it is '
+				'not finished.', run));
 	END IF;
 END
 $$;

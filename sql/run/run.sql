@@ -54,7 +54,7 @@ BEGIN
 			w.last := clock_timestamp();
 		END IF;
 		RETURN w;
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		IF begun THEN
 			e.hint := concat_ws(' ', nullif(e.hint, ''),

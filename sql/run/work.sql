@@ -399,7 +399,7 @@ BEGIN
 		END IF;
 		compared := run_compare(w, t, s);
 		late := current_setting('iblt.late', true);
-	EXCEPTION WHEN assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;
 		GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;
 		late := CASE e.state WHEN 'IB003' THEN late END;

@@ -114,7 +114,7 @@ BEGIN
 		RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
 			ORDER BY array_position('{danger,unknown,change}', d.severity), d.kind COLLATE "C",
 				d.object COLLATE "C", d.property COLLATE "C";
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;

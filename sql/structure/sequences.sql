@@ -158,7 +158,7 @@ BEGIN
 				sequence_sql(step) || ';', step.status, step.detail;
 		END LOOP;
 		PERFORM peers_close(conns);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;

@@ -22,6 +22,8 @@
 #endif
 
 PG_FUNCTION_INFO_V1(iblt_raise);
+PG_FUNCTION_INFO_V1(iblt_tell);
+PG_FUNCTION_INFO_V1(iblt_hide_statement);
 PG_FUNCTION_INFO_V1(iblt_require_no_block);
 PG_FUNCTION_INFO_V1(iblt_peer_show);
 
@@ -108,6 +110,41 @@ iblt_raise(PG_FUNCTION_ARGS)
 			 hint == NULL ? 0 : errhint("%s", hint),
 			 failure_names(failure),
 			 errhidestmt(secret), errhidecontext(secret)));
+}
+
+/*
+ * iblt_tell(level, message, detail, hint) -> void: a message of that level,
+ * without the statement and the functions that led to it in the log: RAISE
+ * would show both, and either may contain a connection string.
+ */
+Datum
+iblt_tell(PG_FUNCTION_ARGS)
+{
+	char	   *texts[4];
+	int			level;
+
+	for (int i = 0; i < (int) lengthof(texts); i++)
+		texts[i] = PG_ARGISNULL(i) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(i));
+	level = strcmp(texts[0], "warning") == 0 ? WARNING :
+		strcmp(texts[0], "notice") == 0 ? NOTICE : DEBUG1;
+	ereport(level,
+			(errmsg_internal("%s", texts[1]),
+			 *texts[2] == '\0' ? 0 : errdetail_internal("%s", texts[2]),
+			 *texts[3] == '\0' ? 0 : errhint("%s", texts[3]),
+			 errhidestmt(true), errhidecontext(true)));
+	PG_RETURN_VOID();
+}
+
+/*
+ * iblt_hide_statement() -> void: until the current message ends, no log shows
+ * its statement, which contains a connection string.
+ */
+Datum
+iblt_hide_statement(PG_FUNCTION_ARGS)
+{
+	(void) fcinfo;
+	debug_query_string = "iblt: a statement with a connection string";
+	PG_RETURN_VOID();
 }
 
 /*

@@ -82,7 +82,8 @@ say_of_plan(PlanState *node, void *context)
 			ereport(NOTICE,
 					(errmsg("scanning %s: %d %% of its blocks",
 							quote_qualified_identifier(schema, RelationGetRelationName(heap)),
-							percent)));
+							percent),
+					 errhidestmt(true), errhidecontext(true)));
 			return true;
 		}
 	}

@@ -7,7 +7,9 @@
 #	  file longer than 500;
 #	- the script sets its path first, and names the schema that users call only where it makes what is there;
 #	- no line of SQL is longer than 100 columns, and all SQL is ASCII;
-#	- every function of iblt_internal has a comment above it.
+#	- every function of iblt_internal has a comment above it;
+#	- handlers in SQL for all errors are written by assemble.awk;
+#	- messages in SQL that are not errors are sent by iblt_tell.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -115,6 +117,16 @@ long_lines() {
 		length(line) > max { printf "%s:%d: %d columns\n", FILENAME, FNR, length(line) }' "$@"
 }
 
+# Messages of RAISE: the log would show the statement with them, in which a connection string may be.
+raised_messages() {
+	grep -nE '^[^-]*\bRAISE (DEBUG|LOG|INFO|NOTICE|WARNING)\b' "$@" || true
+}
+
+# Handlers for all errors that assemble.awk does not write: each would forget a condition of its own.
+handmade_handlers() {
+	grep -nE 'WHEN .*\b(OTHERS|query_canceled|assert_failure)\b|^[^-]*\bOR (OTHERS|query_canceled|assert_failure)\b' "$@" || true
+}
+
 long_files() {
 	awk -v max="$MAX_FILE" '
 		FNR > max && !(FILENAME in seen) { seen[FILENAME] = 1; print FILENAME }' "$@"
@@ -141,6 +153,8 @@ for script in "${scripts[@]}"; do
 	case $script in sql/sketch/* | sql/kbf/*) ;; *) internal_scripts+=("$script") ;; esac
 done
 result "every function of iblt_internal has a comment above it" "$(uncommented "${internal_scripts[@]}")"
+result "no handler for all errors is written by hand" "$(handmade_handlers "${scripts[@]}")"
+result "iblt_tell sends all messages below errors" "$(raised_messages "${scripts[@]}")"
 result "no file of SQL is longer than $MAX_FILE lines" "$(long_files "${scripts[@]}")"
 echo "1..$number"
 exit $failed
