@@ -30,7 +30,7 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # pg_regress would run the script.)
 SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	sketch/iblt sketch/strata sketch/salvage sketch/own kbf/kbf \
-	compare/types compare/peer compare/query compare/ask compare/parts compare/protocol compare/shards \
+	compare/types compare/failure compare/peer compare/query compare/ask compare/parts compare/protocol compare/shards \
 	compare/describe compare/mapping compare/progress compare/plan compare/prepare compare/statements compare/finder compare/read \
 	compare/sketch compare/many compare/digest compare/lookup compare/confirm compare/damaged_index \
 	compare/contradiction compare/figures compare/compare compare/ranges \

@@ -21,63 +21,7 @@ CREATE FUNCTION @extschema@.iblt_session_drop(name text) RETURNS boolean
 COMMENT ON FUNCTION @extschema@.iblt_session_drop IS
 'forgets a sketch that this session keeps, and returns whether there was one';
 
--- Errors, logs and counters
-
--- An error that was caught.
-CREATE TYPE failure AS (
-	state text,				-- NULL for none
-	message text,
-	detail text,
-	hint text,
-	context text,
-	schema_name text,
-	table_name text,
-	column_name text,
-	datatype_name text,
-	constraint_name text,
-	reported boolean,		-- by the peer; otherwise it arose on this side
-	secret boolean			-- the statement is not for the log, as it may hold a password
-);
-
--- Raises an error that was caught, without the context of then; NULL if there is none.
--- Leaves out the lines of a private function that calls it by PERFORM.
-CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
--- Sends the client a WARNING, a NOTICE, or for another level a debug message.
--- The log shows neither the statement nor the functions that led to it, as RAISE would.
-CREATE FUNCTION iblt_tell(level text, message text, detail text DEFAULT NULL,
-	hint text DEFAULT NULL) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL SAFE;
-
--- From now on until the client's message ends, the log does not show its statement.
-CREATE FUNCTION iblt_hide_statement() RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
--- Raises an error of an argument before a driver has a handler.
--- The log does not show the statement, as another argument may be a connection string.
-CREATE FUNCTION refuse_early(message text, hint text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	e failure;
-BEGIN
-	e.state := '22023';
-	e.message := message;
-	e.hint := hint;
-	e.secret := true;
-	PERFORM iblt_raise(e, true);
-END
-$$;
-
--- An error in a transaction block or a function, for procedures that commit.
-CREATE FUNCTION iblt_require_no_block(what text) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Makes the log and pg_stat_activity show a label in place of this message, which may hold
--- rows.
-CREATE FUNCTION iblt_peer_show(label text) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+-- Questions and counters
 
 -- Pins the settings of a query of another server until the transaction ends; a label, unless
 -- NULL, is the application_name of the session.
@@ -162,16 +106,25 @@ AS $$
 		|| '"', 'the peer')
 $$;
 
+-- May a message about this connection string be shown? It may if libpq finds no error in the
+-- string, and if no password is in the message.
+CREATE FUNCTION iblt_peer_may_tell(peer text, message text) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
 -- Why a connection could not be made, without what may be secret.
--- A message of any other kind may repeat a part of the connection string.
-CREATE FUNCTION peer_connect_detail(peer text, detail text) RETURNS text
+-- dblink gives libpq's message with 08001, in any language, and says itself with 2F003 what
+-- non-superusers must do.
+CREATE FUNCTION peer_connect_detail(peer text, state text, detail text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	is_string boolean := iblt_peer_is_string(peer);
 BEGIN
-	IF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
+	IF state NOT IN ('08001', '2F003')
+			OR state = '08001' AND is_string AND NOT iblt_peer_may_tell(peer, detail) THEN
 		detail := '';
 	END IF;
-	IF iblt_peer_is_string(peer) THEN
+	IF is_string THEN
 		RETURN detail;
 	ELSIF NOT has_server_privilege(peer, 'USAGE') THEN
 		RETURN 'You lack the USAGE privilege on the foreign server.';
@@ -351,7 +304,7 @@ BEGIN
 			e.detail := 'connection to server failed: timeout expired';
 		END IF;
 		e.message := 'could not connect to ' || peer_title(conn);
-		e.detail := peer_connect_detail(peer, e.detail);
+		e.detail := peer_connect_detail(peer, e.state, e.detail);
 		e.hint := 'Check the foreign server, its user mapping or the connection string.'
 			' Non-superusers must supply a password.';
 		e.secret := true;
@@ -451,19 +404,6 @@ BEGIN
 	END IF;
 	PERFORM peer_close(coalesce(conns[2], conns[1]));
 END
-$$;
-
--- Does an error tell its user all without its context?
--- The context of iblt's own errors begins with a function of iblt: one that RAISEs, or that
--- calls a C function.
-CREATE FUNCTION failure_is_own(e failure) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT e.state LIKE 'IB%' OR e.context LIKE 'SQL statement "SELECT iblt_raise(%'
-		OR (c.at[2] = 'RAISE' OR e.state IN ('0A000', '22023', '55000')) AND c.at[1] IN
-			(SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
-	FROM (SELECT regexp_match(e.context, '^PL/pgSQL function (?:iblt_internal\.)?([a-z_]+)\('
-		'[^\n]*\) line \d+ at (\w+)(?:\n|$)')) AS c(at)
 $$;
 
 -- Closes a connection after an error, and gives what iblt_raise is to raise for the driver:

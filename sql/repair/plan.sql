@@ -122,7 +122,7 @@ DECLARE
 BEGIN
 	GET DIAGNOSTICS context = PG_CONTEXT;
 	RETURN transaction_timestamp() <> statement_timestamp()
-		OR context !~ '\miblt_repair(_nodes)?\([^\n]*$'
+		OR context !~ '[^a-zA-Z0-9_$]iblt_repair(_nodes)?\([^\n]*$'
 		OR EXISTS (SELECT FROM pg_locks l JOIN pg_foreign_table f ON f.ftrelid = l.relation
 			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
 			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())

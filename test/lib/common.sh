@@ -321,7 +321,7 @@ make_installation() {
 			link_entries "$dir" "$inst${dir#"$prefix"}"
 		fi
 	done
-	for option in --includedir --pkgincludedir --includedir-server --libdir; do
+	for option in --includedir --pkgincludedir --includedir-server --libdir --localedir; do
 		dir=$("$IBLT_PG_CONFIG" "$option")
 		if [ "${dir#"$prefix"}" != "$dir" ] && [ ! -e "$inst${dir#"$prefix"}" ]; then
 			mkdir -p "$(dirname "$inst${dir#"$prefix"}")"

@@ -92,5 +92,52 @@ foreach my $call ("CALL iblt_track_all($string, '{t}')", "CALL iblt_track('t', $
 	$holder->quit;
 }
 
+# --- another language ------------------------------------------------------------------------------
+
+# What may be shown of a connection that fails is known from the connection string, in any language.
+my $tells = sub { my ($peer, $message) = @_; return $here->safe_psql('postgres', "SELECT iblt_internal.iblt_peer_may_tell(" . literal($peer) . ', ' . literal($message) . ')') };
+foreach my $string ('', 'host=a', ' host = a  port=5432 ', "host='a b' password='it\\'s' user=me\@there", 'password=pw host=a', "password='' host=a", "options='-c x=1'", 'password=a=b', 'passfile=/x', 'user=u\\ v',
+	'postgresql://', 'postgresql://h', 'postgres://u:p@h:1,i:2/d?sslmode=disable&password=x', 'postgresql://u%40x:p%40w@[::1]:5432/d', 'postgresql:///d?host=/tmp', 'postgresql://u:a:b@h')
+{
+	is($tells->($string, 'cannot connect'), 't', "a sound connection string: $string");
+}
+foreach my $string ('s3cr3t', 'host', 'host=a s3cr3t', 's3 = cr3t', "password='s3cr3t", "password='s3''cr3t'", 'password=my secret=x', 'password=my bogus=s3cr3t', "dbname='host=x password=s3cr3t'", "host='a=b'", 'dbname=postgresql://u:s3cr3t@h/d',
+	'postgresql://u:s3/cr3t@h/d', 'postgresql://u:s3?cr3t@h/d', 'postgresql://u:s3@cr3t@h/d', 'postgresql://u:s3%cr3t@h/d', 'postgresql://u:p@h/d?s3cr3t', 'postgresql://u:p@h/d?bogus=s3cr3t', 'postgresql://u:p%00@h', 'postgresql://h/d?password=a=b')
+{
+	is($tells->($string, 'cannot connect'), 'f', "one that libpq may have taken apart elsewhere: $string");
+}
+is(join(' ', map { $tells->($_, 'the password is s3cr3t') } ('password=s3cr3t', "password='s3c\\r3t'", 'postgresql://u:s3cr3t@h', 'postgresql://u:s3c%723t@h', 'postgresql://h?password=s3cr3t', 'sslpassword=s3cr3t', 'password=other')), 'f f f f f f t',
+	'a message with a password is not shown');
+
+SKIP:
+{
+	chomp(my $catalogs = `pg_config --localedir`);
+	my $locales = PostgreSQL::Test::Utils::tempdir();
+	skip 'no German messages', 1 if grep { !-e "$catalogs/de/LC_MESSAGES/$_-${\ major_version()}.mo" } qw(libpq5 postgres);
+	skip 'localedef cannot make a German locale', 1 if system("localedef -i de_DE -f UTF-8 '$locales/de_DE.utf8' >/dev/null 2>&1") >> 8 > 1 || !-d "$locales/de_DE.utf8";
+	local $ENV{LOCPATH} = $locales;
+	$here->append_conf('postgresql.conf', "lc_messages = 'de_DE.utf8'");
+	$here->restart;
+	$here->safe_psql('postgres', 'CREATE TABLE hidden (id int PRIMARY KEY)');
+	my $german = sub { my ($rc, $out, $err) = $here->psql('postgres', "\\set VERBOSITY verbose\n$_[0]"); return $err };
+	my $host = $here->host;
+	my $err = $german->("SELECT * FROM iblt_compare('t', 'host=$host port=1 password=s3cr3t')");
+	like($err, qr/08001: could not connect to the peer\nDETAIL: .*Verbindung zum Server auf Socket/, 'no server there, in German');
+	unlike($err, qr/s3cr3t/, 'without the password');
+	like($german->("SELECT * FROM iblt_compare('t', ${\ literal($here->connstr('nowhere'))})"), qr/DETAIL: .*Datenbank .*nowhere.* existiert nicht/s, 'no database of that name');
+	like($german->("SELECT * FROM iblt_compare('t', 'postgresql://u:s3cr3t\@/nowhere?host=$host&port=1')"), qr/DETAIL: .*Verbindung zum Server/, 'by a URI');
+	$err = $german->("SELECT * FROM iblt_compare('t', 'host=$host password=s3 cr3t')");
+	like($err, qr/could not connect to the peer\nHINT/, 'a string with a mistake: no detail');
+	unlike($err, qr/s3 |cr3t/, 'and no part of it');
+	$here->safe_psql('postgres', "CREATE SERVER far FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '$host', port '1'); CREATE USER MAPPING FOR CURRENT_USER SERVER far");
+	like($german->("SELECT * FROM iblt_compare('t', 'far')"), qr/DETAIL: .*Verbindung zum Server/, 'a foreign server');
+	# an error of iblt's own has no functions of iblt in its context, one of PostgreSQL's has them
+	my $own = sub { return $german->("SELECT * FROM iblt_compare('t', 'home', $_[0])") };
+	$here->safe_psql('postgres', "CREATE SERVER home FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '$host', port '${\ $here->port}', dbname 'honest'); CREATE USER MAPPING FOR CURRENT_USER SERVER home");
+	unlike($own->($_), qr/(check_options|columns_|peer_|ask)\w*\(/, "an error of iblt's own: $_") foreach ('max_differences => -1', "columns => '{nothing}'", "peer_condition => '1/0 = id'");
+	like($own->("condition => '1/(id-7) = id'"), qr/22012: Division durch Null\n/, "and one of PostgreSQL's");
+	is($german->("SELECT * FROM iblt_compare('t', $honest)"), '', 'and without a mistake, none');
+}
+
 $here->stop;
 done_testing();

@@ -1,0 +1,74 @@
+-- Errors and messages ------------------------------------------------------------------
+--
+-- Neither an error nor a message shows a connection string, here or in the log.
+
+-- An error that was caught.
+CREATE TYPE failure AS (
+	state text,				-- NULL for none
+	message text,
+	detail text,
+	hint text,
+	context text,
+	schema_name text,
+	table_name text,
+	column_name text,
+	datatype_name text,
+	constraint_name text,
+	reported boolean,		-- by the peer; otherwise it arose on this side
+	secret boolean			-- the statement is not for the log, as it may hold a password
+);
+
+-- Raises an error that was caught, without the context of then; NULL if there is none.
+-- Leaves out the lines of a private function that calls it by PERFORM.
+CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Sends the client a WARNING, a NOTICE, or for another level a debug message.
+-- The log shows neither the statement nor the functions that led to it, as RAISE would.
+CREATE FUNCTION iblt_tell(level text, message text, detail text DEFAULT NULL,
+	hint text DEFAULT NULL) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL SAFE;
+
+-- From now on until the client's message ends, the log does not show its statement.
+CREATE FUNCTION iblt_hide_statement() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Raises an error of an argument before a driver has a handler.
+-- The log does not show the statement, as another argument may be a connection string.
+CREATE FUNCTION refuse_early(message text, hint text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+AS $$
+DECLARE
+	e failure;
+BEGIN
+	e.state := '22023';
+	e.message := message;
+	e.hint := hint;
+	e.secret := true;
+	PERFORM iblt_raise(e, true);
+END
+$$;
+
+-- An error in a transaction block or a function, for procedures that commit.
+CREATE FUNCTION iblt_require_no_block(what text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Makes the log and pg_stat_activity show a label in place of this message, which may hold
+-- rows.
+CREATE FUNCTION iblt_peer_show(label text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Does an error tell its user all without its context?
+-- The context of iblt's own errors begins with a function of iblt: one that RAISEs, or that
+-- calls a C function.  lc_messages may translate all of its line but the names and RAISE.
+CREATE FUNCTION failure_is_own(e failure) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT e.state LIKE 'IB%' OR strpos(l.line, 'SELECT iblt_raise(') > 0
+		OR c.at[2] ~ '[0-9]'
+			AND (c.at[2] ~ '\yRAISE\y' OR e.state IN ('0A000', '22023', '55000'))
+			AND c.at[1] IN
+				(SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
+	FROM (SELECT split_part(e.context, E'\n', 1)) AS l(line), LATERAL (SELECT regexp_match(l.line,
+		'(?:^|[^a-zA-Z0-9_.$"])(?:iblt_internal\.)?([a-z_]+)\([^()]*\)([^()]*)$')) AS c(at)
+$$;
