@@ -59,16 +59,16 @@ CREATE FUNCTION iblt_peer_show(label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Does an error tell its user all without its context?
--- The context of iblt's own errors begins with a function of iblt: one that RAISEs, or that
--- calls a C function.  lc_messages may translate all of its line but the names and RAISE.
+-- It does unless it arose in a PL/pgSQL function of iblt that neither RAISEs nor calls a C
+-- function.  lc_messages may translate all of the line of such a function but its name, its number
+-- and RAISE.
 CREATE FUNCTION failure_is_own(e failure) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT e.state LIKE 'IB%' OR strpos(l.line, 'SELECT iblt_raise(') > 0
-		OR c.at[2] ~ '[0-9]'
-			AND (c.at[2] ~ '\yRAISE\y' OR e.state IN ('0A000', '22023', '55000'))
-			AND c.at[1] IN
-				(SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
+		OR c.at IS NULL OR c.at[2] !~ '[0-9]'
+		OR (c.at[2] ~ '\yRAISE\y' OR e.state IN ('0A000', '22023', '55000')) AND c.at[1] IN
+			(SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
 	FROM (SELECT split_part(e.context, E'\n', 1)) AS l(line), LATERAL (SELECT regexp_match(l.line,
 		'(?:^|[^a-zA-Z0-9_.$"])(?:iblt_internal\.)?([a-z_]+)\([^()]*\)([^()]*)$')) AS c(at)
 $$;
