@@ -147,18 +147,38 @@ BEGIN
 END
 $$;
 
+-- The foreign server of a subscription of this database, which one may have from PostgreSQL 19 on;
+-- otherwise NULL.
+CREATE FUNCTION audit_server(subscription text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	server text;
+BEGIN
+	IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'pg_catalog.pg_subscription'::regclass
+			AND attname = 'subserver' AND NOT attisdropped) THEN
+		EXECUTE 'SELECT f.srvname FROM pg_subscription s'
+			' JOIN pg_foreign_server f ON f.oid = s.subserver JOIN pg_database d'
+			' ON d.oid = s.subdbid AND d.datname = current_database() WHERE s.subname = $1'
+			INTO server USING subscription;
+	END IF;
+	RETURN server;
+END
+$$;
+
 -- How to reach the publisher of a subscription of this database.
 CREATE FUNCTION audit_peer(subscription text, peer text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	this oid := (SELECT oid FROM pg_database WHERE datname = current_database());
+	server text := audit_server(subscription);
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_subscription s
 			WHERE s.subname = subscription AND s.subdbid = this) THEN
 		PERFORM audit_refuse_subscription(subscription, NULL);
-	ELSIF peer IS NOT NULL THEN
-		RETURN peer;
+	ELSIF coalesce(peer, server) IS NOT NULL THEN
+		RETURN coalesce(peer, server);
 	ELSIF NOT has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 			MESSAGE = format('permission denied to read the connection string of subscription "%s"',

@@ -100,7 +100,8 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	IF num_nonnulls(peer, here_peer) = 0
-			AND has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
+			AND (audit_server(subscription) IS NOT NULL
+				OR has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT')) THEN
 		peer := audit_peer(subscription, NULL);
 	END IF;
 	RETURN format('subscription %I: ', subscription) || concat_ws(', ',
