@@ -1,12 +1,24 @@
 -- Comparing the structures of two sides ---------------------------------------------------
 
+-- May a sequence that has a next value here be behind the peer's, of which a standby says that the
+-- next value is b or up to 32 steps before?
+CREATE FUNCTION structure_unsure(a jsonb, b jsonb, theirs jsonb) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(theirs @> '{"logged ahead": true}' AND jsonb_typeof(a) = 'number'
+		AND jsonb_typeof(b) = 'number' AND (b::numeric - a::numeric)
+			/ (theirs ->> 'increment')::numeric BETWEEN 0 AND 32, false)
+$$;
+
 -- How much it matters that a property is a here and b on the peer, where the absence of the
 -- object would be "absence".
 CREATE FUNCTION structure_severity(property text, a jsonb, b jsonb, absence text, falling boolean,
-	cycle boolean) RETURNS text
+	cycle boolean, theirs jsonb DEFAULT NULL) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN 'object' IN (jsonb_typeof(a), jsonb_typeof(b)) THEN 'unknown'
+		WHEN property = 'next value' AND cycle IS NOT TRUE AND structure_unsure(a, b, theirs)
+			THEN 'unknown'
 		WHEN property = 'next value' AND (cycle OR falling AND a < b OR NOT falling AND a > b)
 			THEN 'change'
 		WHEN property = ANY ('{owner,rights,tablespace,access method,storage,compression,'
@@ -53,10 +65,12 @@ AS $$
 			THEN coalesce(h.parent NOT IN (SELECT t.object FROM t), false)
 			ELSE coalesce(t.parent NOT IN (SELECT h.object FROM h), false) END IS FALSE
 	)
-	SELECT p.kind, p.object, x.property, structure_said(y.a), structure_said(y.b),
+	SELECT p.kind, p.object, x.property, structure_said(y.a), structure_said(y.b)
+			|| CASE WHEN x.property = 'next value' AND structure_unsure(y.a, y.b, p.theirs)
+			THEN ', or up to 32 steps before, as a standby says' ELSE '' END,
 		structure_severity(x.property, y.a, y.b, p.absence,
 			(p.facts ->> 'increment')::numeric < 0,
-			'true' IN (p.mine ->> 'cycle', p.theirs ->> 'cycle'))
+			'true' IN (p.mine ->> 'cycle', p.theirs ->> 'cycle'), p.theirs)
 	FROM pair AS p,
 	LATERAL jsonb_object_keys(coalesce(p.mine, '{}') || coalesce(p.theirs, '{}')) AS x(property),
 	LATERAL (SELECT p.mine -> x.property, p.theirs -> x.property WHERE x.property <> 'column order'
@@ -64,7 +78,10 @@ AS $$
 		SELECT structure_common(p.mine -> x.property, p.theirs -> x.property),
 			structure_common(p.theirs -> x.property, p.mine -> x.property)
 		WHERE x.property = 'column order') AS y(a, b)
-	WHERE x.property NOT IN ('reached', 'numbers', 'tools')
+	WHERE x.property NOT IN ('reached', 'numbers', 'tools', 'logged', 'logged ahead')
+	AND NOT (x.property = 'next value' AND coalesce(s.one_system AND p.mine -> 'logged'
+		= p.theirs -> 'logged' AND 'true' IN (p.mine ->> 'logged ahead',
+			p.theirs ->> 'logged ahead'), false))
 	AND NOT (x.property = 'exists' AND p.facts @> '{"tools": true}')
 	AND (x.property = 'behind its column' OR 'object' IN (jsonb_typeof(y.a), jsonb_typeof(y.b))
 		OR y.a IS DISTINCT FROM y.b

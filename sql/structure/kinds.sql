@@ -184,7 +184,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	FROM relations r JOIN pg_policy p ON p.polrelid = r.oid$q$),
 
 -- What was reached is the greatest value, or the least for a descending sequence, in the
--- columns that own the sequence or have it in their default.
+-- columns that own the sequence or have it in their default.  nextval logs up to 32 values
+-- ahead, and a standby shows what was logged.
 ('sequence', false, $q$
 	SELECT 'sequence', r.object, NULL, 'danger', jsonb_build_object('exists', true,
 		'type', format_type(q.seqtypid, NULL), 'start', q.seqstart, 'increment', q.seqincrement,
@@ -197,12 +198,19 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 				THEN '{"unknown": "no right to read the sequence"}'
 			WHEN r.relpersistence = 'u' AND pg_is_in_recovery()
 				THEN '{"unknown": "unlogged, on a standby"}'
-			ELSE to_jsonb(substring(query_to_xml(format(
-				'SELECT last_value + CASE WHEN is_called THEN %s ELSE 0 END::numeric AS v FROM %s',
-				q.seqincrement, r.object), false, false, '')::text FROM '<v>([^<]*)</v>')::numeric)
-			END,
+			ELSE to_jsonb(split_part(w.state, ' ', 1)::numeric) END,
+		'logged', split_part(w.state, ' ', 2)::numeric,
+		'logged ahead', nullif(pg_is_in_recovery() AND split_part(w.state, ' ', 3) = 't', false),
 		{owned r.relacl r.relowner s})
-	FROM relations r JOIN pg_sequence q ON q.seqrelid = r.oid, LATERAL (
+	FROM relations r JOIN pg_sequence q ON q.seqrelid = r.oid, LATERAL (SELECT CASE
+			WHEN has_schema_privilege(r.relnamespace, 'USAGE')
+				AND has_sequence_privilege(r.oid, 'SELECT')
+				AND NOT (r.relpersistence = 'u' AND pg_is_in_recovery())
+			THEN substring(query_to_xml(format('SELECT concat_ws('' '', next, next'
+				' + log_cnt * %1$s::numeric, is_called) AS v FROM (SELECT *, last_value'
+				' + CASE WHEN is_called THEN %1$s ELSE 0 END::numeric AS next FROM %2$s) AS s',
+				q.seqincrement, r.object), false, false, '')::text FROM '<v>([^<]*)</v>')
+			END) AS w(state), LATERAL (
 		SELECT string_agg(c.name, ', ' ORDER BY c.name COLLATE "C") FILTER (WHERE c.owns) AS owner,
 			string_agg(c.name, ', ' ORDER BY c.name COLLATE "C") FILTER (WHERE c.counts) AS names,
 			CASE WHEN bool_or(NOT c.readable)

@@ -18,7 +18,8 @@ CREATE TYPE structure AS (
 	here structure_object[],
 	there structure_object[],
 	version_here integer,
-	version_there integer
+	version_there integer,
+	one_system boolean		-- is one a standby of the other, or of the same server?
 );
 
 -- The statement
@@ -47,6 +48,10 @@ AS $$
 		SELECT jsonb_build_object('version', current_setting('server_version_num')::integer,
 			'identity', concat_ws(' ', pg_postmaster_start_time(),
 				(SELECT oid FROM pg_database WHERE datname = current_database())),
+			'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute') THEN
+				query_to_xml('SELECT system_identifier, (SELECT oid FROM pg_database'
+					' WHERE datname = current_database()) FROM pg_control_system()',
+					false, false, '')::text END,
 			'schemas', (SELECT count(*) FROM spaces),
 			'objects', (SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind,
 					'object', object, 'parent', parent, 'severity', severity,
@@ -229,6 +234,6 @@ BEGIN
 	END IF;
 	RETURN ROW(structure_objects(here, NULL, NULL), structure_objects(there, other,
 		CASE WHEN other IS NOT NULL THEN schema END), (here -> 'version')::integer,
-		(there -> 'version')::integer);
+		(there -> 'version')::integer, here ->> 'system' = there ->> 'system');
 END
 $$;

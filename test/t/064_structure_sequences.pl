@@ -266,5 +266,34 @@ is($audited->(), "column|s.t.d|default|5||danger\nsequence|s.t_id_seq|behind its
 $node->safe_psql('b', q{SELECT setval('"Ol.d".t_id_seq', 3)});
 is($node->safe_psql('a', "SELECT sql FROM iblt_repair_sequences($peer, schema => 's', peer_schema => 'Ol.d')"), q{SELECT pg_catalog.setval('s.t_id_seq', 3);}, 'sequences of that schema');
 
+# nextval logs values ahead, and a standby shows what was logged
+drop();
+my $standby = standby($node, 'there', "shared_buffers = '16MB'");
+on('a', 'CREATE SEQUENCE s.up; CREATE SEQUENCE s.down INCREMENT -3 MAXVALUE -1; CREATE SEQUENCE s.new; CREATE SEQUENCE s.set; CREATE SEQUENCE s.last MAXVALUE 20');
+on('a', "SELECT nextval('s.up'), nextval('s.down'), nextval('s.last') FROM generate_series(1, 5); SELECT setval('s.set', 77)");
+replayed($node, $standby);
+my $follower = sub { return $node->safe_psql('a', "SELECT concat_ws('|', object, property, here, there, severity) FROM iblt_audit_structure($_[0], schema => 's')") };
+my $to = sub { return literal($standby->connstr($_[0])) };
+isnt($standby->safe_psql('a', 'SELECT last_value FROM s.up'), on('a', 'SELECT last_value FROM s.up'), 'a standby shows another value than its primary');
+is($follower->($to->('a')), '', 'which is not a difference');
+is($follower->($to->('a') . ", here_peer => $near"), '', 'between two servers that are elsewhere, either');
+on('a', "SELECT nextval('s.up')");
+is($follower->($to->('a')), '', 'nor is one value more');
+on('a', "ALTER SEQUENCE s.up RESTART 7");
+# of another database, what its standby shows may be more than was used
+on('b', 'CREATE SEQUENCE s.up; CREATE SEQUENCE s.down INCREMENT -3 MAXVALUE -1; CREATE SEQUENCE s.new; CREATE SEQUENCE s.set; CREATE SEQUENCE s.last MAXVALUE 20');
+on('b', "SELECT setval('s.set', 80); SELECT nextval('s.down'), nextval('s.last'), nextval('s.up') FROM generate_series(1, 7)");
+on('b', "SELECT nextval('s.down') FROM generate_series(1, 40)");
+replayed($node, $standby);
+my $ahead = 'or up to 32 steps before, as a standby says|unknown';
+my $shown = sub { return $standby->safe_psql('b', "SELECT last_value + (SELECT seqincrement FROM pg_sequence WHERE seqrelid = '$_[0]'::regclass) FROM $_[0]") };
+my $told = $follower->($to->('b'));
+like($told, qr/^s\.up\|next value\|7\|${\ $shown->('s.up')}, \Q$ahead\E$/m, 'another server may be ahead: not known');
+like($told, qr/^s\.last\|next value\|6\|${\ $shown->('s.last')}, \Q$ahead\E$/m, 'up to its end');
+like($told, qr/^s\.down\|next value\|-16\|${\ $shown->('s.down')}\|danger$/m, 'further than that: behind');
+like($told, qr/^s\.set\|next value\|78\|81, \Q$ahead\E$/m, 'one that was set');
+unlike($told, qr/s\.new/, 'one that was not used is as it is');
+$standby->stop;
+
 ok($node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'iblt%'"), 'no connection is left');
 done_testing();
