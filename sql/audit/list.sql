@@ -90,9 +90,13 @@ DECLARE
 	answers text[] := ask_calls(conns, format('audit_tables(%L)', schema),
 		format('audit_tables(%L)', coalesce(peer_schema, schema)));
 BEGIN
-	IF answers[1] IS NULL THEN
+	IF coalesce(answers[1], answers[2]) IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
-			MESSAGE = format('schema "%s" does not exist here', schema);
+			MESSAGE = CASE WHEN schema = coalesce(peer_schema, schema)
+				THEN format('schema "%s" exists neither here nor on the peer', schema)
+				ELSE format('schema "%s" does not exist here, nor "%s" on the peer', schema,
+					peer_schema) END,
+			HINT = 'Names are case-sensitive.';
 	END IF;
 	RETURN (SELECT array_agg(audit_make_item(t.schema, t.name, true, t.here,
 				peer_schema => nullif(audit_list_schema.peer_schema, t.schema))

@@ -270,6 +270,10 @@ BEGIN
 		e.message || coalesce(': ' || nullif(e.detail, ''), ''),
 		nullif(array_to_string(item.notes, '; '), ''));
 	result.sqlstate := e.state;
+	IF e.state IN ('IB002', 'IB003') AND e.datatype_name ~ '^\d+ \d+$' THEN
+		result.rows_here := split_part(e.datatype_name, ' ', 1);
+		result.rows_there := split_part(e.datatype_name, ' ', 2);
+	END IF;
 	RETURN result;
 END
 $$;

@@ -5,20 +5,24 @@
 
 -- The error for more differences than allowed; another one if a problem leaves open whether
 -- they are rows in flight.
+-- The figures are for audits, whose row has the numbers of rows (audit_attempt).
 CREATE FUNCTION raise_too_many(plan plan, how_many text, estimate text,
-	hint text, problem text) RETURNS void
+	hint text, problem text, figures figures) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	rows text := coalesce(figures.rows_here || ' ' || figures.rows_there, '');
 BEGIN
 	IF problem IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB002', MESSAGE = 'too many differences: ' || how_many,
+		RAISE EXCEPTION USING ERRCODE = 'IB002', DATATYPE = rows,
+			MESSAGE = 'too many differences: ' || how_many,
 			DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
 				CASE WHEN plan.recheck > 0 AND plan.links <> '{}'
 				THEN 'Replication had passed before the relations were compared once more.' END),
 			HINT = hint;
 	END IF;
 	-- a handler has iblt.late no more
-	RAISE EXCEPTION USING ERRCODE = 'IB003',
+	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = rows,
 		CONSTRAINT = coalesce(current_setting('iblt.late', true), ''),
 		MESSAGE = 'too many differences to confirm: ' || how_many,
 		DETAIL = concat_ws(' ', 'These may be rows in flight.', problem, estimate),
@@ -27,7 +31,8 @@ END
 $$;
 
 -- The error for as many differences as sketches tell, if these are too many.
-CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean, problem text) RETURNS void
+CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean, problem text,
+	figures figures DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -45,7 +50,7 @@ BEGIN
 			THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
 				'with live => ''auto''.'
 			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
-				'or see iblt_compare_ranges.' END, problem);
+				'or see iblt_compare_ranges.' END, problem, figures);
 END
 $$;
 
@@ -84,7 +89,7 @@ DECLARE
 BEGIN
 	IF problem IS NOT NULL OR plan.sample IS NOT TRUE
 			OR plan.from_digests AND plan.live = 'require' THEN
-		PERFORM refuse_too_many(plan, number, exact, problem);
+		PERFORM refuse_too_many(plan, number, exact, problem, figures);
 	ELSIF plan.from_digests THEN
 		plan := live_give_up(plan, 'a sample is of a part of the keys');
 	END IF;
@@ -99,7 +104,7 @@ BEGIN
 		plan.parts := 2 * plan.parts;
 	END LOOP;
 	IF e.keys IS NULL OR e.number > plan.max_differences THEN
-		PERFORM refuse_too_many(plan, number, exact, NULL);
+		PERFORM refuse_too_many(plan, number, exact, NULL, before);
 	END IF;
 	figures.rows_here := before.rows_here;
 	figures.rows_there := before.rows_there;

@@ -414,7 +414,10 @@ AS $$
 BEGIN
 	PERFORM peer_close(conn);
 	e.secret := coalesce(secret, false);
-	e.constraint_name := CASE WHEN e.state <> 'IB003' THEN e.constraint_name END;	-- iblt.late
+	IF e.state IN ('IB002', 'IB003') THEN
+		e.constraint_name := NULL;		-- iblt.late
+		e.datatype_name := NULL;		-- the numbers of rows (raise_too_many)
+	END IF;
 	IF NOT (e.secret OR failure_is_own(e)) THEN
 		RETURN NULL;
 	END IF;

@@ -195,7 +195,7 @@ BEGIN
 		END IF;
 	END IF;
 	IF read.many IS NOT NULL THEN
-		PERFORM plain_refuse_many(plan, read.many, problem);
+		PERFORM plain_refuse_many(plan, read.many, problem, read.figures);
 	END IF;
 	figures := read.figures;
 	buckets := summed.buckets;
@@ -205,7 +205,8 @@ END
 $$;
 
 -- The error for so many differences, in words, as refuse_too_many() raises it.
-CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text) RETURNS void
+CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text, figures figures)
+RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -213,7 +214,7 @@ BEGIN
 		format('%s keys differ, and max_differences is %s', many, plan.max_differences),
 		CASE WHEN many LIKE 'about%' THEN 'The number is an estimate.' END,
 		'Raise max_differences, compare a part of the rows by a condition, '
-			'or install iblt on the peer.', problem);
+			'or install iblt on the peer.', problem, figures);
 END
 $$;
 
@@ -237,7 +238,7 @@ BEGIN
 			next := plain_next(plan, search.buckets, done, size, total);
 			total := next.total;
 			IF next.many IS NOT NULL THEN
-				PERFORM plain_refuse_many(plan, next.many, unready_problem(plan));
+				PERFORM plain_refuse_many(plan, next.many, unready_problem(plan), figures);
 			END IF;
 			RETURN NEXT next.looked;
 		END LOOP;

@@ -87,7 +87,8 @@ my $odd = "tables => '{typed,wide,no_there,much,other_kind,t1}', max_differences
 	is($got->{'public.wide'}{detail}, 'columns only here: "Only here"; columns only on the peer: "y\'", "z"', 'and named in the detail');
 	is(line($got->{'public.no_there'}) . " $got->{'public.no_there'}{sqlstate}", 'not comparable - - - - - - 42P01', 'no such table there');
 	is($got->{'public.no_there'}{peer_relation}, undef, 'so it has no name there');
-	is(line($got->{'public.much'}) . " $got->{'public.much'}{sqlstate}", 'differs - - - - - - IB002', 'too many differences: it differs');
+	is(line($got->{'public.much'}) . " $got->{'public.much'}{sqlstate}", 'differs 3000 3000 - - - - IB002', 'too many differences: it differs, and the rows were counted');
+	is(line((audit("tables => '{much}', max_differences => 1000, method => 'plain'"))[0]->{'public.much'}), 'differs 3000 3000 - - - -', 'by plain queries, too');
 	like($got->{'public.much'}{detail}, qr/^too many differences: (about )?\d{4} keys differ, and max_differences is 1000/, 'how many is in the detail');
 	is("$got->{'public.other_kind'}{status} $got->{'public.other_kind'}{sqlstate}", 'not comparable 42809', 'an index there')
 	  or note($got->{'public.other_kind'}{detail});
@@ -109,7 +110,17 @@ like(failure("SELECT * FROM iblt_audit(NULL, '{t1}')"), qr/22004: peer must not 
 like(failure("SELECT * FROM iblt_audit($peer, '{t1,NULL}')"), qr/22004: tables must not contain nulls/, 'a NULL among the tables is an error');
 like(failure("SELECT * FROM iblt_audit($peer, '{}')"), qr/P0002: there are no tables to audit/, 'no tables are an error, not an empty answer');
 like(failure("CREATE SCHEMA nothing; SELECT * FROM iblt_audit($peer, schema => 'nothing')"), qr/P0002: there are no tables to audit in schema "nothing"/, 'an empty schema, too');
-like(failure("SELECT * FROM iblt_audit($peer, schema => 'no such')"), qr/3F000: schema "no such" does not exist here/, 'a schema that does not exist');
+like(failure("SELECT * FROM iblt_audit($peer, schema => 'no such')"), qr/3F000: schema "no such" exists neither here nor on the peer/, 'a schema that does not exist');
+$there->safe_psql('postgres', 'CREATE SCHEMA theirs; CREATE TABLE theirs.t (id int PRIMARY KEY); CREATE SCHEMA nothing');
+foreach my $method (qw(sketch plain))
+{
+	my ($got) = audit("schema => 'theirs', method => '$method'");
+	is(join(' ', map { "$_ $got->{$_}{status}: $got->{$_}{detail}" } sort keys %$got), 'theirs.t not comparable: the table does not exist here', "$method: a schema that only the peer has");
+	($got) = audit("schema => 'theirs', method => '$method'", node => $there, peer => conninfo($here));
+	like(join(' ', map { "$_ $got->{$_}{status}: $got->{$_}{detail}" } sort keys %$got), qr/^theirs\.t not comparable: relation theirs\.t does not exist on the peer/, "$method: or only this side");
+}
+like(failure("SELECT * FROM iblt_audit($peer, schema => 'nothing')"), qr/there are no tables to audit in schema "nothing"/, 'an empty one that only the peer has');
+$there->safe_psql('postgres', 'DROP SCHEMA theirs CASCADE; DROP SCHEMA nothing');
 like(failure("SELECT * FROM iblt_audit($peer, publication => 'no such')"), qr/42704: publication "no such" exists neither here nor on the peer/, 'a publication that does not exist');
 like(failure("CREATE PUBLICATION nothing; SELECT * FROM iblt_audit($peer, publication => 'nothing')"), qr/P0002: there are no tables to audit in publication "nothing"/, 'one without tables');
 like(failure("SELECT * FROM iblt_audit($peer, '{t1}', extra_columns => 'x')"), qr/22023: extra_columns must be/, 'options are checked first');

@@ -141,8 +141,8 @@ audit_is([$_], 2, "argument $_") foreach ('shop', '--hell', '=', 'peer', "subscr
 audit_is([ @schema, 'publication=shop' ], 2, 'two lists of tables', stderr => qr/at most one/);
 audit_is([ @schema, 'nosuch=1' ], 2, 'an argument that the function lacks', stderr => qr/^iblt-audit\.sh: argument 3 has an unknown name/);
 audit_is([ @schema, 'schema=shop' ], 2, 'an argument twice');
-audit_is([ 'peer=node_b', "schema=shop'); SELECT 'verdict equal'; --" ], 2, 'quotes in an argument', stderr => qr/does not exist here/);
-audit_is([ 'peer=node_b', q(schema=shop\\') ], 2, 'a backslash in an argument', stderr => qr/does not exist here/);
+audit_is([ 'peer=node_b', "schema=shop'); SELECT 'verdict equal'; --" ], 2, 'quotes in an argument', stderr => qr/exists neither here nor on the peer/);
+audit_is([ 'peer=node_b', q(schema=shop\\') ], 2, 'a backslash in an argument', stderr => qr/exists neither here nor on the peer/);
 foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT unnest(proargnames[1:pronargs]) FROM pg_proc WHERE proname = 'iblt_audit'"))
 {
 	my ($status, $out, $err) = audit([ 'peer=node_b', 'schema=nosuch', "$name=" ]);

@@ -76,7 +76,7 @@ script_is([ '--tsv', @shop ], 1, qr/^relation\t/, $summary, '--tsv');
 script_is([ '--json', @shop ], 1, qr/^\{"verdict": "differs"/, $summary, '--json');
 script_is([ 'peer=node_b', 'tables={shop.notes}' ], 2, qr/^could not tell: 1 of 1 table not compared, tables=\{shop\.notes\}\n/,
 	"could not tell: 1 of 1 table not compared, tables={shop.notes}\n  shop.notes not comparable: relation shop.notes does not exist on the peer\n", 'could not tell');
-script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" does not exist here/, 'no answer');
+script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" exists neither here nor on the peer/, 'no answer');
 my $ended = qr/, ended at \d{4}(?:-\d\d){2} \d\d(?::\d\d){2} UTC\n/;
 my $of_run = join $ended, map { quotemeta } split /(?<=schema=shop)\n/, $summary;
 script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop$ended).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n$of_run\z/s, 'a run');
