@@ -245,6 +245,20 @@ BEGIN
 END
 $$;
 
+-- What to do about an error of a table, or NULL.
+-- A hint may name what an audit does not have, but the comparison of one table.
+CREATE FUNCTION audit_advice(e failure, one_table text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN e.state = '42P01'
+			THEN format('create it there, or compare it by %s under its other name', one_table)
+		WHEN e.state = '42804' AND e.hint ~ 'cast_types'
+			THEN format('set cast_types => true, or leave the columns out by %s', one_table)
+		ELSE regexp_replace(CASE WHEN e.hint ~ '^[A-Z][a-z]'
+				THEN lower(left(e.hint, 1)) || substr(e.hint, 2) ELSE e.hint END,
+			'exclude (the columns|them)', format('leave \1 out by %s', one_table)) END
+$$;
+
 -- The row for a table that was not compared.
 -- Without an error, the list knows a problem already.
 CREATE FUNCTION audit_failed(item audit_item, e failure) RETURNS audit_row
@@ -252,6 +266,8 @@ CREATE FUNCTION audit_failed(item audit_item, e failure) RETURNS audit_row
 AS $$
 DECLARE
 	result audit_row;
+	advice text := audit_advice(e, CASE WHEN item IS NULL THEN 'iblt_compare_nodes'
+		ELSE 'iblt_compare' END);
 BEGIN
 	result.relation := audit_name(item);
 	result.peer_relation := CASE WHEN e.state IS DISTINCT FROM '42P01'
@@ -267,7 +283,8 @@ BEGIN
 		ELSE 'error' END;
 	result.detail := concat_ws('; ', CASE WHEN e.state IS NULL THEN item.problem END,
 		CASE WHEN e.state IS NULL AND item.absent THEN 'the table does not exist here' END,
-		e.message || coalesce(': ' || nullif(e.detail, ''), ''),
+		regexp_replace(e.message || coalesce(': ' || nullif(e.detail, ''), ''),
+			CASE WHEN advice <> '' THEN '\.$' ELSE '' END, ''), rtrim(nullif(advice, ''), '.'),
 		nullif(array_to_string(item.notes, '; '), ''));
 	result.sqlstate := e.state;
 	IF e.state IN ('IB002', 'IB003') AND e.datatype_name ~ '^\d+ \d+$' THEN

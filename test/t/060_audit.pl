@@ -81,7 +81,7 @@ my $odd = "tables => '{typed,wide,no_there,much,other_kind,t1}', max_differences
 	is(join(' ', map { s/public\.//r } sort keys %$got), 'much no_there other_kind t1 typed wide', 'a row for each');
 	is($err, '', 'and no warnings');
 	is(line($got->{'public.typed'}) . " $got->{'public.typed'}{sqlstate}", 'not comparable - - - - - - 42804', 'another type');
-	is($got->{'public.typed'}{detail}, 'column types differ: "v" is integer here and bigint on the peer', 'which is named');
+	is($got->{'public.typed'}{detail}, 'column types differ: "v" is integer here and bigint on the peer; set cast_types => true, or leave the columns out by iblt_compare', 'which is named, with what to do');
 	is(line($got->{'public.wide'}), 'differs 100 100 0 0 1 0', 'columns on one side only are left out');
 	is($got->{'public.wide'}{differences}, undef, 'and the row that differs is not kept, because no rows were asked for');
 	is($got->{'public.wide'}{detail}, 'columns only here: "Only here"; columns only on the peer: "y\'", "z"', 'and named in the detail');

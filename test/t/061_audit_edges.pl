@@ -40,7 +40,7 @@ unnoticed($here, 'damaged_pkey', "INSERT INTO damaged VALUES (200000, 'x'), (200
 unnoticed($there, 'damaged_pair_pkey', "INSERT INTO damaged_pair VALUES (200000, '2026-02-03', 'x')");
 is($here->safe_psql('postgres', 'SELECT count(*) FROM damaged; SELECT count(*) FROM damaged WHERE id >= 200000'), "20002\n0", 'rows that the index does not find');
 is(audit("iblt_audit($peer, '{damaged,damaged_pair}')"), "public.damaged error\npublic.damaged_pair error", 'a table with such rows is not equal');
-is(detail("iblt_audit($peer, '{damaged}')"), 'XX002 an index of public.damaged does not find rows that the table has (here): One has the key {"id": 200000}, of 2.',
+is(detail("iblt_audit($peer, '{damaged}')"), 'XX002 an index of public.damaged does not find rows that the table has (here): One has the key {"id": 200000}, of 2; find the index with amcheck (bt_index_check with heapallindexed), and REINDEX it. A row may also be in the wrong partition',
 	'the detail says why');
 like(failure("SELECT * FROM iblt_compare('damaged_pair', $peer)"), qr/XX002: an index of public\.damaged_pair does not find rows that the table has \(there\).*DETAIL:  One has the key \{"n": "2026-02-03", "id": 200000\}, of 1.*HINT:  .*amcheck/s,
 	'nor does iblt_compare find no difference');

@@ -325,7 +325,7 @@ SKIP:
 	# a published column that the subscriber lacks
 	$there->safe_psql('postgres', 'ALTER SUBSCRIPTION s_k DISABLE; ALTER TABLE r.k DROP key');
 	($got) = audit_subscription("'s_k'");
-	is("$got->{'r.k'}{status} $got->{'r.k'}{detail}", q(not comparable published columns are not here: "key"; the subscription is disabled), 'a published column that is not here');
+	is("$got->{'r.k'}{status} $got->{'r.k'}{detail}", q(not comparable published columns are not here: "key"; add them to the subscriber. Logical replication needs them there; the subscription is disabled), 'a published column that is not here');
 	$there->safe_psql('postgres', "DROP SUBSCRIPTION $_") foreach qw(s_f s_g1 s_g2 s_k);
 	# each publication of a table adds rows and columns
 	$here->safe_psql('postgres', q{CREATE TABLE r.several (id int PRIMARY KEY, v int, twice int GENERATED ALWAYS AS (v * 2) STORED); CREATE PUBLICATION n_all FOR TABLE r.several;
