@@ -153,14 +153,15 @@ CREATE FUNCTION audit_server(subscription text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	known name := (SELECT attname FROM pg_attribute WHERE attname = 'subserver'
+		AND attrelid = 'pg_catalog.pg_subscription'::regclass);
 	server text;
 BEGIN
-	IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'pg_catalog.pg_subscription'::regclass
-			AND attname = 'subserver' AND NOT attisdropped) THEN
-		EXECUTE 'SELECT f.srvname FROM pg_subscription s'
-			' JOIN pg_foreign_server f ON f.oid = s.subserver JOIN pg_database d'
-			' ON d.oid = s.subdbid AND d.datname = current_database() WHERE s.subname = $1'
-			INTO server USING subscription;
+	IF known IS NOT NULL THEN
+		EXECUTE format('SELECT f.srvname FROM pg_subscription s'
+				' JOIN pg_foreign_server f ON f.oid = s.%I JOIN pg_database d'
+				' ON d.oid = s.subdbid AND d.datname = current_database() WHERE s.subname = $1',
+			known) INTO server USING subscription;
 	END IF;
 	RETURN server;
 END

@@ -205,8 +205,8 @@ END
 $$;
 
 -- The error for so many differences, in words, as refuse_too_many() raises it.
-CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text, figures figures)
-RETURNS void
+CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text,
+	figures figures DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN

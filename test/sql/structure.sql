@@ -100,11 +100,11 @@ SELECT d.kind, d.object, d.property, d.here, d.there, d.severity FROM structure_
 	ARRAY[ROW('table', 't', NULL, 'danger', '{"exists": true}'), ROW('column', 't.a', 't', 'danger', '{"exists": true}'), ROW('column', 'u.a', 'u', 'danger', '{"exists": true}'),
 		ROW('table', 'u', NULL, 'danger', '{"exists": true, "column order": ["a", "b", "c"]}'), ROW('index', 'i', 'u', 'danger', '{"exists": true, "unique": true}')]::structure_object[],
 	ARRAY[ROW('view', 'u', NULL, 'change', '{"exists": true}'), ROW('column', 'u.b', 'u', 'danger', '{"exists": true}'), ROW('index', 'i', 'u', 'change', '{"exists": true}')]::structure_object[],
-	150000, 150000)::structure) AS d ORDER BY 1, 2, 3;
+	150000, 150000, false)::structure) AS d ORDER BY 1, 2, 3;
 -- a text of a view is compared under other rules only across PostgreSQL 16
 SELECT v.here, v.there, count(d.kind) AS differences FROM (VALUES (150000, 170000), (170000, 150000), (150000, 140000), (160000, 170000)) AS v(here, there)
 LEFT JOIN LATERAL structure_differences(ROW(ARRAY[ROW('view', 'v', NULL, 'change', '{"definition": "SELECT t.a FROM t"}')]::structure_object[],
-	ARRAY[ROW('view', 'v', NULL, 'change', '{"definition": "SELECT a FROM t"}')]::structure_object[], v.here, v.there)::structure) AS d ON true GROUP BY 1, 2 ORDER BY 1, 2;
+	ARRAY[ROW('view', 'v', NULL, 'change', '{"definition": "SELECT a FROM t"}')]::structure_object[], v.here, v.there, false)::structure) AS d ON true GROUP BY 1, 2 ORDER BY 1, 2;
 
 -- all queries name only what every release has, with and without rights
 SELECT r AS rights, (structure_here(structure_sql(NULL, r, NULL))::jsonb -> 'version')::int = current_setting('server_version_num')::int AS answers FROM unnest('{false,true}'::boolean[]) AS r;
