@@ -251,7 +251,9 @@ CREATE FUNCTION audit_advice(e failure, one_table text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN e.state = '42P01'
-			THEN format('create it there, or compare it by %s under its other name', one_table)
+			-- nodes have one name for it
+			THEN 'create it there' || CASE one_table WHEN 'iblt_compare'
+				THEN ', or compare it by iblt_compare under its other name' ELSE '' END
 		WHEN e.state = '42804' AND e.hint ~ 'cast_types'
 			THEN format('set cast_types => true, or leave the columns out by %s', one_table)
 		ELSE regexp_replace(CASE WHEN e.hint ~ '^[A-Z][a-z]'

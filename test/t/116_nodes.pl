@@ -321,11 +321,11 @@ my @audited = qw(here n1 n2 n3);
 sql($_, q{CREATE TABLE shop.a (k int, v text); INSERT INTO shop.a VALUES (1, 'x'), (1, 'x'), (2, NULL); CREATE TABLE shop."B b" (id uuid PRIMARY KEY)}) foreach @audited;
 sql('n1', "INSERT INTO shop.a VALUES (1, 'x'), (3, 'more'); CREATE TABLE shop.only_one (id int)");
 is(audit(\@audited, "schema => 'shop', recheck => 0"), join("\n", 'shop."B b" equal 0 0 {} {} {} 0', 'shop.a differs 2 0 {} {"n1": 1} {"n1": 1} 0',
-	'shop.only_one not comparable on "here": relation shop.only_one does not exist', 'shop.t differs 4 1 {"n1": 1} {"n2": 1} {"n1": 1} 0'), 'an audit of a schema');
+	'shop.only_one not comparable on "here": relation shop.only_one does not exist; create it there', 'shop.t differs 4 1 {"n1": 1} {"n2": 1} {"n1": 1} 0'), 'an audit of a schema');
 is(audit(\@audited, "tables => ARRAY['shop.t', 'shop.\"B b\"']"), join("\n", 'shop.t differs 4 1 {"n1": 1} {"n2": 1} {"n1": 1} 0', 'shop."B b" equal 0 0 {} {} {} 0'), 'an audit of tables, in their order');
 is(audit([ @audited, 'n4' ], "tables => ARRAY['shop.\"B b\"'], without => 'skip'"), 'shop."B b" not comparable 0 0 {} {} {} 0 4 of 5 nodes were compared; without "n4": on "n4": relation shop."B b" does not exist',
 	'nodes that are equal without one are not called equal');
-is(audit([ @audited, 'n4' ], "tables => ARRAY['shop.\"B b\"', 'shop.a']"), join("\n", 'shop."B b" not comparable on "n4": relation shop."B b" does not exist', 'shop.a not comparable on "n4": relation shop.a does not exist'), 'and without leave nothing is');
+is(audit([ @audited, 'n4' ], "tables => ARRAY['shop.\"B b\"', 'shop.a']"), join("\n", 'shop."B b" not comparable on "n4": relation shop."B b" does not exist; create it there', 'shop.a not comparable on "n4": relation shop.a does not exist; create it there'), 'and without leave nothing is');
 is(audit([ qw(n3 n7 here) ], "tables => '{shop.a}', without => 'skip'"), 'shop.a not comparable 0 0 {} {} {} 0 2 of 3 nodes were compared', 'a node without iblt, which is left out from the beginning');
 like($notices, qr/WARNING:  node "n7" is left out\nDETAIL:  extension iblt is not installed in "n7"'s database/, 'with a warning');
 like(audit([ qw(n3 n7 here) ], "tables => '{shop.a}'"), qr/^ERROR:  extension iblt is not installed in "n7"'s database/, 'or an error');
