@@ -418,7 +418,7 @@ BEGIN
 				ORDER BY array_position(iblt_field((answer.plan).columns), c.name);
 			PERFORM peers_close(conns);
 			EXIT;
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
 			failed := compare_failed(conns, peers, plan, options.progress, attempt, e);
 			IF NOT failed.again THEN

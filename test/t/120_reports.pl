@@ -62,20 +62,20 @@ differs: 1 of 3 tables, 1 not compared, schema=shop
 status          table            here  there  missing  extra  changed
 differs         shop.items      1,999  2,000        2      1        1
 not comparable  shop.notes
-    relation shop.notes does not exist on the peer
+    relation shop.notes does not exist on the peer; create it there, or compare it by iblt_compare under its other name
 equal           shop.customers    500    500        0      0        0
 END
 my $summary = <<'END';
 differs: 1 of 3 tables, 1 not compared, schema=shop
   shop.items differs: 2 missing, 1 extra, 1 changed
-  shop.notes not comparable: relation shop.notes does not exist on the peer
+  shop.notes not comparable: relation shop.notes does not exist on the peer; create it there, or compare it by iblt_compare under its other name
 END
 script_is(\@shop, 1, $text, $summary, 'differs');
 script_is([ '--text', @shop ], 1, $text, $summary, '--text');
 script_is([ '--tsv', @shop ], 1, qr/^relation\t/, $summary, '--tsv');
 script_is([ '--json', @shop ], 1, qr/^\{"verdict": "differs"/, $summary, '--json');
 script_is([ 'peer=node_b', 'tables={shop.notes}' ], 2, qr/^could not tell: 1 of 1 table not compared, tables=\{shop\.notes\}\n/,
-	"could not tell: 1 of 1 table not compared, tables={shop.notes}\n  shop.notes not comparable: relation shop.notes does not exist on the peer\n", 'could not tell');
+	"could not tell: 1 of 1 table not compared, tables={shop.notes}\n  shop.notes not comparable: relation shop.notes does not exist on the peer; create it there, or compare it by iblt_compare under its other name\n", 'could not tell');
 script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" exists neither here nor on the peer/, 'no answer');
 my $ended = qr/, ended at \d{4}(?:-\d\d){2} \d\d(?::\d\d){2} UTC\n/;
 my $of_run = join $ended, map { quotemeta } split /(?<=schema=shop)\n/, $summary;
