@@ -123,7 +123,8 @@ BEGIN
 	END IF;
 	IF conn IS NOT NULL THEN
 		-- a cancel there is not a cancel of the caller's statement, and no state would be no error
-		e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE coalesce(nullif(e.state, ''), 'XX000') END;
+		e.state := CASE e.state WHEN '57014' THEN 'IB005'
+			ELSE coalesce(nullif(e.state, ''), 'XX000') END;
 		e.message := format('on %s: %s', peer_title(conn), e.message);
 	END IF;
 	IF path IS NULL AND e.state IN ('42P01', '42883', '42704', '3F000') THEN
