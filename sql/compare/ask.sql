@@ -268,15 +268,6 @@ BEGIN
 END
 $$;
 
--- Where a side is.
-CREATE FUNCTION place_of(plan plan, side text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE side WHEN 'here' THEN (plan.here).place ELSE (plan.there).place END;
-END
-$$;
-
 -- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
 CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
 RETURNS reading

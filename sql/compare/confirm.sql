@@ -13,269 +13,35 @@
 -- If only the follower has the row, it had it from the first look to the third.  The
 -- transaction that made it was visible to the second look.  What removed it before the
 -- second look had reached the follower by the third.
-
--- Has the subscriber of a link applied everything up to a position? NULL if the slot's
--- subscriber seems to be another one.
--- Slot names are not unique across servers: in a chain all may have the same.  Positions
--- tell them apart.  A subscriber has received what its slot was told is applied, and not
--- more than its publisher has written.
-CREATE FUNCTION reached_by_slot(plan plan, link link, target numeric) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	applied numeric := ask_call(place_of(plan, link.source), format('slot_applied(%L)', link.slot));
-	received numeric[];
-	written numeric;
-BEGIN
-	IF applied IS NULL OR applied < target THEN
-		RETURN false;
-	END IF;
-	received := ask_call(place_of(plan, link.follower), format('slot_received(%L)', link.slot));
-	IF received = '{}' THEN
-		RETURN false;
-	END IF;
-	written := position_at(place_of(plan, link.source));
-	-- the position is one before a page header, which has at most 40 bytes
-	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
-		WHERE r BETWEEN applied AND written + 40), false);
-END
-$$;
-
--- Has the follower of a link applied everything up to a position? NULL as in reached_by_slot.
-CREATE FUNCTION reached(plan plan, link link, target numeric) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF link.slot IS NULL THEN
-		RETURN ask_call(place_of(plan, link.follower), format('wal_replayed(%s)', target));
-	END IF;
-	RETURN reached_by_slot(plan, link, target);
-END
-$$;
-
--- The warning for a slot whose positions do not fit.
-CREATE FUNCTION warn_other_subscriber(slot text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM iblt_tell('warning', format('replication slot "%s" is another subscriber''s, '
-			'differences cannot be confirmed', slot),
-		'A subscription uses a slot of this name, but the WAL positions of the two do not fit.',
-		'Compare a subscriber with its own publisher.');
-END
-$$;
-
--- How long a source without iblt may take to flush the WAL of what is visible on it; NULL for
--- another one, which has flushed it (position_at).
--- WAL that it has not even flushed after a while is of no commit that was visible.
-CREATE FUNCTION flush_grace(source text) RETURNS interval
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT greatest('1 s', 5 * ask_one(source,
-		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
-	WHERE peer_is_bare(source)
-$$;
-
--- Waits until the follower of a link has applied everything up to a position; false if that
--- takes too long.
-CREATE FUNCTION wait_position(plan plan, link link, target numeric,
-	deadline timestamptz) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	fitted timestamptz := started;
-	reached boolean;
-	source text := place_of(plan, link.source);
-	grace interval := flush_grace(source);
-	pause double precision := 0.01;
-BEGIN
-	LOOP
-		reached := reached(plan, link, target);
-		IF reached THEN
-			RETURN true;
-		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
-			-- a subscriber shows what it received within microseconds of its answer to the slot
-			PERFORM warn_other_subscriber(link.slot);
-			RETURN false;
-		ELSIF clock_timestamp() > deadline THEN
-			RETURN false;
-		END IF;
-		fitted := CASE WHEN reached IS NULL THEN fitted ELSE clock_timestamp() END;
-		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
-			target := least(target, ask_call(source, 'wal_position(true)')::numeric);
-			grace := NULL;
-		END IF;
-		PERFORM pg_sleep(pause);
-		pause := least(pause * 1.5, 0.1);
-	END LOOP;
-END
-$$;
-
--- Waits until what the source of a link shows now has reached the follower; false if that
--- takes too long.
--- iblt checks twice that positions fit, the second time beyond all there was the first
--- time: on a busy source, the range in which they fit is not small.
-CREATE FUNCTION wait_link(plan plan, link link, deadline timestamptz) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF link.slot IS NOT NULL AND NOT wait_position(plan, link, 0, deadline) THEN
-		RETURN false;
-	END IF;
-	RETURN wait_position(plan, link, position_at(place_of(plan, link.source)), deadline);
-END
-$$;
-
--- Why differences that are looked at again are not confirmed, for people.
--- The last look says it, and this transaction remembers it.
-CREATE FUNCTION set_cause(cause text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM set_config('iblt.cause', cause, true);
-END
-$$;
-
--- The same, or what is always true.
-CREATE FUNCTION unconfirmed_cause() RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN coalesce(nullif(current_setting('iblt.cause', true), ''),
-		'rows kept changing, or replication did not pass in time');
-END
-$$;
-
--- Why replication over a link did not pass in time.
-CREATE FUNCTION late_cause(plan plan, link link) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	said text := CASE WHEN link.slot IS NULL
-		THEN ask_call(place_of(plan, link.follower), 'standby_said()')
-		ELSE concat_ws(', ',
-			ask_call(place_of(plan, link.follower), format('subscription_said(%L)', link.slot)),
-			ask_call(place_of(plan, link.source), format('slot_said(%L)', link.slot))) END;
-BEGIN
-	RETURN 'replication did not pass in time' || coalesce(' (' || nullif(said, '') || ')', '');
-END
-$$;
-
--- The positions of the slots of a comparison, NULL if there are none.
-CREATE FUNCTION slot_positions(plan plan) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	link link;
-	positions text;
-BEGIN
-	FOREACH link IN ARRAY plan.links LOOP
-		IF link.slot IS NOT NULL THEN
-			positions := concat_ws(', ', positions, link.slot,
-				ask_call(place_of(plan, link.source), format('slot_applied(%L)', link.slot)));
-		END IF;
-	END LOOP;
-	RETURN positions;
-END
-$$;
-
--- Is replication where it was when another table of this audit or run had waited for it in
--- vain?
-CREATE FUNCTION is_stuck(plan plan) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN coalesce(current_setting('iblt.stuck', true), '') <> ''
-		AND slot_positions(plan) IS NOT DISTINCT FROM current_setting('iblt.stuck');
-END
-$$;
-
--- Waits until all that either side shows now has reached the other; false if that takes too
--- long.  Where replication was then, iblt.late says, unless it was known to be stuck.
-CREATE FUNCTION passed(plan plan, deadline timestamptz) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	link link;
-	stuck boolean := is_stuck(plan);
-BEGIN
-	IF plan.links = '{}' THEN
-		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
-		IF clock_timestamp() > deadline THEN
-			PERFORM set_cause('there was no time to look again');
-			RETURN false;
-		END IF;
-		RETURN true;
-	END IF;
-	IF stuck THEN
-		PERFORM progress(plan.progress, 'replication has not moved, and is not waited for again');
-		deadline := clock_timestamp();
-	END IF;
-	FOREACH link IN ARRAY plan.links LOOP
-		IF NOT wait_link(plan, link, deadline) THEN
-			PERFORM set_cause(late_cause(plan, link)), set_config('iblt.late',
-				CASE WHEN NOT stuck THEN coalesce(slot_positions(plan), '') END, true);
-			RETURN false;
-		END IF;
-	END LOOP;
-	RETURN true;
-END
-$$;
-
--- Settling
-
--- Waits until a source shows what it has sent; false if that takes too long.
--- Without synchronous replication, only a page of pg_xact keeps a commit that was sent
--- from being visible, and a transaction that still runs after a second has not committed.
-CREATE FUNCTION settle(s side, deadline timestamptz) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	call text := format('writers(%L::pg_catalog.regclass)', s.relation);
-	writers text[] := ask_call(s.place, call);
-	synchronous boolean;
-	pause double precision := 0.002;
-BEGIN
-	WHILE writers <> '{}' LOOP
-		synchronous := coalesce(synchronous, ask_one(s.place,
-			'SELECT pg_catalog.current_setting(''synchronous_standby_names'')') <> '');
-		IF NOT synchronous AND clock_timestamp() > started + interval '1 s' THEN
-			RETURN true;
-		ELSIF clock_timestamp() > deadline THEN
-			RETURN false;
-		END IF;
-		PERFORM pg_sleep(pause);
-		pause := least(pause * 1.5, 0.1);
-		writers := ARRAY(SELECT unnest(writers)
-			INTERSECT SELECT unnest(ask_call(s.place, call)::text[]));
-	END LOOP;
-	RETURN true;
-END
-$$;
-
--- Waits until the sources show what they have sent; false if that takes too long.
-CREATE FUNCTION settled(plan plan, deadline timestamptz) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	s side;
-	result boolean := true;
-BEGIN
-	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
-		IF EXISTS (SELECT FROM unnest(plan.links) AS l WHERE l.source = s.side) THEN
-			result := settle(s, deadline) AND result;
-		END IF;
-	END LOOP;
-	IF NOT result THEN
-		PERFORM set_cause('transactions that may have written to the relation did not end in time');
-	END IF;
-	RETURN result;
-END
-$$;
+--
+-- This holds for each link of a plan alone, so it holds for chains and stars of nodes, whose plan
+-- has a link for each pair that replicates.  If no node's rows changed from look to look, each
+-- link has delivered what there was to deliver, and a row that goes over several links has
+-- passed the nodes between.
+--
+-- It rests on links that are all the replication there is, on rows that have versions (of a view,
+-- contents that changed and changed back look the same), and on settling.  A follower
+-- may show what was committed before a look, and committing() knows all of these transactions
+-- (src/compare/committing.c).  A server without iblt does not tell whether a transaction that
+-- has written has committed, so there iblt waits until all of them have ended.
 
 -- Batches
+
+-- The mark of a difference that was held, NULL if it did not stand still while its sources
+-- settled; "settled" is NULL behind a wait.
+CREATE FUNCTION held_mark(mark bigint, before bigint, settled boolean) RETURNS bigint
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN settled IS NULL OR settled AND mark = before THEN mark END
+$$;
+
+-- Did the difference stand still in this round so far? "same" says so of the look before.
+CREATE FUNCTION held_same(mark bigint, before bigint, same boolean, settled boolean)
+RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(mark = before AND (settled IS NULL OR settled AND same), false)
+$$;
 
 -- What is kept of a look. After the look of a round before it, rows are marked that are the
 -- same. After an earlier look of the same round, with "settled", only those keep their mark.
@@ -287,10 +53,8 @@ DECLARE
 	result held;
 BEGIN
 	SELECT coalesce(array_agg(d.id ORDER BY d.n), '{}'),
-		array_agg(CASE WHEN settled IS NULL OR settled AND h.mark = b.mark THEN h.mark END
-			ORDER BY d.n),
-		array_agg(coalesce(h.mark = b.mark AND (settled IS NULL OR settled AND b.same), false)
-			ORDER BY d.n)
+		array_agg(held_mark(h.mark, b.mark, settled) ORDER BY d.n),
+		array_agg(held_same(h.mark, b.mark, b.same, settled) ORDER BY d.n)
 	INTO result.ids, result.marks, result.same
 	FROM unnest(differences) WITH ORDINALITY
 		AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,

@@ -140,7 +140,7 @@ BEGIN
 			AND passed(plan, deadline) THEN
 		RETURN NULL;
 	END IF;
-	RETURN format('iblt_compare did not see replication pass within the timeout (%s): %s.',
+	RETURN format('iblt did not see replication pass within the timeout (%s): %s.',
 		plan.timeout, unconfirmed_cause());
 END
 $$;

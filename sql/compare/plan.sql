@@ -362,20 +362,22 @@ BEGIN
 					FILTER (WHERE s.slot = ANY ((f).slots))
 				FROM unnest((t).subscriptions) AS s)) AND alone AS by_others FROM direction
 		), link AS (
-			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others) AS ready
+			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others) AS ready,
+				f, t
 			FROM direction, fed, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
 			UNION ALL
 			-- It may be a standby of the publisher, and the subscriber may be ahead of it.
-			SELECT source, follower, s.slot, false
+			SELECT source, follower, s.slot, false, f, t
 			FROM direction, unnest((t).subscriptions) AS s
 			WHERE (f).recovery AND s.slot <> ALL ((f).slots)
 				AND coalesce((f).system <> (t).system, true)
 			UNION ALL
 			-- Of a server that is not known, it may be the standby.
-			SELECT source, follower, NULL, coalesce((f).system = (t).system, false)
+			SELECT source, follower, NULL, coalesce((f).system = (t).system, false), f, t
 			FROM direction WHERE (t).recovery AND coalesce((f).system = (t).system, true)
 		)
-		SELECT coalesce(array_agg(DISTINCT ROW(l.*)::link), '{}') FROM link AS l
+		SELECT coalesce(array_agg(DISTINCT ROW(source, follower, slot, ready, (f).place, (t).place,
+			(f).relation)::link), '{}') FROM link
 	);
 END
 $$;

@@ -469,3 +469,23 @@ AS $$
 			OR tree.oid IS NOT NULL AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock',
 				'ExclusiveLock', 'AccessExclusiveLock')) END
 $$;
+
+-- Those of running transactions that may have inserted their commit records before the call.
+-- Followers may show their rows, and this server does not.
+CREATE FUNCTION iblt_committing(xids xid[]) RETURNS xid[]
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Those that may have written to a relation of this primary.
+-- A transaction without an ID has not inserted a commit record.  It is asked for its ID after
+-- its lock was seen, so a transaction that has none by then was visible or had not committed.
+CREATE FUNCTION committing(target regclass) RETURNS xid[]
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+AS $$
+DECLARE
+	writers text[] := writers(target);
+BEGIN
+	RETURN iblt_committing(ARRAY(SELECT l.transactionid FROM pg_locks l
+		WHERE l.granted AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'
+		AND l.virtualtransaction = ANY (writers)));
+END
+$$;

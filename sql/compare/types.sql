@@ -142,7 +142,10 @@ CREATE TYPE link AS (
 	source text,			-- the side from which changes flow
 	follower text,			-- the side that they flow to
 	slot text,				-- of logical replication, NULL for a physical standby
-	ready boolean			-- can iblt_compare wait until changes have passed?
+	ready boolean,			-- can iblt_compare wait until changes have passed?
+	source_place text,		-- where the sides are
+	follower_place text,
+	relation text			-- of the source
 );
 
 -- The keys that differ, from digests that were read with the descriptions (live_first).

@@ -38,7 +38,7 @@ BEGIN
 		CASE WHEN (nodes.plan).from_digests THEN 'from live digests' END,
 		'live digests are not used: ' || (nodes.plan).live_problem,
 		CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could not be '
-			'confirmed: rows kept changing, or there was no time to look again' END), '');
+			'confirmed: ' || unconfirmed_cause() END), '');
 	RETURN result;
 END
 $$;
@@ -79,8 +79,11 @@ BEGIN
 EXCEPTION WHEN @on_error@ THEN
 	IF result.status IS NULL THEN
 		@take_failure@;
+		GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;
+		late := CASE e.state WHEN 'IB003' THEN late END;
 		PERFORM nodes_close(conns);
-	ELSIF late <> '' THEN
+	END IF;
+	IF late <> '' THEN
 		PERFORM set_config('iblt.stuck', late, true);	-- as in audit_attempt
 	END IF;
 END

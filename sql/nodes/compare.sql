@@ -38,10 +38,13 @@ RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record;
+	found node_found;
+	plain record;
 BEGIN
 	IF (nodes.plan).buckets IS NOT NULL THEN
-		differences := ARRAY(SELECT d FROM nodes_plain_look(nodes) AS d);
+		plain := nodes_plain_look(nodes);
+		nodes := plain.nodes;
+		differences := plain.differences;
 	ELSE
 		found := nodes_find(nodes);
 		nodes := found.nodes;	-- with the seed that hashes have

@@ -309,6 +309,63 @@ BEGIN
 END
 $$;
 
+-- Replication
+
+-- Can a row be on its way to a node over a server that is not a node? Such a server feeds the node,
+-- and either it or another one feeds a second node, or a second node feeds such a server.
+-- Slots of several publishers may have one name, and each subscription has one of them.  A
+-- standby shows the subscriptions of its primary, so it is fed by others if no node is of its
+-- server.
+CREATE FUNCTION nodes_by_others(sides side[]) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	WITH node AS (
+		SELECT n, (sides[n]).recovery, (sides[n]).system, (sides[n]).slots,
+			(sides[n]).subscriptions
+		FROM generate_subscripts(sides, 1) AS n
+	), flow AS (
+		SELECT n, CASE WHEN recovery THEN NOT EXISTS (SELECT FROM node AS o
+					WHERE o.n <> node.n AND o.system = node.system)
+				ELSE (SELECT count(DISTINCT s.name) FROM unnest(subscriptions) AS s)
+					> (SELECT coalesce(sum(least(of_slot.number, (SELECT count(*) FROM node AS o
+							WHERE o.n <> node.n AND of_slot.slot = ANY (o.slots)))), 0)
+						FROM (SELECT s.slot, count(DISTINCT s.name) FROM unnest(subscriptions) AS s
+							GROUP BY s.slot) AS of_slot(slot, number)) END AS fed,
+			EXISTS (SELECT FROM unnest(slots) AS u(slot) WHERE NOT EXISTS (
+				SELECT FROM node AS o, unnest(o.subscriptions) AS s
+				WHERE o.n <> node.n AND s.slot = u.slot)) AS feeds
+		FROM node
+	)
+	SELECT EXISTS (SELECT FROM flow AS a JOIN flow AS b ON a.n <> b.n
+		WHERE a.fed AND (b.fed OR b.feeds))
+$$;
+
+-- The links of all pairs of nodes, and one that is not ready if rows may come over others.
+CREATE FUNCTION nodes_links(sides side[]) RETURNS link[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	link link;
+	result link[] := '{}';
+BEGIN
+	FOR a IN 1 .. cardinality(sides) LOOP
+		FOR b IN a + 1 .. cardinality(sides) LOOP
+			FOREACH link IN ARRAY links(sides[a], sides[b], false) LOOP
+				link.source := (sides[CASE link.source WHEN 'here' THEN a ELSE b END]).side;
+				link.follower := (sides[CASE link.follower WHEN 'here' THEN a ELSE b END]).side;
+				result := array_append(result, link);
+			END LOOP;
+		END LOOP;
+	END LOOP;
+	IF nodes_by_others(sides) THEN
+		link := NULL;
+		link.ready := false;
+		result := array_append(result, link);
+	END IF;
+	RETURN result;
+END
+$$;
+
 -- The plan of a comparison of nodes: all pairs have the same columns, in the same types, and the
 -- same key, which goes into the sketches in the same way.  With what the nodes told, by plain
 -- queries.
@@ -330,7 +387,7 @@ BEGIN
 	PERFORM nodes_check_pairs(sides), nodes_check_columns(names, sides, options);
 	options.key_columns := nodes_key(sides, options);
 	FOREACH s IN ARRAY sides LOOP
-		versions := versions AND s.versions AND s.version_rights;
+		versions := versions AND s.versions;
 		again := again AND NOT (s.place IS NULL AND s.remote);
 	END LOOP;
 	options.recheck := coalesce(options.recheck, again::integer);
@@ -348,7 +405,10 @@ BEGIN
 	END IF;
 	plan.is_unique := is_unique;
 	plan.versions := versions AND plan.recheck > 0;
-	plan.links := '{}';
+	FOREACH pair IN ARRAY CASE WHEN plan.versions THEN pairs ELSE '{}' END LOOP
+		PERFORM require_version_rights(pair);
+	END LOOP;
+	plan.links := CASE WHEN plan.recheck > 0 THEN nodes_links(sides) ELSE '{}' END;
 	RETURN CASE WHEN told IS NULL THEN plan ELSE nodes_plain_plan(plan, told) END;
 END
 $$;

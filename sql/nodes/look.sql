@@ -97,6 +97,7 @@ DECLARE
 BEGIN
 	plan.here := nodes.sides[base];
 	plan.there := nodes.sides[node];
+	plan.links := '{}';	-- those of all nodes
 	RETURN plan;
 END
 $$;
@@ -136,9 +137,10 @@ BEGIN
 END
 $$;
 
--- Those of some differences that still differ; "confirmed" says whether they do in the same way.
-CREATE FUNCTION nodes_look_again(nodes node_set, before node_difference[])
-RETURNS SETOF node_difference
+-- Those of some differences that still differ; "confirmed" says whether they stood still, and the
+-- mark is kept, as hold() does it for two sides.
+CREATE FUNCTION nodes_look_again(nodes node_set, before node_difference[],
+	settled boolean DEFAULT NULL) RETURNS SETOF node_difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -147,7 +149,8 @@ DECLARE
 BEGIN
 	FOR i IN 1 .. cardinality(before) BY size LOOP
 		part := before[i : i + size - 1];
-		RETURN QUERY SELECT l.id, l.key, l.checksums, l.contents, l.mark, l.mark = b.mark
+		RETURN QUERY SELECT l.id, l.key, l.checksums, l.contents,
+				held_mark(l.mark, b.mark, settled), held_same(l.mark, b.mark, b.confirmed, settled)
 			FROM nodes_look(nodes, keys_of_ids(nodes.plan,
 				ARRAY(SELECT u.id FROM unnest(part) AS u))) AS l
 			JOIN unnest(part) AS b ON b.id = l.id;
@@ -156,47 +159,55 @@ END
 $$;
 
 -- Waits a second, and until what each node shows has reached the others that replicate from it;
--- false, perhaps with a warning, if that takes too long or cannot be waited for.
-CREATE FUNCTION nodes_passed(nodes node_set, deadline timestamptz) RETURNS boolean
+-- false if that takes too long.
+-- The second is for replication that PostgreSQL does not know.
+CREATE FUNCTION nodes_passed(plan plan, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	pair plan;
 BEGIN
+	IF clock_timestamp() > deadline - interval '1 s' THEN
+		PERFORM set_cause('there was no time to look again');
+		RETURN false;
+	END IF;
 	PERFORM pg_sleep(1);
-	FOR a IN 1 .. cardinality(nodes.sides) LOOP
-		FOR b IN a + 1 .. cardinality(nodes.sides) LOOP
-			pair := nodes_two(nodes, a, b);
-			pair.wait := true;
-			pair.links := links(pair.here, pair.there, false);
-			IF pair.links <> '{}' AND NOT (is_ready(pair) AND passed(pair, deadline)) THEN
-				RETURN false;
-			END IF;
-		END LOOP;
-	END LOOP;
-	RETURN true;
+	RETURN plan.links = '{}' OR passed(plan, deadline);
 END
 $$;
 
--- Looks at differences again, a second later, up to as many times as the plan says; without those
--- that are gone, and with "confirmed" for those that are as they were a second before.
+-- Looks at differences again, up to as many times as the plan says, without those that are gone;
+-- "confirmed" says which stood still while replication passed.
+-- As recheck_batches: with links, a round has two looks, and one comes before the first.
 -- Relies on: what lookups rely on, in a snapshot of each look.
 CREATE FUNCTION nodes_recheck(nodes node_set, differences node_difference[])
 RETURNS SETOF node_difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
+	plan plan := nodes.plan;
+	linked boolean := plan.links <> '{}';
+	deadline timestamptz := clock_timestamp() + plan.timeout;
+	settled boolean;	-- NULL where nothing replicates
 BEGIN
-	FOR round IN 1 .. (nodes.plan).recheck LOOP
-		EXIT WHEN differences = '{}' OR clock_timestamp() > deadline - interval '1 s';
-		PERFORM progress((nodes.plan).progress, format('waiting a second, to look at %s keys again',
-			cardinality(differences)));
-		EXIT WHEN NOT nodes_passed(nodes, deadline);
-		differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences) AS d);
-		RETURN QUERY SELECT * FROM unnest(differences) AS d WHERE d.confirmed;
-		differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE NOT d.confirmed);
-	END LOOP;
+	PERFORM set_cause('');
+	IF differences <> '{}' AND is_ready(plan) THEN
+		IF linked THEN
+			settled := settled(plan, deadline);
+			differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences, settled) AS d);
+		END IF;
+		FOR round IN 1 .. plan.recheck LOOP
+			EXIT WHEN differences = '{}';
+			PERFORM set_cause('rows kept changing'), progress(plan.progress, format(
+				'waiting a second or longer, to look at %s keys again', cardinality(differences)));
+			EXIT WHEN NOT nodes_passed(plan, deadline);
+			IF linked THEN
+				differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences) AS d);
+				settled := differences <> '{}' AND settled(plan, deadline);
+			END IF;
+			differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences, settled) AS d);
+			RETURN QUERY SELECT * FROM unnest(differences) AS d WHERE d.confirmed;
+			differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE NOT d.confirmed);
+		END LOOP;
+	END IF;
 	RETURN QUERY SELECT d.id, d.key, d.checksums, d.contents, d.mark, false
 		FROM unnest(differences) AS d;
 END

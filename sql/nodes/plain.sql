@@ -87,9 +87,10 @@ BEGIN
 END
 $$;
 
--- The buckets in which two nodes differ, and the largest number of rows, in figures.
-CREATE FUNCTION nodes_plain_sums(nodes node_set, OUT figures figures, OUT buckets integer[])
-RETURNS record
+-- The buckets in which two nodes differ, by how much the sums of each node differ from those of
+-- the first, as a list for each node, and the largest number of rows, in figures.
+CREATE FUNCTION nodes_plain_sums(nodes node_set, OUT figures figures, OUT buckets integer[],
+	OUT sums text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -98,6 +99,7 @@ DECLARE
 	answers text[];
 	words text[];
 	first numeric[];
+	differ numeric[];
 	s side;
 BEGIN
 	buckets := '{}';
@@ -112,37 +114,74 @@ BEGIN
 		figures.rows_here := greatest(figures.rows_here, words[2]::bigint);
 		first := coalesce(first, words[3]::numeric[]);
 		-- 0.5 is that of no rows, which no sum is
-		buckets := ARRAY(SELECT u.n - 1 FROM unnest(first, words[3]::numeric[])
-				WITH ORDINALITY AS u(a, b, n) WHERE coalesce(a, 0.5) <> coalesce(b, 0.5)
-			UNION SELECT unnest(buckets) ORDER BY 1);
+		differ := ARRAY(SELECT coalesce(u.a, 0.5) - coalesce(u.b, 0.5)
+			FROM unnest(first, words[3]::numeric[]) WITH ORDINALITY AS u(a, b, n) ORDER BY u.n);
+		sums[n] := differ;
+		buckets := ARRAY(SELECT u.n - 1 FROM unnest(differ) WITH ORDINALITY AS u(sum, n)
+			WHERE u.sum <> 0 UNION SELECT unnest(buckets) ORDER BY 1);
 	END LOOP;
 	figures.rows_there := figures.rows_here;
 END
 $$;
 
--- The keys on which nodes disagree, by plain queries; an error if there are too many.
-CREATE FUNCTION nodes_plain_look(nodes node_set) RETURNS SETOF node_difference
+-- The keys on which nodes disagree, by plain queries, and how many in words, if too many.
+CREATE FUNCTION nodes_plain_read(nodes node_set, OUT differences node_difference[], OUT many text,
+	OUT sums text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan plan := nodes.plan;
 	summed record := nodes_plain_sums(nodes);
 	size integer := plain_batch(plan, summed.figures);
-	many text := plain_many(plan, summed.figures, cardinality(summed.buckets));
-	number bigint := 0;
-	d node_difference;
 BEGIN
+	sums := summed.sums;
+	many := plain_many(plan, summed.figures, cardinality(summed.buckets));
+	differences := '{}';
 	FOR done IN 0 .. cardinality(summed.buckets) - 1 BY size LOOP
 		EXIT WHEN many IS NOT NULL;
-		FOR d IN SELECT * FROM nodes_differing(nodes, plain_find(plan, nodes.sides,
-				summed.buckets[done + 1 : done + size]::text[], true), NULL) LOOP
-			number := number + 1;
-			RETURN NEXT d;
-		END LOOP;
-		many := CASE WHEN number > plan.max_differences THEN 'at least ' || number END;
+		differences := differences || ARRAY(SELECT d FROM nodes_differing(nodes,
+			plain_find(plan, nodes.sides, summed.buckets[done + 1 : done + size]::text[], true),
+			NULL) AS d);
+		many := CASE WHEN cardinality(differences) > plan.max_differences
+			THEN 'at least ' || cardinality(differences) END;
 	END LOOP;
-	IF many IS NOT NULL THEN
-		PERFORM plain_refuse_many(plan, many, NULL);
+END
+$$;
+
+-- As plain_persist, of the node that differs most from the first one now.
+CREATE FUNCTION nodes_plain_persist(before text[], after text[]) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT plain_persist(before[n]::numeric[], after[n]::numeric[])
+	FROM generate_subscripts(after, 1) AS n
+	ORDER BY (SELECT count(*) FROM unnest(after[n]::numeric[]) AS u(sum) WHERE sum <> 0) DESC
+	LIMIT 1
+$$;
+
+-- As nodes_plain_read; an error if there are too many, also after a wait for what is in flight.
+-- As plain_search does it for two sides.
+CREATE FUNCTION nodes_plain_look(INOUT nodes node_set, OUT differences node_difference[])
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	read record := nodes_plain_read(nodes);
+	before text[] := read.sums;
+	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
+	problem text := unready_problem(nodes.plan);
+BEGIN
+	IF read.many IS NOT NULL AND problem IS NULL AND (nodes.plan).recheck > 0 THEN
+		problem := await_replication(nodes.plan, deadline);
+		IF problem IS NULL THEN
+			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+			read := nodes_plain_read(nodes);
+			problem := CASE WHEN NOT nodes_plain_persist(before, read.sums)
+				THEN 'Perhaps most of them did not differ before replication passed.' END;
+		END IF;
 	END IF;
+	IF read.many IS NOT NULL THEN
+		PERFORM plain_refuse_many(nodes.plan, read.many, problem);
+	END IF;
+	differences := read.differences;
 END
 $$;

@@ -51,10 +51,10 @@ $$;
 -- The rows for keys that are left on all nodes.
 CREATE FUNCTION nodes_left(nodes node_set, differences node_difference[], source text)
 RETURNS SETOF node_repair_row
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT NULL, d.key, NULL, NULL, 'skipped', CASE WHEN d.confirmed IS FALSE
-		THEN 'not confirmed: rows kept changing, or there was no time to look again'
+		THEN 'not confirmed: ' || unconfirmed_cause()
 		ELSE 'a tie: no majority of the nodes agrees' END
 	FROM unnest(differences) AS d,
 		nodes_winner(nodes.names, nodes.named, d.checksums, source) AS w
@@ -202,7 +202,9 @@ BEGIN
 		@take_failure@;
 		failed := CASE WHEN e.message LIKE 'the outcome is unknown: %' THEN 'unknown'
 			ELSE 'failed' END;
-		PERFORM iblt_tell('warning', format('node "%s" is not repaired', name),
+		PERFORM iblt_tell('warning', format(CASE failed WHEN 'unknown'
+				THEN 'node "%s" may or may not be repaired' ELSE 'node "%s" is not repaired' END,
+				name),
 			concat_ws(' ', e.message || '.', nullif(e.detail, ''), nullif(e.hint, '')));
 		-- what is open there is rolled back
 		broken := nodes_failed(s.names, e.message);
@@ -272,8 +274,9 @@ END
 $$;
 
 -- An error if one of two nodes is a standby of the other one, or both of a third server, or if a
--- node reads foreign tables, which may be of another node.
--- They would have two votes for what one server says.
+-- node reads foreign tables, which may be of another node, or has something else than a table.
+-- They would have two votes for what one server says.  A view may call a function that asks
+-- another node, and a materialized view may have kept its answer.
 CREATE FUNCTION nodes_check_standby(sides side[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -286,6 +289,8 @@ DECLARE
 			AND substring(a.identity FROM '\d+ \d+$') = substring(b.identity FROM '\d+ \d+$'));
 	reader text := (SELECT min(format('node "%s" reads rows of other servers', s.side))
 		FROM unnest(sides) AS s WHERE s.remote);
+	other text := (SELECT min(format('relation %s of node "%s" is not a table', s.relation, s.side))
+		FROM unnest(sides) AS s WHERE s.kind NOT IN ('r', 'p'));
 BEGIN
 	IF standby IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = standby,
@@ -294,6 +299,10 @@ BEGIN
 	ELSIF reader IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = reader,
 			DETAIL = 'If they are those of another node, both would have a vote for them.',
+			HINT = 'Leave the node out, or name a source.';
+	ELSIF other IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = other,
+			DETAIL = 'Its rows may come from another node, and both would have a vote for them.',
 			HINT = 'Leave the node out, or name a source.';
 	END IF;
 END

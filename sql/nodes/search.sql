@@ -92,10 +92,10 @@ $$;
 
 -- The base, what of each node differs from it, and the list of all these keys, each once;
 -- "complete" is false if more differ than sketches of that capacity can tell, and then "number"
--- is an estimate of the keys of one node.
+-- is an estimate of the keys of one node.  "small" are small folds of what the nodes have.
 CREATE FUNCTION nodes_exchange(nodes node_set, capacity integer, OUT complete boolean,
 	OUT number bigint, OUT base integer, OUT said node_keys[], OUT list bytea,
-	OUT sample @extschema@.iblt) RETURNS record
+	OUT sample @extschema@.iblt, OUT small @extschema@.iblt[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -112,6 +112,7 @@ BEGIN
 	whole := empty_sketch(nodes.plan, capacity);
 	scanned := nodes_scan(nodes, capacity);
 	folds := scanned.folds;
+	small := folds;
 	base := nodes_base(folds);
 	waiting := array_remove(ARRAY(SELECT generate_subscripts(folds, 1)), base);
 	said := array_fill(NULL::node_keys, ARRAY[cardinality(folds)]);
@@ -145,20 +146,23 @@ BEGIN
 END
 $$;
 
--- As nodes_exchange, with sketches that are large enough, and the plan with the seed used; an
--- error if more keys than max_differences differ.
+-- As nodes_exchange, with sketches that are large enough.
 -- As in search (sketch.sql), without parts of the keys.
-CREATE FUNCTION nodes_find(INOUT nodes node_set, OUT number bigint, OUT base integer,
-	OUT said node_keys[], OUT list bytea, OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION nodes_search(nodes node_set) RETURNS node_found
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	most bigint := (nodes.plan).max_differences;
 	capacity integer := first_capacity(nodes.plan);
 	e record;
+	found node_found;
 BEGIN
 	FOR attempt IN CASE WHEN (nodes.plan).from_digests THEN 0 ELSE 1 END .. 3 LOOP
 		e := nodes_exchange(nodes, capacity);
+		IF found.small IS NULL THEN
+			found.small := e.small;
+			found.small_plan := nodes.plan;
+		END IF;
 		EXIT WHEN e.complete;
 		IF (nodes.plan).from_digests AND (nodes.plan).live = 'auto'
 				AND NOT surely_more(nodes.plan, e.number, most) THEN
@@ -166,26 +170,83 @@ BEGIN
 				'more keys differ than digests of their capacity can tell');
 			PERFORM live_notice(nodes.plan);
 			nodes.plan.seed := random_seed();
+			found.small := NULL;
 			CONTINUE;
 		END IF;
-		IF attempt = 3 OR (nodes.plan).from_digests OR capacity >= most AND e.number > 1.2 * most
-				OR surely_more(nodes.plan, e.number, most) THEN
-			PERFORM refuse_too_many(nodes.plan, e.number, false, NULL);
-		END IF;
+		EXIT WHEN attempt = 3 OR (nodes.plan).from_digests
+			OR capacity >= most AND e.number > 1.2 * most
+			OR surely_more(nodes.plan, e.number, most);
 		PERFORM progress((nodes.plan).progress,
 			'the sketches were too small, the nodes are scanned again');
 		capacity := greatest(capacity, least(2 * most, part_capacity(),
 			greatest(16::bigint * capacity, 4 * e.number)));
 		nodes.plan.seed := random_seed();
 	END LOOP;
+	found.nodes := nodes;
+	found.exact := e.complete;
 	-- of no keys there is no list
-	number := coalesce(cardinality((iblt_compare_keys(e.sample, e.list, 0, 2147483647)).keys), 0);
-	IF number > most THEN
-		PERFORM refuse_too_many(nodes.plan, number, true, NULL);
+	found.number := CASE WHEN e.complete THEN coalesce(cardinality(
+		(iblt_compare_keys(e.sample, e.list, 0, 2147483647)).keys), 0) ELSE e.number END;
+	found.many := NOT e.complete OR found.number > most;
+	found.base := e.base;
+	found.said := e.said;
+	found.list := e.list;
+	found.sample := e.sample;
+	RETURN found;
+END
+$$;
+
+-- As persist, of the node that differs most from the base now.
+CREATE FUNCTION nodes_persist(before @extschema@.iblt[], after @extschema@.iblt[], base integer)
+RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	estimated numeric;
+	most numeric := -1;
+	worst integer;
+BEGIN
+	FOR n IN 1 .. cardinality(after) LOOP
+		CONTINUE WHEN n = base;
+		estimated := (@extschema@.iblt_estimate(after[base] OPERATOR(@extschema@.-) after[n])).rows;
+		IF estimated > most THEN
+			most := estimated;
+			worst := n;
+		END IF;
+	END LOOP;
+	RETURN persist(before[base] OPERATOR(@extschema@.-) before[worst],
+		after[base] OPERATOR(@extschema@.-) after[worst]);
+END
+$$;
+
+-- As nodes_search; an error if more keys than max_differences differ, also after a wait for what
+-- is in flight.
+-- As find_keys does it for two sides.
+CREATE FUNCTION nodes_find(nodes node_set) RETURNS node_found
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	found node_found := nodes_search(nodes);
+	before node_found := found;
+	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
+	problem text := unready_problem(nodes.plan);
+BEGIN
+	IF found.many AND problem IS NULL AND (nodes.plan).recheck > 0 THEN
+		problem := await_replication(nodes.plan, deadline);
+		IF problem IS NULL THEN
+			nodes.plan := before.small_plan;
+			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+			found := nodes_search(nodes);
+			problem := CASE
+				WHEN (found.small_plan).from_digests IS DISTINCT FROM (nodes.plan).from_digests
+				THEN 'Live digests could tell the keys at first, and could not any more.'
+				WHEN NOT nodes_persist(before.small, found.small, found.base)
+				THEN 'Most of them did not differ before replication passed.' END;
+		END IF;
 	END IF;
-	base := e.base;
-	said := e.said;
-	list := e.list;
-	sample := e.sample;
+	IF found.many THEN
+		PERFORM refuse_too_many((found.nodes).plan, found.number, found.exact, problem);
+	END IF;
+	RETURN found;
 END
 $$;

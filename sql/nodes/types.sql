@@ -17,6 +17,20 @@ CREATE TYPE node_set AS (
 -- "here".
 CREATE TYPE node_keys AS (keys text[], sides text[]);
 
+-- What sketches say of the nodes.
+CREATE TYPE node_found AS (
+	nodes node_set,			-- with the seed of the last scan
+	many boolean,			-- are there more than max_differences?
+	number bigint,			-- of keys, an estimate unless "exact"
+	exact boolean,
+	base integer,
+	said node_keys[],
+	list bytea,				-- all keys, each once
+	sample @extschema@.iblt,
+	small @extschema@.iblt[],	-- folds of what the nodes had at first
+	small_plan plan			-- with the seed of these
+);
+
 -- A key whose rows are not the same on all nodes.
 CREATE TYPE node_difference AS (
 	id text,				-- the key in one word

@@ -46,7 +46,7 @@ sql(q{CREATE TABLE script (step text, number int, statement text); CREATE SEQUEN
 		PERFORM set_config('steps.' || name, n::text, true);
 		FOR s IN SELECT statement FROM public.script WHERE step = name AND number IN (n, 0) LOOP EXECUTE s; END LOOP;
 	END $$});
-foreach my $step ([ 'wait', 'passed', 'iblt_internal.plan, timestamptz', 'boolean' ], [ 'settle', 'settle', 'iblt_internal.side, timestamptz', 'boolean' ],
+foreach my $step ([ 'wait', 'passed', 'iblt_internal.plan, timestamptz', 'boolean' ], [ 'settle', 'settle', 'text, text, timestamptz', 'boolean' ],
 	[ 'look', 'look', 'iblt_internal.plan, text[]', 'iblt_internal.difference[]' ])
 {
 	my ($name, $function, $arguments, $returns) = @$step;

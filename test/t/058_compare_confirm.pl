@@ -49,7 +49,7 @@ sub settling
 {
 	my ($node, $table, $peer, $options) = @_;
 	my $session = IbltTest::Session->new($node)->start(compare_sql($table, $peer, $options));
-	wait_for($peer, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.$table' AND query LIKE '%writers(%'");
+	wait_for($peer, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.$table' AND query LIKE '%committing(%'");
 	return $session;
 }
 

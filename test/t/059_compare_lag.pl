@@ -115,7 +115,7 @@ foreach my $node ($subscriber, $publisher)
 	my $error = failure(call($node, 't', "timeout => '1 s'"), node => $node);
 	my $text = 'replication does not pass, from the ' . $node->name;
 	like($error, qr/ERROR:  IB003: too many differences to confirm: about/, "$text: an error of its own");
-	like($error, qr/DETAIL:  These may be rows in flight. iblt_compare did not see replication pass within the timeout \(00:00:01\): replication did not pass in time \(subscription "sub" has an apply worker, the slot is .* behind\)\./, "$text: why");
+	like($error, qr/DETAIL:  These may be rows in flight. iblt did not see replication pass within the timeout \(00:00:01\): replication did not pass in time \(subscription "sub" has an apply worker, the slot is .* behind\)\./, "$text: why");
 	number_is($error, 20000, 0.09, $text);
 }
 like($subscriber->safe_psql('postgres', $_), qr/^not comparable\|IB003\|too many differences to confirm: about \d+ keys differ, and max_differences is 1000: These may be rows in flight/,

@@ -383,7 +383,7 @@ foreach my $case ([ 'down', 70000, $there, $here ], [ 'up', 0, $here, $there ])
 	my ($locker, $caller) = map { IbltTest::Session->new($here) } (1, 2);
 	my $call = "SELECT key, side, confirmed FROM iblt_compare('down', $peer, method => 'plain', progress => true, max_differences => 50, %s)";
 	my $hold = 'BEGIN; LOCK TABLE down IN SHARE ROW EXCLUSIVE MODE';
-	my $not_passed = qr/DETAIL:  These may be rows in flight\. iblt_compare did not see replication pass within the timeout/;
+	my $not_passed = qr/DETAIL:  These may be rows in flight\. iblt did not see replication pass within the timeout/;
 	$locker->run($hold);
 	$there->safe_psql('postgres', "UPDATE down SET v = 'newer' WHERE id > 70100");
 	my $error = failure(sprintf($call, "timeout => '0 s'"));

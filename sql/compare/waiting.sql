@@ -1,0 +1,261 @@
+-- Waiting for replication ----------------------------------------------------------------
+--
+-- passed() waits until followers show what sources show, and settled() until sources show what
+-- followers may show already.  confirm.sql says what follows for differences.  Both take the
+-- links of a plan, of two sides or of many nodes.
+
+-- Has the subscriber of a link applied everything up to a position? NULL if the slot's
+-- subscriber seems to be another one.
+-- Slot names are not unique across servers: in a chain all may have the same.  Positions
+-- tell them apart.  A subscriber has received what its slot was told is applied, and not
+-- more than its publisher has written.
+CREATE FUNCTION reached_by_slot(link link, target numeric) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	applied numeric := ask_call(link.source_place, format('slot_applied(%L)', link.slot));
+	received numeric[];
+	written numeric;
+BEGIN
+	IF applied IS NULL OR applied < target THEN
+		RETURN false;
+	END IF;
+	received := ask_call(link.follower_place, format('slot_received(%L)', link.slot));
+	IF received = '{}' THEN
+		RETURN false;
+	END IF;
+	written := position_at(link.source_place);
+	-- the position is one before a page header, which has at most 40 bytes
+	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
+		WHERE r BETWEEN applied AND written + 40), false);
+END
+$$;
+
+-- Has the follower of a link applied everything up to a position? NULL as in reached_by_slot.
+CREATE FUNCTION reached(link link, target numeric) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF link.slot IS NULL THEN
+		RETURN ask_call(link.follower_place, format('wal_replayed(%s)', target));
+	END IF;
+	RETURN reached_by_slot(link, target);
+END
+$$;
+
+-- The warning for a slot whose positions do not fit.
+CREATE FUNCTION warn_other_subscriber(slot text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM iblt_tell('warning', format('replication slot "%s" is another subscriber''s, '
+			'differences cannot be confirmed', slot),
+		'A subscription uses a slot of this name, but the WAL positions of the two do not fit.',
+		'Compare a subscriber with its own publisher.');
+END
+$$;
+
+-- How long a source without iblt may take to flush the WAL of what is visible on it; NULL for
+-- another one, which has flushed it (position_at).
+-- WAL that it has not even flushed after a while is of no commit that was visible.
+CREATE FUNCTION flush_grace(source text) RETURNS interval
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+	SELECT greatest('1 s', 5 * ask_one(source,
+		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
+	WHERE peer_is_bare(source)
+$$;
+
+-- Waits until the follower of a link has applied everything up to a position; false if that
+-- takes too long.
+CREATE FUNCTION wait_position(link link, target numeric, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	fitted timestamptz := started;
+	reached boolean;
+	grace interval := flush_grace(link.source_place);
+	pause double precision := 0.01;
+BEGIN
+	LOOP
+		reached := reached(link, target);
+		IF reached THEN
+			RETURN true;
+		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
+			-- a subscriber shows what it received within microseconds of its answer to the slot
+			PERFORM warn_other_subscriber(link.slot);
+			RETURN false;
+		ELSIF clock_timestamp() > deadline THEN
+			RETURN false;
+		END IF;
+		fitted := CASE WHEN reached IS NULL THEN fitted ELSE clock_timestamp() END;
+		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
+			target := least(target, ask_call(link.source_place, 'wal_position(true)')::numeric);
+			grace := NULL;
+		END IF;
+		PERFORM pg_sleep(pause);
+		pause := least(pause * 1.5, 0.1);
+	END LOOP;
+END
+$$;
+
+-- Waits until what the source of a link shows now has reached the follower; false if that
+-- takes too long.
+-- iblt checks twice that positions fit, the second time beyond all there was the first
+-- time: on a busy source, the range in which they fit is not small.
+CREATE FUNCTION wait_link(link link, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF link.slot IS NOT NULL AND NOT wait_position(link, 0, deadline) THEN
+		RETURN false;
+	END IF;
+	RETURN wait_position(link, position_at(link.source_place), deadline);
+END
+$$;
+
+-- Why differences that are looked at again are not confirmed, for people.
+-- The last look says it, and this transaction remembers it.
+CREATE FUNCTION set_cause(cause text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM set_config('iblt.cause', cause, true);
+END
+$$;
+
+-- The same, or what is always true.
+CREATE FUNCTION unconfirmed_cause() RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN coalesce(nullif(current_setting('iblt.cause', true), ''),
+		'rows kept changing, or replication did not pass in time');
+END
+$$;
+
+-- Why replication over a link did not pass in time.
+CREATE FUNCTION late_cause(link link) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	said text := CASE WHEN link.slot IS NULL
+		THEN ask_call(link.follower_place, 'standby_said()')
+		ELSE concat_ws(', ',
+			ask_call(link.follower_place, format('subscription_said(%L)', link.slot)),
+			ask_call(link.source_place, format('slot_said(%L)', link.slot))) END;
+BEGIN
+	RETURN 'replication did not pass in time' || coalesce(' (' || nullif(said, '') || ')', '');
+END
+$$;
+
+-- The positions of the slots of a comparison, NULL if there are none.
+CREATE FUNCTION slot_positions(plan plan) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	link link;
+	positions text;
+BEGIN
+	FOREACH link IN ARRAY plan.links LOOP
+		IF link.slot IS NOT NULL THEN
+			positions := concat_ws(', ', positions, link.slot,
+				ask_call(link.source_place, format('slot_applied(%L)', link.slot)));
+		END IF;
+	END LOOP;
+	RETURN positions;
+END
+$$;
+
+-- Is replication where it was when another table of this audit or run had waited for it in
+-- vain?
+CREATE FUNCTION is_stuck(plan plan) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN coalesce(current_setting('iblt.stuck', true), '') <> ''
+		AND slot_positions(plan) IS NOT DISTINCT FROM current_setting('iblt.stuck');
+END
+$$;
+
+-- Waits until what the source of each link shows now has reached its follower; false if that
+-- takes too long.  Where replication was then, iblt.late says, unless it was known to be stuck.
+CREATE FUNCTION passed(plan plan, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	link link;
+	stuck boolean := is_stuck(plan);
+BEGIN
+	IF plan.links = '{}' THEN
+		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
+		IF clock_timestamp() > deadline THEN
+			PERFORM set_cause('there was no time to look again');
+			RETURN false;
+		END IF;
+		RETURN true;
+	END IF;
+	IF stuck THEN
+		PERFORM progress(plan.progress, 'replication has not moved, and is not waited for again');
+		deadline := clock_timestamp();
+	END IF;
+	FOREACH link IN ARRAY plan.links LOOP
+		IF NOT wait_link(link, deadline) THEN
+			PERFORM set_cause(late_cause(link)), set_config('iblt.late',
+				CASE WHEN NOT stuck THEN coalesce(slot_positions(plan), '') END, true);
+			RETURN false;
+		END IF;
+	END LOOP;
+	RETURN true;
+END
+$$;
+
+-- Settling
+
+-- Waits until a relation of a source shows what followers may show already; false if that takes
+-- too long.
+-- A server without iblt tells who has written, and not who of them has committed.
+CREATE FUNCTION settle(place text, relation text, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	bare boolean := peer_is_bare(place);
+	call text := format(CASE WHEN bare THEN 'writers(%L::pg_catalog.regclass)'
+		ELSE 'committing(%L::pg_catalog.regclass)' END, relation);
+	transactions text[] := ask_call(place, call);
+	pause double precision := 0.002;
+BEGIN
+	WHILE transactions <> '{}' LOOP
+		IF clock_timestamp() > deadline THEN
+			PERFORM set_cause(CASE WHEN bare THEN 'transactions that write to the relation did not '
+					'end in time, and without iblt on their server nothing tells whether they '
+					'have committed'
+				ELSE 'transactions that have committed did not become visible in time' END);
+			RETURN false;
+		END IF;
+		PERFORM pg_sleep(pause);
+		pause := least(pause * 1.5, 0.1);
+		transactions := CASE WHEN bare THEN ARRAY(SELECT unnest(transactions)
+				INTERSECT SELECT unnest(ask_call(place, call)::text[]))
+			ELSE ask_call(place, format('iblt_committing(%L)', transactions))::text[] END;
+	END LOOP;
+	RETURN true;
+END
+$$;
+
+-- Waits until the sources of all links show what followers may show already; false if that takes
+-- too long.
+CREATE FUNCTION settled(plan plan, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s record;
+	result boolean := true;
+BEGIN
+	FOR s IN SELECT DISTINCT l.source_place AS place, l.relation FROM unnest(plan.links) AS l LOOP
+		result := settle(s.place, s.relation, deadline) AND result;
+	END LOOP;
+	RETURN result;
+END
+$$;

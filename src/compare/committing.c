@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * committing.c
+ *	  Which transactions have committed, and are not visible yet.
+ *
+ * A transaction commits in this order (RecordTransactionCommit in xact.c, for
+ * COMMIT PREPARED RecordTransactionCommitPrepared in twophase.c):
+ *
+ *	1. It begins to delay checkpoints.
+ *	2. It inserts its commit record, and flushes it, or leaves that to the WAL
+ *	   writer (synchronous_commit = off).  Once the record is flushed, followers
+ *	   may show its rows.
+ *	3. It notes in pg_xact that it has committed.
+ *	4. It no longer delays checkpoints.
+ *	5. It waits for synchronous standbys.
+ *	6. It leaves the array of running processes.  Now this server shows its rows.
+ *	7. It releases its locks.
+ *
+ * So a checkpoint waits for what is between 1 and 4, and so does this function.
+ * Later, every transaction whose record was inserted before the call is
+ * committed by pg_xact, and is in the array for as long as it is not visible.
+ * COMMIT PREPARED delays checkpoints in another process than the one that
+ * the array has for the transaction, so nobody knows which transaction a process
+ * commits, and this waits for all of them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/array.h"
+
+#if PG_VERSION_NUM >= 150000
+#define delaying_checkpoints(n) GetVirtualXIDsDelayingChkpt((n), DELAY_CHKPT_START)
+#define still_delay(vxids, n)	HaveVirtualXIDsDelayingChkpt((vxids), (n), DELAY_CHKPT_START)
+#else
+#define delaying_checkpoints(n) GetVirtualXIDsDelayingChkpt(n)
+#define still_delay(vxids, n)	HaveVirtualXIDsDelayingChkpt((vxids), (n))
+#endif
+
+/* They last as long as the WAL takes to flush.  The caller may ask again. */
+#define LONGEST_WAIT_MS	1000
+
+PG_FUNCTION_INFO_V1(iblt_committing);
+
+/* Waits until the commits under way are in pg_xact; false if that takes too long. */
+static bool
+wait_for_commits(void)
+{
+	int			number;
+	VirtualTransactionId *vxids = delaying_checkpoints(&number);
+	bool		wait = number > 0;
+
+	for (int ms = 0; wait && ms < LONGEST_WAIT_MS; ms++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		wait = still_delay(vxids, number);
+		if (wait)
+			pg_usleep(1000);
+	}
+	pfree(vxids);
+	return !wait;
+}
+
+/*
+ * Has it committed, and is it not visible yet?  Of a transaction ID that was not
+ * assigned yet, pg_xact may have no page.
+ */
+static bool
+is_committing(TransactionId xid)
+{
+	return TransactionIdIsNormal(xid) &&
+		TransactionIdPrecedes(xid, ReadNextTransactionId()) &&
+		TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid);
+}
+
+/*
+ * iblt_committing(xids xid[]) -> xid[]: those of running transactions that may have
+ * inserted their commit records before the call
+ */
+Datum
+iblt_committing(PG_FUNCTION_ARGS)
+{
+	Datum	   *xids;
+	bool	   *nulls;
+	int			number;
+	int			left = 0;
+	bool		known;
+
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), XIDOID, sizeof(TransactionId), true,
+					  TYPALIGN_INT, &xids, &nulls, &number);
+	known = number == 0 || wait_for_commits();
+	for (int i = 0; i < number; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!nulls[i] && (!known || is_committing(DatumGetTransactionId(xids[i]))))
+			xids[left++] = xids[i];
+	}
+	PG_RETURN_ARRAYTYPE_P(construct_array(xids, left, XIDOID, sizeof(TransactionId), true,
+										  TYPALIGN_INT));
+}
