@@ -124,6 +124,7 @@ AS $$
 	SELECT CASE WHEN unready(plan)
 		THEN 'Replication of this relation is not ready: the subscription is disabled or '
 			'still copies the relation, or other servers replicate to both sides, '
+			'or servers that are not compared replicate to the nodes, '
 			'or there is a standby between the sides.' END
 $$;
 

@@ -194,7 +194,7 @@ BEGIN
 			settled := settled(plan, deadline);
 			differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences, settled) AS d);
 		END IF;
-		FOR round IN 1 .. plan.recheck LOOP
+		FOR round IN 1 .. CASE WHEN settled IS FALSE THEN 0 ELSE plan.recheck END LOOP
 			EXIT WHEN differences = '{}';
 			PERFORM set_cause('rows kept changing'), progress(plan.progress, format(
 				'waiting a second or longer, to look at %s keys again', cardinality(differences)));

@@ -1,6 +1,7 @@
 # For which transactions iblt_compare waits before it confirms a difference: those that
 # may have written to the relation and are not visible yet, though a subscriber may
-# show their rows already.  Which locks tell them, of which relations, and for how long.
+# show their rows already.  Which locks tell them, of which relations, and which of them have
+# committed.
 use strict;
 use warnings;
 
@@ -12,8 +13,9 @@ use Test::More;
 
 IbltTest::share_sessions();
 
-my ($publisher, $subscriber) = map { server($_) } qw(publisher subscriber);
+my ($publisher, $subscriber) = map { server($_, 'max_prepared_transactions = 5') } qw(publisher subscriber);
 inside($publisher, $subscriber);
+sides($subscriber, $publisher);
 $_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt') foreach ($publisher, $subscriber);
 
 sub synchronous
@@ -115,23 +117,110 @@ my $view = "peer_relation => 'all_of_them', key_columns => '{id}'";
 is(compare($subscriber, $_), '3 both t', "$_: a difference is confirmed") foreach (qw(parent plain));
 is(compare($subscriber, 'family', $view), '3 both t', 'as is one from a view');
 
+my $settle = "SELECT iblt_internal.settle(NULL, 'public.%s', clock_timestamp() + interval '2 s')";
+
 # Longer than a second: a commit that waits for a synchronous standby does not end by itself.
 {
 	my $waiting = hanging('UPDATE plain SET v = -1 WHERE id = 7');
 	wait_for($subscriber, 'SELECT v = -1 FROM plain WHERE id = 7');
 	is(compare($_, 'plain', "timeout => '6 s'") =~ s/ (here|there)//r, '3 both f, 7 both f', $_->name . ': a commit that waits for longer than a second confirms nothing') foreach ($subscriber, $publisher);
-	my $settle = "SELECT iblt_internal.settle(iblt_internal.described(iblt_internal.describe('%s'), 'here'), clock_timestamp() + interval '3 s')";
-	like($publisher->safe_psql('postgres', q{SET search_path = iblt_internal; SELECT settled(jsonb_populate_record(NULL::plan, jsonb_build_object('here', to_jsonb(described(describe('public.plain'), 'here')), 'links', '[{"source": "here"}]'::jsonb)),
-		clock_timestamp() + interval '3 s'), unconfirmed_cause()}), qr/^f\|.*transactions that may have written to the relation did not end in time/, 'it is waited for until the deadline, and the cause says so');
+	like($publisher->safe_psql('postgres', q{SET search_path = iblt_internal; SELECT settled(jsonb_populate_record(NULL::plan, jsonb_build_object('links', '[{"source": "here", "relation": "public.plain"}]'::jsonb)),
+		clock_timestamp() + interval '3 s'), unconfirmed_cause()}), qr/^f\|transactions that have committed did not become visible in time/, 'it is waited for until the deadline, and the cause says so');
 	is($publisher->safe_psql('postgres', sprintf($settle, 'family')), 't', 'but not where it did not write');
 	visible($waiting);
 	is(compare($subscriber, 'plain'), '3 both t', 'once it is visible, what differs is confirmed');
-	# without a synchronous standby, whoever writes has not committed
+}
+
+# --- who has committed ----------------------------------------------------------------------------
+
+my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
+chomp(my $include = `$pg_config --includedir-server`);
+my $library = $publisher->basedir . '/late.so';
+command_ok([ 'cc', '-shared', '-fPIC', "-I$include", '-o', $library, 'test/late/late.c' ], 'an extension that delays checkpoints is built');
+$publisher->safe_psql('postgres', "CREATE FUNCTION delay_checkpoints(boolean) RETURNS void AS '$library' LANGUAGE C STRICT");
+
+# What has written for long is not waited for, as long as it does not commit.
+foreach my $mode (qw(on off))
+{
+	synchronous('nosuch') if $mode eq 'on';
 	my $writer = IbltTest::Session->new($publisher);
-	$writer->run('BEGIN; UPDATE plain SET v = -1 WHERE id = 8');
-	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'a transaction that runs for longer than a second is not waited for');
+	$writer->run("SET synchronous_commit = $mode; BEGIN; UPDATE plain SET v = -1 WHERE id = 8; SAVEPOINT s; UPDATE plain SET v = -1 WHERE id = 9");
+	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'a transaction that has written and not committed is not waited for');
+	is(compare($_, 'plain'), '3 both t', $_->name . ': and what differs is confirmed') foreach ($subscriber, $publisher);
+	$writer->run('SELECT delay_checkpoints(true)');
+	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 'f', 'one that may have inserted its commit record is');
+	$writer->run('SELECT delay_checkpoints(false)');
+	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'until it has not');
 	$writer->run('ROLLBACK');
 	$writer->quit;
+	synchronous('') if $mode eq 'on';
+}
+# A prepared transaction is committed by another process.
+{
+	$publisher->safe_psql('postgres', "BEGIN; UPDATE plain SET v = -1 WHERE id = 8; PREPARE TRANSACTION 'p'");
+	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'a prepared transaction is not waited for');
+	my $other = IbltTest::Session->new($publisher);
+	$other->run('BEGIN; SELECT delay_checkpoints(true)');
+	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 'f', 'if another process may be about to commit it, it is');
+	is($publisher->safe_psql('postgres', sprintf($settle, 'family')), 't', 'where nobody writes, that is no matter');
+	$other->run('SELECT delay_checkpoints(false); COMMIT');
+	$other->quit;
+	$publisher->safe_psql('postgres', "ROLLBACK PREPARED 'p'");
+}
+is($publisher->safe_psql('postgres', "SELECT iblt_internal.iblt_committing(ARRAY(SELECT x::text FROM unnest('{NULL,0,1,2,3}'::bigint[]) AS x UNION ALL
+	SELECT ((pg_current_xact_id()::text::bigint + x) % 4294967296)::text FROM unnest('{0,1,1000000,2000000000,2147483647,3000000000}'::bigint[]) AS x)::xid[])"), '{}', 'transactions that do not run, or not yet');
+
+# Between its commit record and its end a process may be held up for any time, also if nothing
+# waits for a standby.  Here it is stopped while it waits for one.
+foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'with savepoints', 'BEGIN; SAVEPOINT s; INSERT INTO plain VALUES (40, 0); RELEASE s; COMMIT' ], [ 'a prepared transaction', "COMMIT PREPARED 'p'" ])
+{
+	my ($text, $sql) = @$case;
+	$publisher->safe_psql('postgres', "BEGIN; INSERT INTO plain VALUES (40, 0); PREPARE TRANSACTION 'p'") if $sql =~ /PREPARED/;
+	my $waiting = hanging($sql);
+	my $pid = $publisher->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+	kill 'STOP', $pid;
+	synchronous('');
+	wait_for($subscriber, 'SELECT count(*) = 1 FROM plain WHERE id = 40');
+	is($publisher->safe_psql('postgres', 'SELECT count(*) FROM plain WHERE id = 40'), '0', "$text: a commit that the subscriber shows, and the publisher does not");
+	is(compare($_, 'plain', "timeout => '3 s'") =~ s/ (here|there)//r, '3 both f, 40 f', "$text, " . $_->name . ': nothing is confirmed while the process is stopped') foreach ($subscriber, $publisher);
+	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', status FROM iblt_repair('plain', ${\ conninfo($publisher)}, direction => 'pull', apply => true, timeout => '3 s') ORDER BY 1"), "3|skipped\n40|skipped", "$text: and no repair deletes its row");
+	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare_nodes('public.plain', ARRAY[NULL, ${\ conninfo($publisher)}], timeout => '3 s') ORDER BY 1"), "3|f\n40|f", "$text: nor do nodes confirm it");
+	like(failure("SELECT * FROM iblt_compare('plain', ${\ conninfo($publisher)}, max_differences => 1, timeout => '3 s')"), qr/IB003: .*\nDETAIL:  .*: transactions that have committed did not become visible in time\./, "$text: too many may be in flight")
+		if $sql =~ /PREPARED/;
+	kill 'CONT', $pid;
+	finish($waiting);
+	is(compare($subscriber, 'plain'), '3 both t', "$text: when it goes on, the row is no difference");
+	$publisher->safe_psql('postgres', 'DELETE FROM plain WHERE id = 40');
+	$publisher->wait_for_catchup('sub');
+}
+
+# Without iblt on the publisher nobody knows who has committed.
+{
+	my $writer = IbltTest::Session->new($publisher);
+	$writer->run('BEGIN; UPDATE plain SET v = -1 WHERE id = 8');
+	is(compare($subscriber, 'plain', "method => 'plain', timeout => '3 s'"), '3 both f', 'plain queries: nothing is confirmed while a transaction writes');
+	is($subscriber->safe_psql('postgres', "SELECT detail FROM iblt_repair('plain', ${\ conninfo($publisher)}, direction => 'pull', method => 'plain', timeout => '3 s')"),
+		'not confirmed: transactions that write to the relation did not end in time, and without iblt on their server nothing tells whether they have committed', 'and the cause says so');
+	$writer->run('ROLLBACK');
+	$writer->quit;
+	is(compare($subscriber, 'plain', "method => 'plain'"), '3 both t', 'once it has ended, what differs is confirmed');
+}
+
+# Nodes settle, too.
+{
+	my $waiting = hanging('INSERT INTO plain VALUES (42, 0)');
+	wait_for($subscriber, 'SELECT count(*) = 1 FROM plain WHERE id = 42');
+	my $nodes = "ARRAY[NULL, ${\ conninfo($publisher)}]";
+	foreach my $method (qw(sketch plain))
+	{
+		my $options = "timeout => '3 s', method => '$method'";
+		is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', missing, confirmed FROM iblt_compare_nodes('public.plain', $nodes, $options) ORDER BY 1"), "3|{}|f\n42|{\"node 2\"}|f", "$method: nodes confirm nothing while a commit waits");
+		is($subscriber->safe_psql('postgres', "SELECT status, unconfirmed FROM iblt_audit_nodes($nodes, tables => '{public.plain}', $options)"), 'not comparable|2', 'an audit does not say that they differ');
+		is($subscriber->safe_psql('postgres', "SELECT status FROM iblt_repair_nodes('public.plain', $nodes, source => 'node 2', apply => true, $options)"), "skipped\nskipped", 'and a repair deletes nothing');
+	}
+	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM plain WHERE id = 42'), '1', 'the row is there');
+	visible($waiting);
+	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare_nodes('public.plain', $nodes)"), '3|t', 'once the commit is visible, what differs is confirmed');
 }
 
 # ATTACH PARTITION: the partition is not in the tree of the others yet, and its parent

@@ -1,0 +1,249 @@
+# Rows in flight between nodes that replicate in a chain and as a star: what iblt_compare_nodes
+# confirms, what an audit says of many of them, and what a repair changes.  Also what it says
+# of roles that may not read row versions, of views that have a vote, and of a COMMIT whose answer
+# is lost.
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+IbltTest::share_sessions();
+
+# The rows flow from a on the first server to b and d on the second, and from b to c there.
+# The database "postgres" of the second conducts.
+my @servers = (server('one'), server('two'));
+my %nodes = (a => $servers[0], b => $servers[1], c => $servers[1], d => $servers[1]);
+sides($servers[1], $servers[0]);
+
+sub sql { my ($name, $sql) = @_; return $nodes{$name}->safe_psql($name, $sql) }
+sub here { my ($sql) = @_; return $servers[1]->safe_psql('postgres', $sql) }
+
+here('CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+foreach my $name (sort keys %nodes)
+{
+	my $server = $nodes{$name};
+	$server->safe_psql('postgres', "CREATE DATABASE $name");
+	sql($name, 'CREATE EXTENSION iblt; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v int); CREATE TABLE shop.other (id int PRIMARY KEY)');
+	here(sprintf("CREATE SERVER $name FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host %s, port '%s', dbname '$name'); CREATE USER MAPPING FOR CURRENT_USER SERVER $name", literal($server->host), $server->port));
+}
+sql('a', 'INSERT INTO shop.t SELECT g, g FROM generate_series(1, 20) g');
+
+# A slot that is made before does not wait for the transaction that creates the subscription.
+sub feed
+{
+	my ($from, $to, $copy) = @_;
+	sql($from, "SELECT pg_create_logical_replication_slot('${from}_$to', 'pgoutput')");
+	sql($to, "CREATE SUBSCRIPTION ${from}_$to CONNECTION ${\ literal($nodes{$from}->connstr($from))} PUBLICATION pub WITH (create_slot = false, slot_name = ${from}_$to)");
+	$nodes{$to}->poll_query_until($to, q{SELECT count(*) = 1 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel}) or die "$to is not fed";
+	return;
+}
+sql($_, 'CREATE PUBLICATION pub FOR TABLE shop.t') foreach qw(a b);
+feed('a', 'b');
+feed('a', 'd');
+feed('b', 'c');
+
+sub wait_on { my ($name, $query) = @_; return $nodes{$name}->poll_query_until($name, $query) || die "not so on $name: $query" }
+sub caught_up { my ($query) = @_; wait_on($_, $query) foreach qw(a b c d); return }
+sub list { return "'{" . join(',', @_) . "}'" }
+
+# The lines "id deviate confirmed", in order, on one line.
+my $notices;
+sub compare
+{
+	my ($nodes, $options) = @_;
+	my ($rc, $out, $err) = $servers[1]->psql('postgres', "SET client_min_messages = notice; SELECT concat_ws(' ', key ->> 'id', deviate, confirmed) FROM iblt_compare_nodes('shop.t', " . list(@$nodes) . ($options ? ", $options" : '') . ") ORDER BY key");
+	$notices = $err;
+	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : join ', ', split /\n/, $out;
+}
+
+sub audit
+{
+	my ($nodes, $options) = @_;
+	return here("SELECT concat_ws(' ', status, sqlstate, differences, unconfirmed) FROM iblt_audit_nodes(" . list(@$nodes) . ", tables => '{shop.t}', $options)");
+}
+
+# A session that keeps a node from applying.
+sub blocking
+{
+	my ($name) = @_;
+	my $session = IbltTest::Session->new($nodes{$name}, $name);
+	$session->run('BEGIN; LOCK TABLE shop.t IN SHARE MODE');
+	return $session;
+}
+
+# --- what is confirmed --------------------------------------------------------------------
+
+my $short = "timeout => '2 s'";
+caught_up('SELECT count(*) = 20 FROM shop.t');
+foreach my $method (qw(sketch plain))
+{
+	is(compare([qw(a b c d)], "method => '$method'"), '', "$method: nodes that are equal");
+	sql('c', 'UPDATE shop.t SET v = 0 WHERE id = 3');
+	is(compare([qw(a b c d)], "method => '$method'"), '3 {c} t', "$method: a difference is confirmed");
+	# a row is held up at each of the nodes
+	my $id = $method eq 'sketch' ? 30 : 40;
+	foreach my $case ([ 'b', 'b,c' ], [ 'c', 'c' ], [ 'd', 'd' ])
+	{
+		my ($name, $lack) = @$case;
+		$id++;
+		my $blocking = blocking($name);
+		sql('a', "INSERT INTO shop.t VALUES ($id, 0)");
+		wait_on($_, "SELECT count(*) = 1 FROM shop.t WHERE id = $id") foreach grep { $lack !~ $_ } qw(a b c d);
+		my $text = "$method, held up at $name";
+		is(compare([qw(a b c d)], "$short, method => '$method'"), "3 {c} f, $id {" . ($name eq 'b' ? 'b,c' : $lack) . '} f', "$text: not confirmed");
+		is(audit([qw(a b c d)], "$short, method => '$method'"), 'not comparable 2 2', "$text: nor do they differ");
+		is(here("SELECT string_agg(DISTINCT status, ' ') FROM iblt_repair_nodes('shop.t', '{a,b,c,d}', apply => true, method => '$method', $short)"), 'skipped', "$text: nothing is repaired");
+		$blocking->quit;
+		caught_up("SELECT count(*) = 1 FROM shop.t WHERE id = $id");
+		is(compare([qw(a b c d)], "method => '$method'"), '3 {c} t', "$text: once it has passed, what differs is confirmed");
+	}
+	sql('c', 'UPDATE shop.t SET v = 3 WHERE id = 3');
+}
+
+# A server that is not a node stands between two nodes, or feeds both.  Nobody can wait for it.
+sql('c', 'UPDATE shop.t SET v = 0 WHERE id = 3');
+foreach my $case ([ 'a chain without its middle', [qw(a c)], 'c', '3 {c} f, 50 {c} f' ], [ 'a star without its hub', [qw(b d)], 'd', '51 {d} f' ])
+{
+	my ($text, $compared, $held, $expected) = @$case;
+	my ($id) = $expected =~ /(5\d)/;
+	my $blocking = blocking($held);
+	sql('a', "INSERT INTO shop.t VALUES ($id, 0)");
+	wait_on('b', "SELECT count(*) = 1 FROM shop.t WHERE id = $id");
+	is(compare($compared), $expected, "$text: nothing is confirmed");
+	like($notices, qr/WARNING:  replication of this relation is not ready, differences cannot be confirmed\nDETAIL:  .*or servers that are not compared replicate to the nodes/, 'with a warning');
+	$blocking->quit;
+	caught_up("SELECT count(*) = 1 FROM shop.t WHERE id = $id");
+}
+is(compare([qw(a c)], 'recheck => 0'), '3 {c}', 'without a recheck, nothing is claimed');
+is(compare([qw(b c)]), '3 {c} t', 'what the first of two nodes is fed with is no matter to the second');
+is(compare([qw(a b)]), '', 'two that are equal');
+is($notices, '', 'without a warning');
+sql('c', 'UPDATE shop.t SET v = 3 WHERE id = 3');
+
+# A commit that waits for a synchronous standby: its followers outvote the node that made it.
+sub synchronous
+{
+	my ($names) = @_;
+	$servers[0]->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
+	$servers[0]->reload;
+	wait_for($servers[0], "SELECT current_setting('synchronous_standby_names') = '$names'");
+	return;
+}
+{
+	synchronous('nosuch');
+	my $session = IbltTest::Session->new($servers[0], 'a')->start('INSERT INTO shop.t VALUES (60, 0); DELETE FROM shop.t WHERE id = 5');
+	wait_on($_, 'SELECT count(*) = 1 FROM shop.t WHERE id = 60') foreach qw(b c d);
+	is(compare([qw(a b c d)], $short), '60 {a} f', 'a commit that its followers show, and its own node does not: not confirmed');
+	is(audit([qw(a b c d)], $short), 'not comparable 1 1', 'nor do the nodes differ');
+	is(here("SELECT status, detail FROM iblt_repair_nodes('shop.t', '{a,b,c,d}', source => 'a', apply => true, $short)"), 'skipped|not confirmed: transactions that have committed did not become visible in time', 'nor does a repair delete it');
+	synchronous('');
+	$session->done;
+	$session->quit;
+	caught_up('SELECT count(*) FILTER (WHERE id = 60) = 1 AND count(*) FILTER (WHERE id = 5) = 0 FROM shop.t');
+	is(compare([qw(a b c d)]), '', 'once it is visible, they are equal');
+}
+
+# --- too many ---------------------------------------------------------------------------------
+
+my $id = 1000;
+foreach my $method (qw(sketch plain))
+{
+	my $options = "max_differences => 5, method => '$method'";
+	my $add = sub { $id += 100; sql('a', "INSERT INTO shop.t SELECT g, 0 FROM generate_series($id, " . ($id + 49) . ') g'); return };
+	foreach my $audit (0, 1)
+	{
+		my $blocking = blocking('b');
+		$add->();
+		my $session = IbltTest::Session->new($servers[1])->start('SET client_min_messages = notice; SELECT ' . ($audit ? "status, differences FROM iblt_audit_nodes('{a,b,c,d}', tables => '{shop.t}'," : "count(*) FROM iblt_compare_nodes('shop.t', '{a,b,c,d}',") . " $options, progress => true)");
+		$session->seen(qr/waiting for replication, to compare once more|ERROR/);
+		$blocking->quit;
+		is($session->done, $audit ? 'equal|0' : '0', "$method: too many rows on their way are waited for, " . ($audit ? 'in an audit' : 'in a comparison'));
+		$session->quit;
+		caught_up("SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
+	}
+	my $blocking = blocking('c');
+	$add->();
+	wait_on('b', "SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
+	like(compare([qw(a b c d)], "$options, $short"), qr/^ERROR:  too many differences to confirm: .*\nDETAIL:  These may be rows in flight\. iblt did not see replication pass within the timeout/, "$method: if they do not arrive in time, nobody knows");
+	is(audit([qw(a b c d)], "$options, $short"), 'not comparable IB003', 'and an audit does not say that they differ');
+	# the next large transaction is in flight
+	my $session = IbltTest::Session->new($servers[1])->start("SET client_min_messages = notice; SELECT count(*) FROM iblt_compare_nodes('shop.t', '{a,b,c,d}', $options, progress => true)");
+	$session->seen(qr/waiting for replication, to compare once more|ERROR/);
+	my $next = blocking('d');
+	$add->();
+	$blocking->quit;
+	wait_on('c', "SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
+	$next->quit;
+	$session->done;
+	unlike($session->{err}, qr/IB002/, "$method: nor when others follow");
+	$session->quit;
+	caught_up("SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
+	sql('d', 'UPDATE shop.t SET v = -1 WHERE id <= 10');
+	like(compare([qw(a b c d)], $options), qr/^ERROR:  too many differences: .*\nDETAIL:  No differences are returned\..* Replication had passed before the relations were compared once more\./, "$method: those that truly differ are too many");
+	is(audit([qw(a b c d)], $options), 'differs IB002', 'and an audit says that they differ');
+	sql('d', 'UPDATE shop.t SET v = id WHERE id <= 10');
+	like(compare([qw(a c)], "max_differences => 5, method => '$method'"), qr/^$/, 'nodes that are equal');
+}
+
+# --- who may not read row versions --------------------------------------------------------------
+
+here('CREATE ROLE reader LOGIN; GRANT USAGE ON FOREIGN SERVER a, b, d TO reader');
+foreach my $name (qw(a b d))
+{
+	$nodes{$name}->safe_psql('postgres', 'CREATE ROLE reader LOGIN') if $name eq 'a';
+	sql($name, 'GRANT USAGE ON SCHEMA shop TO reader; GRANT SELECT (id, v) ON shop.t TO reader');
+}
+my $of_reader = 'ARRAY[' . join(', ', map { literal($nodes{$_}->connstr($_) . ' user=reader') } qw(a b d)) . ']';
+sql('d', 'UPDATE shop.t SET v = -1 WHERE id = 7');
+foreach my $method (qw(sketch plain))
+{
+	like(failure("SELECT * FROM iblt_compare_nodes('shop.t', $of_reader, method => '$method')"), qr/42501: permission denied for row versions of shop\.t \(node 1\)\nDETAIL:  To confirm differences, iblt reads the system columns tableoid, ctid and xmin\./, "$method: nothing is confirmed by contents in secret");
+	is(here("SELECT deviate, confirmed FROM iblt_compare_nodes('shop.t', $of_reader, method => '$method', recheck => 0)"), '{"node 3"}|', 'nor without a recheck');
+	like(here("SELECT status, detail FROM iblt_audit_nodes($of_reader, tables => '{shop.t}', method => '$method')"), qr/^(error|not comparable)\|permission denied for row versions of shop\.t/, 'as an audit says');
+}
+sql('d', 'UPDATE shop.t SET v = 7 WHERE id = 7');
+
+# --- who has a vote -------------------------------------------------------------------------------
+
+# A view that asks another node by a function, a materialized view, and a view of a table.
+sql($_, 'CREATE SCHEMA far; CREATE TABLE far.t (id int PRIMARY KEY, v int); INSERT INTO far.t VALUES (1, 1)') foreach qw(a b);
+sql('c', 'CREATE SCHEMA far; CREATE EXTENSION dblink');
+my $asks = "SELECT * FROM dblink(${\ literal($nodes{b}->connstr('b'))}, 'SELECT id, v FROM far.t') AS x(id int, v int)";
+sql('b', 'UPDATE far.t SET v = 2');
+foreach my $case ([ 'a view that asks another node', "CREATE VIEW far.t AS $asks" ], [ 'a materialized view that has asked it', "CREATE MATERIALIZED VIEW far.t AS $asks" ], [ 'a view of a table', 'CREATE TABLE far.u (id int, v int); CREATE VIEW far.t AS TABLE far.u' ])
+{
+	my ($text, $make) = @$case;
+	sql('c', $make);
+	foreach my $method (qw(sketch plain))
+	{
+		my $options = "key_columns => '{id}', recheck => 0, method => '$method'";
+		like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{a,b,c}', apply => true, $options)"), qr/22023: relation far\.t of node "c" is not a table\nDETAIL:  Its rows may come from another node, and both would have a vote for them\.\nHINT:  Leave the node out, or name a source\./, "$method: $text has no vote in a repair");
+		is(sql('a', 'SELECT v FROM far.t'), 1, 'and outvotes nobody');
+		is(here("SELECT node, status FROM iblt_repair_nodes('far.t', '{a,b}', source => 'b', $options)"), 'a|preview', 'with a source, nobody votes');
+	}
+	sql('c', 'DROP ' . ($make =~ /MATERIALIZED/ ? 'MATERIALIZED ' : '') . 'VIEW far.t');
+}
+
+# --- an outcome that is unknown ---------------------------------------------------------------
+
+sql($_, 'DROP SCHEMA far CASCADE; CREATE SCHEMA far; CREATE TABLE far.t (id int PRIMARY KEY, v int)') foreach qw(a b c);
+sql('b', q{INSERT INTO far.t VALUES (1, 1); CREATE FUNCTION far.lost() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5); RETURN NULL; END';
+	CREATE TABLE far.late (id int); CREATE CONSTRAINT TRIGGER lost AFTER INSERT ON far.late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION far.lost();
+	-- after the statements have run, something is left for the commit
+	ALTER FUNCTION iblt_internal.repair_execute_deferred(text, text) RENAME TO checked;
+	CREATE FUNCTION iblt_internal.repair_execute_deferred(text) RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM iblt_internal.checked($1); SET CONSTRAINTS ALL DEFERRED; INSERT INTO far.late VALUES (1); END'});
+{
+	my ($rc, $out, $err) = $servers[1]->psql('postgres', "SELECT node, status FROM iblt_repair_nodes('far.t', '{a,b,c}', recheck => 0, apply => true)");
+	is($out, 'b|unknown', 'a connection that is lost during COMMIT: the outcome is unknown');
+	like($err, qr/^(?:psql:\S+ )?WARNING:  node "b" may or may not be repaired\nDETAIL:  the outcome is unknown: /m, 'as a warning says');
+	unlike($err, qr/is not repaired/, 'which does not say that nothing was changed');
+}
+nothing_left('at the end', @servers);
+
+sql('c', 'DROP SUBSCRIPTION b_c');
+sql($_, "DROP SUBSCRIPTION a_$_") foreach qw(b d);
+$_->stop foreach @servers;
+done_testing();
