@@ -72,6 +72,19 @@ SELECT live, pairs, pg_temp.said(format('SELECT concat_ws('' '', p.from_digests,
 	pairs, jsonb_build_object('live', live, 'seed', 7))) AS plan
 FROM (VALUES ('auto', '[{"live_cells": 280}, {"live_cells": 210}]'), ('auto', '[{"live_cells": 280}, {"live_cells": 207}]'), ('require', '[{"live_cells": 280}, {"live_cells": 207}]'), ('auto', '[{"live_cells": 280, "live_problem": "one"}, {"live_cells": 280, "live_problem": "two"}]'),
 	('auto', '[{"live_cells": 138}, {"live_cells": 207}]')) AS v(live, pairs);
+-- which nodes replicate to which, and whether rows may pass over a server that is not a node
+SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, nodes_by_others(s) AS by_others
+FROM (VALUES ('none', '[]', '[]', '[]', '[]', '[]', '[]'), ('a chain', '["ab"]', '[]', '["bc"]', '["ab"]', '[]', '["bc"]'), ('a star', '["ab", "ac"]', '[]', '[]', '["ab"]', '[]', '["ac"]'), ('a ring', '["ab"]', '["ca"]', '["bc"]', '["ab"]', '["ca"]', '["bc"]'),
+	('one is fed by another server', '[]', '["xa"]', '[]', '[]', '[]', '[]'), ('two are', '[]', '["xa"]', '[]', '["xb"]', '[]', '[]'), ('by slots of one name', '[]', '["x"]', '[]', '[]', '[]', '["x"]'),
+	('a chain with one between that is no node', '["ax"]', '[]', '[]', '["xb"]', '[]', '[]'), ('beside a link', '["ab", "ax"]', '[]', '[]', '["ab", "xb"]', '[]', '[]'), ('into the first of a chain', '["ab"]', '["xa"]', '["bc"]', '["ab"]', '[]', '["bc"]'),
+	('out of the last', '["ab"]', '[]', '["bc"]', '["ab"]', '["cx"]', '["bc"]'), ('both', '["ab"]', '["xa"]', '["bc"]', '["ab"]', '["cx"]', '["bc"]'),
+	('two slots of one name, one of a node', '["s"]', '[]', '[]', '["s", "s"]', '[]', '[]'), ('and one leads out', '["s", "ax"]', '[]', '[]', '["s", "s"]', '[]', '[]'), ('two of nodes', '["s"]', '[]', '["s"]', '[]', '[]', '["s", "s"]'))
+	AS v(title, sa, fa, sb, fb, sc, fc), LATERAL (SELECT pg_temp.sides(jsonb_agg(jsonb_build_object('side', side, 'recovery', false, 'slots', slots::jsonb, 'subscriptions',
+		(SELECT coalesce(jsonb_agg(jsonb_build_object('name', 'sub' || n, 'slot', slot, 'ready', true)), '[]') FROM jsonb_array_elements_text(fed::jsonb) WITH ORDINALITY AS f(slot, n))))) FROM (VALUES ('a', sa, fa), ('b', sb, fb), ('c', sc, fc)) AS n(side, slots, fed)) AS x(s);
+SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, nodes_by_others(s) AS by_others
+FROM (VALUES ('a primary and its standby, both fed', 'false', '"1"', '["x"]', 'true', '"1"'), ('a standby whose primary is not a node', 'false', '"2"', '["x"]', 'true', '"1"'), ('two standbys', 'true', '"1"', '["x"]', 'true', '"1"'), ('servers that are not known', 'false', 'null', '[]', 'true', 'null'))
+	AS v(title, ra, sa, fed, rb, sb), LATERAL (SELECT pg_temp.sides(jsonb_agg(jsonb_build_object('side', side, 'recovery', recovery::boolean, 'system', system::jsonb, 'slots', '[]'::jsonb, 'subscriptions',
+		(SELECT coalesce(jsonb_agg(jsonb_build_object('name', 'sub', 'slot', slot, 'ready', true)), '[]') FROM jsonb_array_elements_text(fed::jsonb) AS f(slot))))) FROM (VALUES ('a', ra, sa), ('b', rb, sb)) AS n(side, recovery, system)) AS x(s);
 -- keys that an index tells otherwise than sketches did
 SELECT nodes_doubtful('{a,b,c,d,e,f,g}', jsonb_populate_record(NULL::found_rows, '{"checksum": [1, 1, 1, null, 1, null, 1]}'), jsonb_populate_record(NULL::found_rows, '{"checksum": [1, 2, null, 1, 1, null, 2]}'), ROW('{b,c,d,e}', '{both,here,there,both}')::node_keys) AS doubtful;
 SELECT pg_temp.said(format('SELECT nodes_check_foreign(pg_temp.sides(%L))', sides)) AS said FROM unnest('{"[{\"side\": \"a\", \"kind\": \"r\"}]","[{\"side\": \"a\", \"kind\": \"f\"}, {\"side\": \"b\", \"kind\": \"v\", \"remote\": true}, {\"side\": \"c\", \"kind\": \"v\", \"remote\": false}]"}'::text[]) AS sides;

@@ -85,7 +85,7 @@ SELECT (made(here, '{"recovery": true}' || there)).versions, here, there FROM (V
 -- a transaction that looks for writers is not one of them
 BEGIN;
 INSERT INTO alone VALUES (1);
-SELECT iblt_internal.writers('alone');
+SELECT iblt_internal.writers('alone'), iblt_internal.committing('alone');
 COMMIT;
 -- nor is one that only reads, or writes elsewhere
 SELECT iblt_internal.writers('part');
