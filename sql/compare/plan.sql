@@ -361,9 +361,8 @@ BEGIN
 			SELECT bool_and((SELECT count(DISTINCT s.name) > count(DISTINCT s.slot)
 					FILTER (WHERE s.slot = ANY ((f).slots))
 				FROM unnest((t).subscriptions) AS s)) AND alone AS by_others FROM direction
-		), link AS (
-			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others) AS ready,
-				f, t
+		), link(source, follower, slot, ready, f, t) AS (
+			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others), f, t
 			FROM direction, fed, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
 			UNION ALL
 			-- It may be a standby of the publisher, and the subscriber may be ahead of it.
