@@ -1,8 +1,51 @@
 -- Waiting for replication ----------------------------------------------------------------
 --
--- passed() waits until followers show what sources show, and settled() until sources show what
--- followers may show already.  confirm.sql says what follows for differences.  Both take the
--- links of a plan, of two sides or of many nodes.
+-- links() finds the replication between two sides.  passed() waits until followers show what
+-- sources show, and settled() until sources show what followers may show already.  Both take the
+-- links of a plan, of two sides or of many nodes.  confirm.sql says what follows for differences.
+
+-- Links
+
+-- Logical subscriptions and physical replication between the sides, each with its direction; with
+-- "alone", they are not ready if other servers replicate to both sides.
+CREATE FUNCTION links(here side, there side, alone boolean DEFAULT true) RETURNS link[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF cardinality(here.subscriptions) + cardinality(there.subscriptions) = 0
+			AND NOT (here.recovery OR there.recovery) THEN
+		RETURN '{}';
+	END IF;
+	RETURN (
+		WITH direction(source, follower, f, t) AS (
+			VALUES ('here', 'there', here, there), ('there', 'here', there, here)
+		), fed AS (
+			-- If other servers replicate to both sides, a row of theirs may have reached only one,
+			-- and passes over no link.  Slots of two publishers may have one name.
+			SELECT bool_and((SELECT count(DISTINCT s.name) > count(DISTINCT s.slot)
+					FILTER (WHERE s.slot = ANY ((f).slots))
+				FROM unnest((t).subscriptions) AS s)) AND alone AS by_others FROM direction
+		), link(source, follower, slot, ready, f, t) AS (
+			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others), f, t
+			FROM direction, fed, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
+			UNION ALL
+			-- It may be a standby of the publisher, and the subscriber may be ahead of it.
+			SELECT source, follower, s.slot, false, f, t
+			FROM direction, unnest((t).subscriptions) AS s
+			WHERE (f).recovery AND s.slot <> ALL ((f).slots)
+				AND coalesce((f).system <> (t).system, true)
+			UNION ALL
+			-- Of a server that is not known, it may be the standby.
+			SELECT source, follower, NULL, coalesce((f).system = (t).system, false), f, t
+			FROM direction WHERE (t).recovery AND coalesce((f).system = (t).system, true)
+		)
+		SELECT coalesce(array_agg(DISTINCT ROW(source, follower, slot, ready, (f).place, (t).place,
+			(f).relation)::link), '{}') FROM link
+	);
+END
+$$;
+
+-- Waiting until changes have passed
 
 -- Has the subscriber of a link applied everything up to a position? NULL if the slot's
 -- subscriber seems to be another one.
