@@ -208,14 +208,14 @@ DECLARE
 BEGIN
 	FOR n IN 1 .. cardinality(after) LOOP
 		CONTINUE WHEN n = base;
-		estimated := (@extschema@.iblt_estimate(after[base] OPERATOR(@extschema@.-) after[n])).rows;
+		estimated := (iblt_estimate(iblt_subtract(after[base], after[n]))).rows;
 		IF estimated > most THEN
 			most := estimated;
 			worst := n;
 		END IF;
 	END LOOP;
-	RETURN persist(before[base] OPERATOR(@extschema@.-) before[worst],
-		after[base] OPERATOR(@extschema@.-) after[worst]);
+	RETURN persist(iblt_subtract(before[base], before[worst]),
+		iblt_subtract(after[base], after[worst]));
 END
 $$;
 
