@@ -139,6 +139,7 @@ BEGIN
 		'replication of this relation is not ready, differences cannot be confirmed',
 		'The subscription is disabled or still copies the relation, '
 			'or other servers replicate to both sides, '
+			'or servers that are not compared replicate to the nodes, '
 			'or there is a standby between the sides, or one of a server that is not known.');
 	RETURN false;
 END
