@@ -4,7 +4,7 @@
 # Puts the parts of the script together, and writes in place of
 #
 # @pinned_settings@	that file: the settings that a driver pins, because SET clauses cannot share
-#			a list
+#			a list.  Its first statement is a call of iblt_guard, until it ends.
 # @take_failure@;	that file: what the handler of a driver keeps of an error, which only the
 #			handler itself can ask for
 # @user_trigger@	that file: the condition that row t of pg_trigger is a trigger of a user, for queries
@@ -46,7 +46,7 @@ function put(text) {
 FILENAME ~ /pinned_settings$/ { pinned = pinned $0 "\n"; next }
 FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
 FILENAME ~ /user_trigger$/ { user_trigger = user_trigger (user_trigger ? "\n" : "") $0; next }
-/@pinned_settings@/ { printf "%s", pinned; next }
+/@pinned_settings@/ { printf "%s", pinned; guarded = 1; next }
 /@take_failure@;/ { printf "%s", failure; next }
 {
 	gsub(/@on_any_error@/, "query_canceled OR assert_failure OR OTHERS")
@@ -85,6 +85,11 @@ match($0, /@arguments [a-z_]+@/) {
 match($0, /@each [a-z_]+: [^@]+@/) {
 	split(substr($0, RSTART + 6, RLENGTH - 7), part, ": ")
 	$0 = put(each(part[1], part[2], " "))
+}
+
+guarded && /^BEGIN$/ {
+	$0 = "BEGIN PERFORM iblt_internal.iblt_guard();"
+	guarded = 0
 }
 
 { print }

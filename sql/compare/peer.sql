@@ -23,6 +23,12 @@ COMMENT ON FUNCTION @extschema@.iblt_session_drop IS
 
 -- Questions and counters
 
+-- Refuses code of other roles until the calling function ends, if it has a SET clause, or the
+-- transaction.  Every driver begins with it (assemble.awk), because it must not be a SET clause:
+-- what SET can switch on, a function in a view could switch off.
+CREATE FUNCTION iblt_guard() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
 -- Pins the settings of a query of another server until the transaction ends; a label, unless
 -- NULL, is the application_name of the session.
 CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,

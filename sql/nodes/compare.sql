@@ -135,8 +135,9 @@ DECLARE
 	content text := CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END;
 	extra_columns text := 'ignore';
 	options options := @arguments options@;
-	done record := nodes_drive(relation, nodes, options, without, NULL, NULL);
+	done record;
 BEGIN
+	done := nodes_drive(relation, nodes, options, without, NULL, NULL);
 	RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
 			CASE WHEN rows THEN (SELECT jsonb_object_agg(name, node_row)
 				FROM unnest((done.compared).names, d.contents) AS u(name, node_row)) END

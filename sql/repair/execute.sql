@@ -78,11 +78,11 @@ BEGIN
 			PERFORM progress_timely('running statements');
 		END IF;
 		PERFORM set_config('search_path', coalesce(path, 'pg_catalog, pg_temp'), true);
-		IF kept[i] IS NULL THEN
+		IF kept IS NULL THEN
 			EXECUTE statements[i];
 			GET DIAGNOSTICS changed = ROW_COUNT;
 		ELSE
-			changed := iblt_internal.iblt_repair_execute_kept(kept[i]);
+			changed := iblt_internal.iblt_repair_execute(statements[i], kept[i]);
 		END IF;
 		PERFORM pg_catalog.set_config('search_path', own, true);
 		IF changed <> n[i] AND NOT (at_most[i] AND changed < n[i]) THEN

@@ -19,9 +19,10 @@ CREATE FUNCTION iblt_repair_quote(name text, n bigint, value text) RETURNS void
 CREATE FUNCTION iblt_repair_kept(name text) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Executes the statement of a name, and returns how many rows it changed.
-CREATE FUNCTION iblt_repair_execute_kept(name text) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+-- Executes a statement, or if that is NULL the one of a name, and returns how many rows it
+-- changed.  The functions of triggers, defaults and checks may be of other roles (iblt_guard).
+CREATE FUNCTION iblt_repair_execute(statement text, name text) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Frees the texts whose names begin so.
 CREATE FUNCTION iblt_repair_forget(prefix text) RETURNS void

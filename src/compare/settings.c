@@ -22,6 +22,8 @@
 #include "utils/guc.h"
 #include "utils/timeout.h"
 
+#include "compare/guard.h"
+
 PG_FUNCTION_INFO_V1(iblt_peer_settings);
 
 /* The drivers' SET clauses pin the same (test/sql/settings.sql). */
@@ -65,7 +67,8 @@ pin(const char *name, const char *value)
 
 /*
  * iblt_peer_settings(datestyle, intervalstyle, timezone_abbreviations, label):
- * pins the settings for the rest of the message.  Only iblt_repair writes: it
+ * pins the settings for the rest of the message, and refuses code of other
+ * roles (guard.c).  Only iblt_repair writes: it
  * sets iblt.writing in its transaction.  A role, or a function of users, can set
  * that, too, but other messages begin their transaction.  A label, if there is
  * one, is for the session.
@@ -77,6 +80,7 @@ iblt_peer_settings(PG_FUNCTION_ARGS)
 		"timezone_abbreviations"};
 	const char *writing = GetConfigOption("iblt.writing", true, false);
 
+	iblt_guard_begin();
 	for (int i = 0; i < (int) lengthof(pinned); i++)
 		pin(pinned[i][0], pinned[i][1]);
 	for (int i = 0; i < (int) lengthof(given); i++)

@@ -31,6 +31,8 @@
 #include "varatt.h"
 #endif
 
+#include "compare/guard.h"
+
 /* Bytes of a part, which is what one message to the peer has of a text. */
 #define PART_SIZE		(4 * 1024 * 1024)
 
@@ -43,7 +45,7 @@ typedef struct Kept
 	char	   *name;
 	uint32		hash;			/* of the name */
 	int			parts;
-	int			running;		/* calls of iblt_repair_execute_kept */
+	int			running;		/* calls of iblt_repair_execute */
 	StringInfoData text;
 } Kept;
 
@@ -190,34 +192,54 @@ iblt_repair_kept(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(kept->text.data, kept->text.len));
 }
 
-PG_FUNCTION_INFO_V1(iblt_repair_execute_kept);
-
-/*
- * iblt_repair_execute_kept(name) -> bigint: executes the statement of that name, and returns
- * how many rows it changed.  PL/pgSQL would copy the statement twice.
- */
-Datum
-iblt_repair_execute_kept(PG_FUNCTION_ARGS)
+/* Triggers, defaults and checks run as for any other statement. */
+static int64
+execute(const char *statement)
 {
-	Kept	   *kept = required(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	int64		changed;
+	int			guard;
 	int			result;
+	int64		changed;
 
 	SPI_connect();
+	guard = iblt_guard_open();
+	result = SPI_execute(statement, false, 0);
+	iblt_guard_shut(guard);
+	if (result < 0)
+		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
+	changed = SPI_processed;
+	SPI_finish();
+	return changed;
+}
+
+PG_FUNCTION_INFO_V1(iblt_repair_execute);
+
+/*
+ * iblt_repair_execute(statement, name) -> bigint: executes a statement, or if it is NULL
+ * the one of that name, and returns how many rows it changed.  PL/pgSQL would copy a
+ * kept statement twice.
+ */
+Datum
+iblt_repair_execute(PG_FUNCTION_ARGS)
+{
+	Kept	   *kept;
+	volatile int64 changed = 0;
+
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_INT64(execute(text_to_cstring(PG_GETARG_TEXT_PP(0))));
+	if (PG_ARGISNULL(1))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("there is no statement to execute")));
+	kept = required(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	kept->running++;
 	PG_TRY();
 	{
-		result = SPI_execute(kept->text.data, false, 0);
+		changed = execute(kept->text.data);
 	}
 	PG_FINALLY();
 	{
 		kept->running--;
 	}
 	PG_END_TRY();
-	if (result < 0)
-		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
-	changed = SPI_processed;
-	SPI_finish();
 	PG_RETURN_INT64(changed);
 }
 

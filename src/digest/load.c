@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "compare/guard.h"
 #include "core/interrupt.h"
 #include "digest/pending.h"
 
@@ -26,7 +27,8 @@ extern PGDLLEXPORT void _PG_init(void);
 
 /*
  * Lets the core's long loops, which do not depend on PostgreSQL, be cancelled,
- * and changes of tracked tables be written when a transaction commits.
+ * changes of tracked tables be written when a transaction commits, and code of
+ * other roles be refused where iblt.guard is on.
  */
 void
 _PG_init(void)
@@ -39,4 +41,5 @@ _PG_init(void)
 
 	iblt_core_check_interrupts = process_interrupts;
 	iblt_pending_register();
+	iblt_guard_register();
 }

@@ -1,0 +1,296 @@
+/*-------------------------------------------------------------------------
+ *
+ * guard.c
+ *	  Keeps comparisons from running code of other roles.
+ *
+ * Who reads a relation runs code of its owner: functions in a view, a cast to
+ * json, the expressions of an index that the planner folds.  It would run with
+ * the rights of the role that compares, perhaps a superuser.  A check of the
+ * catalogs beforehand does not help, because the owner can alter the relation
+ * after the check.
+ *
+ * So the setting iblt.guard makes the server itself refuse two things.  A
+ * function must belong to a superuser or to the role that calls it.  The same is
+ * true of a view or a foreign table, unless the caller asked for such a relation:
+ * a function of PostgreSQL that is in a view can write files.
+ *
+ * It is a setting because parallel workers inherit settings.  Drivers and queries
+ * on a peer switch it on until they end (iblt_guard, iblt_peer_settings).  SQL cannot
+ * change it: a view can call set_config, and a function can have a SET clause,
+ * which is carried out before the function is refused.
+ *
+ * Functions of PostgreSQL's own library bypass the hooks.  They belong to a
+ * superuser.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "compare/guard.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/plancat.h"
+#include "parser/parsetree.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/syscache.h"
+
+/* What the setting can be. */
+typedef enum Guard
+{
+	GUARD_OFF,
+	GUARD_ON,					/* between the statements that read */
+	GUARD_VIEWS,				/* views and foreign tables may be read */
+	GUARD_TABLES
+} Guard;
+
+static const struct config_enum_entry values[] = {
+	{"off", GUARD_OFF, false},
+	{"on", GUARD_ON, false},
+	{"views", GUARD_VIEWS, false},
+	{"tables", GUARD_TABLES, false},
+	{NULL, 0, false}
+};
+
+static int	guard = GUARD_OFF;
+
+static needs_fmgr_hook_type next_needs_fmgr_hook;
+static fmgr_hook_type next_fmgr_hook;
+static ExecutorCheckPerms_hook_type next_check_perms_hook;
+
+static const char *const setting = "iblt.guard";
+
+static void
+set(Guard value, GucAction action)
+{
+	(void) set_config_option(setting, values[value].name, PGC_POSTMASTER, PGC_S_SESSION,
+							 action, true, 0, false);
+}
+
+/*
+ * Does a role trust what another role owns?  A function with SECURITY DEFINER
+ * runs as its owner already when it is asked, so the role is the one that began.
+ */
+static bool
+is_trusted(Oid owner, Oid role)
+{
+	return owner == role || superuser_arg(owner);
+}
+
+static bool
+function_is_trusted(Oid function, Oid *owner)
+{
+	HeapTuple	tuple;
+	bool		definer;
+
+	if (function < FirstGenbkiObjectId)
+		return true;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		return true;			/* whoever looks for it will say so */
+	*owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	definer = ((Form_pg_proc) GETSTRUCT(tuple))->prosecdef;
+	ReleaseSysCache(tuple);
+	return is_trusted(*owner, definer ? GetOuterUserId() : GetUserId());
+}
+
+/* A SQL function that is hooked is not inlined. */
+static bool
+needs_hook(Oid function)
+{
+	Oid			owner;
+
+	if (next_needs_fmgr_hook != NULL && next_needs_fmgr_hook(function))
+		return true;
+	return guard != GUARD_OFF && !function_is_trusted(function, &owner);
+}
+
+/*
+ * Only a call is an error.  The planner looks at the functions of all indexes of
+ * a table, which nobody calls.
+ */
+static void
+on_call(FmgrHookEventType event, FmgrInfo *call, Datum *private)
+{
+	Oid			owner;
+
+	if (next_fmgr_hook != NULL)
+		next_fmgr_hook(event, call, private);
+	if (event != FHET_START || guard == GUARD_OFF || function_is_trusted(call->fn_oid, &owner))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("refusing to run function %s of role \"%s\"",
+					format_procedure(call->fn_oid), GetUserNameFromId(owner, true)),
+			 errdetail("It would run as role \"%s\".", GetUserNameFromId(GetOuterUserId(), true)),
+			 errhint("Exclude the columns that call it, or compare as its owner. "
+					 "Functions of superusers are trusted.")));
+}
+
+/* Refuses a view or a foreign table that the caller has not asked for. */
+static void
+check_relation(const RangeTblEntry *rte)
+{
+	HeapTuple	tuple;
+	Form_pg_class class;
+	char		kind;
+	Oid			owner;
+
+	if (guard == GUARD_OFF || guard == GUARD_VIEWS || rte->relid < FirstNormalObjectId ||
+		(rte->relkind != RELKIND_VIEW && rte->relkind != RELKIND_FOREIGN_TABLE))
+		return;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(rte->relid));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	class = (Form_pg_class) GETSTRUCT(tuple);
+	kind = class->relkind;
+	owner = class->relowner;
+	ReleaseSysCache(tuple);
+	if (guard == GUARD_ON && is_trusted(owner, GetUserId()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("refusing to read \"%s\", which is a %s and was described as a table",
+					get_rel_name(rte->relid), kind == RELKIND_VIEW ? "view" : "foreign table"),
+			 errdetail("It would run code of role \"%s\" as role \"%s\".",
+					   GetUserNameFromId(owner, true), GetUserNameFromId(GetUserId(), true))));
+}
+
+/* Views are in the list, too. */
+static void
+check_relations(List *range_table)
+{
+	ListCell   *lc;
+
+	if (guard != GUARD_OFF)
+		foreach(lc, range_table)
+			check_relation(lfirst(lc));
+}
+
+/* Before a foreign table is planned, which may connect to its server. */
+#if PG_VERSION_NUM >= 190000
+static build_simple_rel_hook_type next_planner_hook;
+
+static void
+on_plan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+{
+	if (next_planner_hook != NULL)
+		next_planner_hook(root, rel, rte);
+	if (rte->rtekind == RTE_RELATION)
+		check_relation(rte);
+}
+
+static void
+register_planner_hook(void)
+{
+	next_planner_hook = build_simple_rel_hook;
+	build_simple_rel_hook = on_plan;
+}
+#else
+static get_relation_info_hook_type next_planner_hook;
+
+static void
+on_plan(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
+{
+	if (next_planner_hook != NULL)
+		next_planner_hook(root, relid, is_parent, rel);
+	check_relation(planner_rt_fetch(rel->relid, root));
+}
+
+static void
+register_planner_hook(void)
+{
+	next_planner_hook = get_relation_info_hook;
+	get_relation_info_hook = on_plan;
+}
+#endif
+
+#if PG_VERSION_NUM >= 160000
+static bool
+on_check_perms(List *range_table, List *rights, bool raise)
+{
+	check_relations(range_table);
+	return next_check_perms_hook == NULL || next_check_perms_hook(range_table, rights, raise);
+}
+#else
+static bool
+on_check_perms(List *range_table, bool raise)
+{
+	check_relations(range_table);
+	return next_check_perms_hook == NULL || next_check_perms_hook(range_table, raise);
+}
+#endif
+
+/* A session cannot set a parameter of PGC_BACKEND, except by the code of an extension. */
+void
+iblt_guard_register(void)
+{
+	DefineCustomEnumVariable(setting, "Refuses to run code of other roles.",
+							 "iblt sets it while it compares.", &guard, GUARD_OFF, values,
+							 PGC_BACKEND, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE |
+							 GUC_NO_RESET_ALL | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
+	next_needs_fmgr_hook = needs_fmgr_hook;
+	needs_fmgr_hook = needs_hook;
+	next_fmgr_hook = fmgr_hook;
+	fmgr_hook = on_call;
+	next_check_perms_hook = ExecutorCheckPerms_hook;
+	ExecutorCheckPerms_hook = on_check_perms;
+	register_planner_hook();
+}
+
+void
+iblt_guard_begin(void)
+{
+	if (guard == GUARD_OFF)
+		set(GUARD_ON, GUC_ACTION_LOCAL);
+}
+
+PG_FUNCTION_INFO_V1(iblt_guard);
+
+/*
+ * iblt_guard(): refuses code of other roles until the calling function ends, if
+ * that has a SET clause, or until the transaction ends.
+ */
+Datum
+iblt_guard(PG_FUNCTION_ARGS)
+{
+	(void) fcinfo;
+	iblt_guard_begin();
+	PG_RETURN_VOID();
+}
+
+void
+iblt_guard_read(bool views)
+{
+	set(views ? GUARD_VIEWS : GUARD_TABLES, GUC_ACTION_LOCAL);
+}
+
+int
+iblt_guard_open(void)
+{
+	int			level = NewGUCNestLevel();
+
+	if (guard > GUARD_ON)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("a statement that reads cannot write")));
+	set(GUARD_OFF, GUC_ACTION_SAVE);
+	return level;
+}
+
+void
+iblt_guard_shut(int level)
+{
+	AtEOXact_GUC(true, level);
+}
