@@ -85,6 +85,23 @@ AS $$
 	LATERAL (SELECT (plans[i]).buckets, (plans[i]).here, (plans[i]).there) AS p
 $$;
 
+-- What was described of both sides of all small tables with a plan.
+CREATE FUNCTION plain_reads_small(plans plan[]) RETURNS described[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	p plan;
+	result described[] := '{}';
+BEGIN
+	FOREACH p IN ARRAY plans LOOP
+		IF p.buckets IS NOT NULL THEN
+			result := result || reads(p.here, p.there);
+		END IF;
+	END LOOP;
+	RETURN result;
+END
+$$;
+
 -- The rows for those small tables that are equal, and NULL for the others; none if a side
 -- could not answer.
 CREATE FUNCTION plain_compare_small(conns text[], smalls audit_small[]) RETURNS audit_row[]
@@ -101,7 +118,7 @@ BEGIN
 		plans := plain_plans_small(conns, smalls);
 		sums := ask_values(conns, ARRAY[plain_sums_small_sql(plans, 'here'),
 				plain_sums_small_sql(plans, 'there')], 0.005, NULL,
-			ROW('read_heap', NULL, NULL, NULL)::reading);
+			ROW('read_heap', NULL, NULL, NULL, plain_reads_small(plans))::reading);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
 	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN

@@ -59,7 +59,8 @@ DECLARE
 BEGIN
 	PERFORM check_code(plan);
 	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
-		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)));
+		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
+		described => reads(plan.here));
 	IF answer.fingerprint = s.fingerprint THEN
 		checksum := audit_hash((answer.sketch)::bytea);
 		rows := (iblt_header(answer.sketch)).rows;

@@ -5,23 +5,41 @@
 -- those for this database meanwhile, and then collects the answers, in the order of the
 -- places.  Everything that is asked of two sides goes through it.
 
+-- The relations of a place among those that a question reads, NULL for none.
+CREATE FUNCTION described_at(how reading, place text) RETURNS described[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	d described;
+	result described[];
+BEGIN
+	FOREACH d IN ARRAY coalesce(how.described, '{}') LOOP
+		IF d.place IS NOT DISTINCT FROM place THEN
+			d.place := NULL;	-- its name tells other servers nothing
+			result := array_append(result, d);
+		END IF;
+	END LOOP;
+	RETURN result;
+END
+$$;
+
 -- How a question is told to a place, with the settings before it.
 -- An error names the statements under way, and the log shows them with it, also those of
 -- parallel workers.  So keys and bounds are not part of a question: it has them as its
 -- parameters.  dblink has none, so another server gets them in a message that it does not show.
 -- A label comes with the first question over a connection.
 CREATE FUNCTION ask_sql(place text, query text, columns text, how reading, label text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	shown text := CASE WHEN num_nonnulls(how.keys, how.lo, how.hi) > 0 THEN query END;
 BEGIN
 	IF peer_is_bare(place) THEN
-		RETURN plain_settings(label, how.reader) || query;
+		RETURN plain_settings(label, how.reader, described_at(how, place)) || query;
 	END IF;
 	IF how.reader IS NOT NULL THEN
-		query := format('SELECT * FROM iblt_internal.%s(%L, %L, %L, %L) AS iblt_r(%s)', how.reader,
-			query, how.keys, how.lo, how.hi, columns);
+		query := format('SELECT * FROM iblt_internal.%s(%L, %L, %L, %L, %L) AS iblt_r(%s)',
+			how.reader, query, how.keys, how.lo, how.hi, described_at(how, place), columns);
 	END IF;
 	IF label IS NOT NULL AND peer_is_lent(place) THEN
 		RETURN peer_first_sql(query, shown);
@@ -60,15 +78,16 @@ CREATE FUNCTION ask_here(query text, how reading, INOUT answer anyelement) RETUR
 AS $$
 DECLARE
 	taken record;
+	described described[] := described_at(how, NULL);
 BEGIN
 	IF how.reader IS NULL THEN
 		EXECUTE query INTO taken;
 	ELSE
 		taken := CASE how.reader
-			WHEN 'read_heap' THEN read_heap(query, how.keys, how.lo, how.hi)
-			WHEN 'read_planned' THEN read_planned(query, how.keys, how.lo, how.hi)
-			WHEN 'read_slice' THEN read_slice(query, how.keys, how.lo, how.hi)
-			WHEN 'slice_bound' THEN slice_bound(query, how.keys, how.lo, how.hi) END;
+			WHEN 'read_heap' THEN read_heap(query, how.keys, how.lo, how.hi, described)
+			WHEN 'read_planned' THEN read_planned(query, how.keys, how.lo, how.hi, described)
+			WHEN 'read_slice' THEN read_slice(query, how.keys, how.lo, how.hi, described)
+			WHEN 'slice_bound' THEN slice_bound(query, how.keys, how.lo, how.hi, described) END;
 	END IF;
 	answer := taken.answer;
 END
@@ -268,12 +287,38 @@ BEGIN
 END
 $$;
 
+-- What was described of sides, for a statement that reads them.
+CREATE FUNCTION reads(VARIADIC sides side[]) RETURNS described[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	s side;
+	result described[] := '{}';
+BEGIN
+	FOREACH s IN ARRAY sides LOOP
+		result := array_append(result, ROW(s.place, s.side, s.relation,
+			split_part(s.identity, ' ', 1), s.fingerprint,
+			s.kind IN ('v', 'f') OR s.remote)::described);
+	END LOOP;
+	RETURN result;
+END
+$$;
+
 -- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
 CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
 RETURNS reading
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi)::reading
+	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
+		reads(plan.here, plan.there))::reading
+$$;
+
+-- The same of sides that are more than two.
+CREATE FUNCTION reading_all(plan plan, sides side[], keys text[] DEFAULT NULL,
+	indexed boolean DEFAULT false) RETURNS reading
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi, reads(VARIADIC sides))::reading
 $$;
 
 -- Asks a side on another server what a function says of the sketch that it keeps; the call has %s

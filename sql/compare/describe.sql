@@ -147,7 +147,7 @@ BEGIN
 	END LOOP;
 	BEGIN
 		answers := ask_values(places, queries, 0.001, label, CASE WHEN small IS NOT NULL
-			THEN ROW('read_planned', ARRAY[small], NULL, NULL)::reading END);
+			THEN ROW('read_planned', ARRAY[small], NULL, NULL, NULL)::reading END);
 	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
 		-- of iblt, or of the condition
 		IF SQLERRM LIKE 'on %: %' THEN

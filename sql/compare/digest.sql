@@ -382,7 +382,7 @@ BEGIN
 	answers[mine] := ask_one(places[mine], queries[mine]);
 	small := iblt_fold(iblt_session_get(answers[mine].kept), 10, 0.1);
 	answers[3 - mine] := (ask_values(places[3 - mine : 3 - mine], queries[3 - mine : 3 - mine],
-		how => ROW('read_planned', ARRAY[small], NULL, NULL)::reading))[1];
+		how => ROW('read_planned', ARRAY[small], NULL, NULL, NULL)::reading))[1];
 	RETURN answers;
 END
 $$;

@@ -139,8 +139,9 @@ AS $$
 BEGIN
 	-- a cancel there is not a cancel of the caller's statement
 	e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE e.state END;
-	e.message := CASE WHEN e.reported THEN format('on %s: ', peer_title(conn)) ELSE '' END
-		|| e.message;
+	-- what was altered there is told as what was altered here
+	e.message := CASE WHEN e.reported AND e.state <> 'IB004'
+		THEN format('on %s: ', peer_title(conn)) ELSE '' END || e.message;
 	e.secret := true;
 	PERFORM iblt_raise(e);
 END

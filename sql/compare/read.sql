@@ -3,6 +3,32 @@
 -- Every statement that decides is run by a function that says how it may read: read_heap,
 -- read_planned, read_slice and slice_bound, which are part of the protocol.  Keys are $1 in
 -- the query, and bounds $2 and $3.  doc/internals/walk.md has the list of these statements.
+--
+-- Each of them first locks what the query reads, and makes sure that it is what was described.
+-- The query itself names its relation again.  A schema can be renamed in between, so until the
+-- function ends the server refuses code of other roles (src/compare/guard.c).
+
+-- Locks a relation of this name until the transaction ends, and sets what may be read from now
+-- on; false unless it is what was described.  Without a fingerprint, any relation will do.
+CREATE FUNCTION iblt_read_lock(relation text, server text, fingerprint text, views boolean)
+RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+-- Begins to read relations; an error if one is not what was described.
+-- Its caller has a SET clause, because what may be read is said until that ends.
+CREATE FUNCTION read_begin(described described[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	d described;
+BEGIN
+	FOREACH d IN ARRAY coalesce(described, '{}') LOOP
+		IF NOT iblt_read_lock(d.relation, d.server, d.fingerprint, d.views) THEN
+			PERFORM refuse_altered(d.relation, d.side);
+		END IF;
+	END LOOP;
+END
+$$;
 
 -- The row that a query gives, which must not trust an index.
 -- An index that lacks an entry, or a partition or a constraint that a row does not keep to,
@@ -11,7 +37,7 @@
 -- Workers may help, as the settings are not those of the statement that they are set in.
 -- The drivers pin enable_indexonlyscan and constraint_exclusion for all statements.
 CREATE FUNCTION read_heap(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL,
-	hi text[] DEFAULT NULL) RETURNS record
+	hi text[] DEFAULT NULL, described described[] DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = on
 	SET enable_indexscan = off
@@ -21,6 +47,7 @@ AS $$
 DECLARE
 	answer record;
 BEGIN
+	PERFORM read_begin(described);
 	EXECUTE query INTO answer USING keys, lo, hi;
 	RETURN answer;
 END
@@ -29,12 +56,14 @@ $$;
 -- The row that a query gives, by whatever index the planner takes.
 -- Where that decides, check_index asks the tables too, or the caller asked for by_index.
 CREATE FUNCTION read_planned(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL,
-	hi text[] DEFAULT NULL) RETURNS record
+	hi text[] DEFAULT NULL, described described[] DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET row_security = off
 AS $$
 DECLARE
 	answer record;
 BEGIN
+	PERFORM read_begin(described);
 	EXECUTE query INTO answer USING keys, lo, hi;
 	RETURN answer;
 END

@@ -10,12 +10,23 @@ CREATE TYPE declared AS (
 	sketches @extschema@.iblt[]
 );
 
+-- A relation that a statement reads, as it was described.
+CREATE TYPE described AS (
+	place text,				-- as in side
+	side text,
+	relation text,
+	server text,			-- when it was started
+	fingerprint text,
+	views boolean			-- is it a view or a foreign table, or has rows of foreign tables?
+);
+
 -- How a place answers a question: by a function of read.sql, with these parameters.
 CREATE TYPE reading AS (
 	reader text,			-- NULL: a statement that reads no relation
 	keys text[],
 	lo text[],
-	hi text[]
+	hi text[],
+	described described[]	-- of all places
 );
 
 -- What the caller of iblt_compare, or another driver, asks for: @arguments options@ makes it of

@@ -46,7 +46,7 @@ DECLARE
 	seed bigint := (iblt_info(options.template)).seed;
 	base declared.sketch%TYPE;
 BEGIN
-	PERFORM iblt_guard();
+	PERFORM iblt_read_lock(relation_name(relation), NULL, NULL, false);
 	EXECUTE format('SELECT iblt_live_base(%L::regclass, %s)', relation,
 			track_sketch_sql(relation, options))
 		INTO base USING options.template, seed, seed # 1;
@@ -160,7 +160,7 @@ DECLARE
 	seed bigint := (iblt_info(options.template)).seed;
 	scanned declared.sketch%TYPE;
 BEGIN
-	PERFORM iblt_guard();
+	PERFORM iblt_read_lock(relation_name(relation), NULL, NULL, false);
 	EXECUTE 'SELECT ' || track_sketch_sql(relation, options)
 		INTO scanned USING options.template, seed, seed # 1;
 	RETURN scanned::bytea = iblt_live(relation)::bytea;

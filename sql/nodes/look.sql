@@ -23,7 +23,7 @@ BEGIN
 		places := array_append(places, s.place);
 		lookups := array_append(lookups, f.lookup);
 	END LOOP;
-	found := find_rows(places, lookups, reading_of(plan, keys, f.indexed));
+	found := find_rows(places, lookups, reading_all(plan, nodes.sides, keys, f.indexed));
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
 		PERFORM require_side_described(s, found[n].fingerprint),

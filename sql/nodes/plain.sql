@@ -107,7 +107,7 @@ BEGIN
 		places := array_append(places, s.place);
 		queries := array_append(queries, plain_sums_sql(nodes.plan, s));
 	END LOOP;
-	answers := ask_values(places, queries, 0, NULL, reading_of(nodes.plan));
+	answers := ask_values(places, queries, 0, NULL, reading_all(nodes.plan, nodes.sides));
 	FOR n IN 1 .. cardinality(places) LOOP
 		words := string_to_array(answers[n], ' ');
 		PERFORM require_side_described(nodes.sides[n], words[1]);

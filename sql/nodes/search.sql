@@ -45,7 +45,7 @@ BEGIN
 			THEN live_sql(nodes.plan, s, false) ELSE scan_sql(nodes.plan, s, capacity) END);
 	END LOOP;
 	scanned := ask_values(places, queries, CASE WHEN (nodes.plan).from_digests THEN 0.001
-		ELSE 0.02 END, NULL, reading_of(nodes.plan))::scanned[];
+		ELSE 0.02 END, NULL, reading_all(nodes.plan, nodes.sides))::scanned[];
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
 		PERFORM require_side_described(s, scanned[n].fingerprint);

@@ -7,16 +7,18 @@
 -- compares.  The statements of a repair write, and have rows (repair.sql).
 
 -- The statements that go before each plain query on the peer, with the settings of the
--- function that runs such a query here, if that has any of its own; a label is its
--- application_name.
+-- function that runs such a query here, if that has any of its own, and with locks on what it
+-- reads; a label is its application_name.
 -- With "writes" the server's default_transaction_read_only decides whether it may.  Without, it
 -- only reads, unless it is in the transaction of a repair.  A role, or a
 -- function of users, can set iblt.writing, too, but other messages begin their transaction.
 CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
-	writes boolean DEFAULT false) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	described described[] DEFAULT NULL, writes boolean DEFAULT false) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
-	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.concat('
+	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || CASE WHEN described IS NULL
+		THEN format('SELECT %s; ', settings) ELSE plain_begin_sql(settings, described) END
+	FROM (SELECT 'pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
 		|| $q$, CASE WHEN pg_catalog.current_setting('client_connection_check_interval', true)
@@ -26,7 +28,7 @@ AS $$
 			CASE WHEN pg_catalog.current_setting('iblt.writing', true) OPERATOR(pg_catalog.=) 'on'
 				AND pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>)
 				pg_catalog.statement_timestamp() THEN NULL
-			ELSE pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || '); '
+			ELSE pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || ')'
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
 		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
 		('quote_all_identifiers', 'off'), ('jit', 'off'),
@@ -41,7 +43,7 @@ AS $$
 		FROM pg_proc p, unnest(p.proconfig) AS c
 		WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = as_of)
 		AS own(name, other) USING (name)
-	WHERE coalesce(other, value) IS NOT NULL
+	WHERE coalesce(other, value) IS NOT NULL) AS s(settings)
 $$;
 
 -- The body of a function in SQL as an expression, whose arguments are columns of that name.

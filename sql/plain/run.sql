@@ -89,7 +89,7 @@ DECLARE
 	lookup text := (plain_finder(plan, in_buckets)).lookup;
 	answers text[] := ask_values(ARRAY(SELECT s.place FROM unnest(sides) AS s),
 		ARRAY(SELECT plain_rows_sql(plan, s, plain_find.keys, in_buckets) FROM unnest(sides) AS s),
-		0, NULL, reading_of(plan));
+		0, NULL, reading_all(plan, sides));
 	fingerprint text;
 	result found_rows[];
 BEGIN

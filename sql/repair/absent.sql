@@ -69,7 +69,7 @@ BEGIN
 			' (SELECT %s FROM %s OFFSET 0) AS iblt_h(hash) WHERE iblt_h.hash = ANY ($1::int8[])',
 		fingerprint_sql(s), key_hash_sql(plan), rows_sql(plan, s));
 	found := find_rows(ARRAY[s.place], ARRAY[query],
-		ROW('read_heap', hashes, NULL, NULL)::reading);
+		ROW('read_heap', hashes, NULL, NULL, reads(s))::reading);
 	-- either side may be a node of any name
 	PERFORM require_side_described(s, found[1].fingerprint);
 	RETURN ARRAY(SELECT k.id FROM unnest(ids, hashes) AS k(id, hash)

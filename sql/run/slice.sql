@@ -280,7 +280,8 @@ $$;
 
 -- The row that a query of bounds gives, perhaps of keys.
 -- Relies on: an index that the guard checks, in one snapshot under its lock.
-CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[]) RETURNS record
+CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[],
+	described described[] DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = off
 	SET max_parallel_workers_per_gather = 0
@@ -288,6 +289,7 @@ AS $$
 DECLARE
 	answer record;
 BEGIN
+	PERFORM read_begin(described);
 	EXECUTE query INTO answer USING keys, lo, hi;
 	RETURN answer;
 END

@@ -31,7 +31,8 @@ $$;
 
 -- The row that the query of walk_sql gives; an error if it would read more than an index.
 -- The key is enough, so an index alone will do: a bound need not be exact.
-CREATE FUNCTION slice_bound(query text, keys text[], lo text[], hi text[]) RETURNS record
+CREATE FUNCTION slice_bound(query text, keys text[], lo text[], hi text[],
+	described described[] DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET enable_indexonlyscan = on
 	SET enable_indexscan = on
@@ -45,6 +46,7 @@ DECLARE
 	explained jsonb;
 	answer record;
 BEGIN
+	PERFORM read_begin(described);
 	EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO explained USING keys, lo, hi;
 	IF jsonb_path_exists(explained, '$.**."Node Type" ? (@ like_regex "Seq Scan|Sort|Bitmap")') THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
@@ -89,7 +91,7 @@ BEGIN
 					' COLLATE ' || (k.here).collations[i])), ', ' ORDER BY i)
 				FROM unnest(bound_sql(plan, s, k, '$2', a)) WITH ORDINALITY AS u(x, i)),
 			array_to_string(bound_sql(plan, s, k, '$3', b), ', '))],
-		how => ROW('read_planned', NULL, a, b)::reading);
+		how => ROW('read_planned', NULL, a, b, NULL)::reading);
 	RETURN CASE WHEN answers[1] THEN a ELSE b END;
 END
 $$;
@@ -101,7 +103,8 @@ CREATE FUNCTION slice_next(plan plan, lo text[], rows bigint) RETURNS text[]
 AS $$
 DECLARE
 	bounds text[] := ask_values(places_of(plan), ARRAY[walk_sql(plan, plan.here, lo, rows),
-		walk_sql(plan, plan.there, lo, rows)], how => ROW('slice_bound', NULL, lo, NULL)::reading);
+		walk_sql(plan, plan.there, lo, rows)], how => ROW('slice_bound', NULL, lo, NULL,
+			reads(plan.here, plan.there))::reading);
 BEGIN
 	RETURN smaller_bound(plan, slice_key(plan), bounds[1]::text[], bounds[2]::text[]);
 END

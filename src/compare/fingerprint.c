@@ -239,6 +239,20 @@ iblt_compare_fingerprint_support(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(call);
 }
 
+text *
+iblt_fingerprint_now(Relation relation)
+{
+	TupleDesc	desc = RelationGetDescr(relation);
+	StringInfoData buf;
+
+	iblt_fingerprint_begin(&buf, RelationGetRelid(relation), relation->rd_rel->relkind,
+						   relation->rd_rel->relam);
+	for (int i = 0; i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			iblt_fingerprint_column(&buf, TupleDescAttr(desc, i));
+	return iblt_fingerprint_end(&buf);
+}
+
 PG_FUNCTION_INFO_V1(iblt_compare_fingerprint);
 
 /*
@@ -253,23 +267,15 @@ iblt_compare_fingerprint(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
 	Relation	relation = try_relation_open(relid, AccessShareLock);
-	StringInfoData buf;
+	text	   *fingerprint;
 	const char *planned;
-	int			i;
 
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	iblt_fingerprint_begin(&buf, relid, relation->rd_rel->relkind, relation->rd_rel->relam);
-	for (i = 0; i < RelationGetDescr(relation)->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(relation), i);
-
-		if (!att->attisdropped)
-			iblt_fingerprint_column(&buf, att);
-	}
+	fingerprint = iblt_fingerprint_now(relation);
 	relation_close(relation, AccessShareLock);
 	planned = PG_ARGISNULL(1) ? what_is_read(relid, NULL) : text_to_cstring(PG_GETARG_TEXT_PP(1));
 	if (strcmp(planned, what_is_read(relid, GetActiveSnapshot())) != 0)
 		PG_RETURN_TEXT_P(cstring_to_text("rewritten"));
-	PG_RETURN_TEXT_P(iblt_fingerprint_end(&buf));
+	PG_RETURN_TEXT_P(fingerprint);
 }

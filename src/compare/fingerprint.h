@@ -15,12 +15,16 @@
 #include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
+#include "utils/rel.h"
 #include "utils/snapshot.h"
 
 /* The relation, then each column that is not dropped, in order, then the hash. */
 extern void iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am);
 extern void iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att);
 extern text *iblt_fingerprint_end(StringInfo buf);
+
+/* That of a relation that is open and locked. */
+extern text *iblt_fingerprint_now(Relation relation);
 
 /*
  * Copies of the rows of a catalog that have an OID in a column, as HeapTuple.  Here

@@ -30,6 +30,7 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
@@ -44,6 +45,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
@@ -52,7 +54,7 @@ typedef enum Guard
 {
 	GUARD_OFF,
 	GUARD_ON,					/* between the statements that read */
-	GUARD_VIEWS,				/* views and foreign tables may be read */
+	GUARD_VIEWS,				/* some views, and foreign tables, may be read */
 	GUARD_TABLES
 } Guard;
 
@@ -70,13 +72,17 @@ static needs_fmgr_hook_type next_needs_fmgr_hook;
 static fmgr_hook_type next_fmgr_hook;
 static ExecutorCheckPerms_hook_type next_check_perms_hook;
 
+/* Views that may be read, with GUARD_VIEWS.  In the memory of the transaction. */
+static List *views = NIL;
+
 static const char *const setting = "iblt.guard";
 
+/* Until the calling function ends, if that has a SET clause, or the transaction. */
 static void
-set(Guard value, GucAction action)
+set(Guard value)
 {
 	(void) set_config_option(setting, values[value].name, PGC_POSTMASTER, PGC_S_SESSION,
-							 action, true, 0, false);
+							 GUC_ACTION_SAVE, true, 0, false);
 }
 
 /*
@@ -148,7 +154,7 @@ check_relation(const RangeTblEntry *rte)
 	char		kind;
 	Oid			owner;
 
-	if (guard == GUARD_OFF || guard == GUARD_VIEWS || rte->relid < FirstNormalObjectId ||
+	if (guard == GUARD_OFF || rte->relid < FirstNormalObjectId ||
 		(rte->relkind != RELKIND_VIEW && rte->relkind != RELKIND_FOREIGN_TABLE))
 		return;
 	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(rte->relid));
@@ -158,7 +164,10 @@ check_relation(const RangeTblEntry *rte)
 	kind = class->relkind;
 	owner = class->relowner;
 	ReleaseSysCache(tuple);
-	if (guard == GUARD_ON && is_trusted(owner, GetUserId()))
+	if (guard == GUARD_VIEWS && (kind == RELKIND_FOREIGN_TABLE || IsParallelWorker() ||
+								 list_member_oid(views, rte->relid)))
+		return;
+	if (guard != GUARD_TABLES && is_trusted(owner, GetUserId()))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -254,7 +263,7 @@ void
 iblt_guard_begin(void)
 {
 	if (guard == GUARD_OFF)
-		set(GUARD_ON, GUC_ACTION_LOCAL);
+		set(GUARD_ON);
 }
 
 PG_FUNCTION_INFO_V1(iblt_guard);
@@ -272,9 +281,27 @@ iblt_guard(PG_FUNCTION_ARGS)
 }
 
 void
-iblt_guard_read(bool views)
+iblt_guard_read(bool with_views)
 {
-	set(views ? GUARD_VIEWS : GUARD_TABLES, GUC_ACTION_LOCAL);
+	if (guard < GUARD_VIEWS)
+		views = NIL;
+	if (guard != GUARD_VIEWS)
+		set(with_views ? GUARD_VIEWS : GUARD_TABLES);
+}
+
+void
+iblt_guard_allow(Oid view)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+	views = lappend_oid(views, view);
+	MemoryContextSwitchTo(old);
+}
+
+bool
+iblt_guard_trusts(Oid owner)
+{
+	return is_trusted(owner, GetUserId());
 }
 
 int
@@ -285,7 +312,7 @@ iblt_guard_open(void)
 	if (guard > GUARD_ON)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("a statement that reads cannot write")));
-	set(GUARD_OFF, GUC_ACTION_SAVE);
+	set(GUARD_OFF);
 	return level;
 }
 

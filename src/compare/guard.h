@@ -14,8 +14,16 @@ extern void iblt_guard_register(void);
 /* From now on, code of other roles is refused, as iblt_guard says. */
 extern void iblt_guard_begin(void);
 
-/* The same, and says that statements read tables only, or views and foreign tables, too. */
+/*
+ * The same, and says that statements read tables only, or foreign tables and
+ * iblt_guard_allow's views, too.  Until the calling function ends, if that has a SET
+ * clause.
+ */
 extern void iblt_guard_read(bool views);
+extern void iblt_guard_allow(Oid view);
+
+/* Does this role trust what another role owns? */
+extern bool iblt_guard_trusts(Oid owner);
 
 /*
  * From here to iblt_guard_shut, functions of all roles may run, for what a

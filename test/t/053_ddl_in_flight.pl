@@ -233,7 +233,7 @@ is(run_with(compare_sql($again, 'cast_types => true'), others($again, $scan, loo
 is(error(), "IB004: relation public.$again was altered while it was compared (there)", 'also in the lookup: an error');
 my $lost = fresh();
 is(run_with(compare_sql($lost), map { { on => $there, hold => $scan, ddl => "ALTER TABLE $lost RENAME " . join ' TO ', ($_ % 2 ? qw(v vv) : qw(vv v)) } } 1 .. 3), '', 'a column comes and goes: no rows');
-like($session->{err}, qr/IB004: relation public\.$lost was altered while it was compared \(there\)\n.*DETAIL: +on the peer: column t\.v does not exist/, 'a column comes and goes: an error with what went wrong') or diag($session->{err});
+is(error(), "IB004: relation public.$lost was altered while it was compared (there)", 'a column comes and goes: an error') or diag($session->{err});
 is($session->run(compare_sql(my $next = fresh())), $three, 'the session goes on');
 
 my $harmless = fresh();

@@ -1,0 +1,92 @@
+-- Code of other roles on a peer without iblt ---------------------------------------------
+--
+-- There is nothing on such a peer that refuses a call (src/compare/guard.c).  So each message
+-- that reads first locks its relation, and makes sure under the lock that it is what was
+-- described, and that reading it as a table calls nothing of other roles: the planner
+-- evaluates constant parts of indexes and statistics.  From PostgreSQL 14.13, 15.8 and 16.4 on, the
+-- server itself refuses views and foreign tables that were not asked for.
+
+-- The beginning of a query: function has the OIDs of the functions of other roles.
+CREATE FUNCTION plain_foreign_functions_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT $q$
+		function(oid) AS (
+			SELECT p.oid FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
+			WHERE p.oid >= 16384 AND NOT r.rolsuper AND r.rolname <> current_user)$q$
+$$;
+
+-- A query that tells whether the planner would call a function of another role if it read a
+-- relation, whose OID is the expression id.
+-- It does so for calls without a column in them.  "t" is the text of an expression whose nodes
+-- are in braces.  In each round, an innermost node becomes V! if a column is in it, else C!.
+CREATE FUNCTION plain_code_sql(id text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format($q$
+		WITH RECURSIVE %s, expression(t) AS (
+			SELECT concat(i.indexprs::text, i.indpred::text) FROM pg_index i
+			WHERE i.indrelid = ANY ((%2$s)::oid[]) AND num_nonnulls(i.indexprs, i.indpred) > 0
+			UNION ALL
+			SELECT s.stxexprs::text FROM pg_statistic_ext s
+			WHERE s.stxrelid = ANY ((%2$s)::oid[]) AND s.stxexprs IS NOT NULL
+		), called(ids) AS (
+			SELECT string_agg(DISTINCT m[1], '|') FROM expression, function,
+				regexp_matches(t, ':(?:op)?funcid (\d+) ', 'g') AS m
+			WHERE m[1] = function.oid::text
+		), step(t, calls) AS (
+			SELECT regexp_replace(t, '\{VAR [^{}]*\}', 'V!', 'g'), false FROM expression, called
+			WHERE ids IS NOT NULL
+			UNION ALL
+			SELECT regexp_replace(regexp_replace(t, '\{[^{}]*V![^{}]*\}', 'V!', 'g'),
+					'\{[^{}]*\}', 'C!', 'g'),
+				EXISTS (SELECT FROM regexp_matches(t, '\{[^{}]*\}', 'g') AS m
+					WHERE m[1] !~ 'V!' AND m[1] ~ concat(':(op)?funcid (', ids, ') '))
+			FROM step, called WHERE t ~ '\{[^{}]*\}' AND NOT calls
+		)
+		SELECT coalesce(bool_or(calls), false) FROM step$q$, plain_foreign_functions_sql(),
+		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)))
+$$;
+
+-- Statements of PL/pgSQL that lock a relation until the transaction ends, and raise an error if it
+-- is not what was described, or the planner would call code of other roles.
+-- PREPARE takes the lock that a query takes, needs no right, and calls nothing.  The name is
+-- looked up before, so that it is not prepared in vain, and after that once more.
+CREATE FUNCTION plain_lock_sql(d described) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$
+	SELECT format($q$
+		IF %1$s THEN
+			EXECUTE %2$L;
+			EXECUTE %3$L;
+		END IF;
+		IF (%1$s) IS NOT TRUE THEN
+			RAISE EXCEPTION USING ERRCODE = 'IB004',
+				MESSAGE = %4$L, HINT = 'Compare when no other session alters, renames or drops it.';
+		ELSIF (%5$s) THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = %6$L, DETAIL = 'An index or statistics of it call a function of another '
+					'role for a constant, which the planner evaluates.',
+				HINT = 'Install iblt there, or compare as the owner of that function.';
+		END IF;$q$,
+		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND %s = %L', d.server,
+			plain_fingerprint_sql(format('to_regclass(%L)::oid', d.relation)), d.fingerprint),
+		format('PREPARE %I AS SELECT FROM %s', p.name, d.relation), format('DEALLOCATE %I', p.name),
+		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
+		plain_code_sql(format('to_regclass(%L)', d.relation)),
+		format('refusing to read %s', d.relation))
+	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name)
+$$;
+
+-- A statement that pins settings, given as an expression, and locks what is to be read.
+CREATE FUNCTION plain_begin_sql(settings text, described described[]) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$
+	SELECT format('DO %L; ', format($q$BEGIN
+		PERFORM %s;
+		PERFORM set_config(name, %L, true)
+		FROM pg_settings WHERE name = 'restrict_nonsystem_relation_kind';%s
+	END$q$, settings, CASE WHEN bool_or(d.views) THEN '' ELSE 'view, foreign-table' END,
+		string_agg(plain_lock_sql(d), '')))
+	FROM unnest(described) AS d
+$$;
