@@ -2,9 +2,8 @@
 --
 -- There is nothing on such a peer that refuses a call (src/compare/guard.c).  So each message
 -- that reads first locks its relation, and makes sure under the lock that it is what was
--- described, and that reading it as a table calls nothing of other roles: the planner
--- evaluates constant parts of indexes and statistics.  From PostgreSQL 14.13, 15.8 and 16.4 on, the
--- server itself refuses views and foreign tables that were not asked for.
+-- described, and that reading it calls nothing of other roles.  From PostgreSQL 14.13, 15.8
+-- and 16.4 on, the server itself refuses views and foreign tables that were not asked for.
 
 -- The beginning of a query: function has the OIDs of the functions of other roles.
 CREATE FUNCTION plain_foreign_functions_sql() RETURNS text
@@ -18,7 +17,7 @@ $$;
 
 -- A query that tells whether the planner would call a function of another role if it read a
 -- relation, whose OID is the expression id.
--- It does so for calls without a column in them.  "t" is the text of an expression whose nodes
+-- It evaluates calls without a column in indexes and statistics.  "t" is the text of an expression whose nodes
 -- are in braces.  In each round, an innermost node becomes V! if a column is in it, else C!.
 CREATE FUNCTION plain_code_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -48,6 +47,28 @@ AS $$
 		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)))
 $$;
 
+-- A query that tells whether a relation, whose OID is the expression id, reads a view of another
+-- role that calls a function of another role or a volatile one.
+-- The text of its rule has all functions that it calls, except those of a domain's constraints.
+CREATE FUNCTION plain_view_code_sql(id text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format($q$
+		WITH %s, rule(action) AS (
+			SELECT r.ev_action::text FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
+			JOIN pg_roles o ON o.oid = v.relowner
+			WHERE v.oid = ANY ((%s)::oid[]) AND v.relkind = 'v'
+				AND NOT o.rolsuper AND o.rolname <> current_user
+		)
+		SELECT EXISTS (SELECT FROM rule WHERE action ~ '\{COERCETODOMAIN ')
+			OR EXISTS (SELECT FROM rule, regexp_matches(action,
+					':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+) ', 'g') AS m
+				JOIN pg_proc p ON p.oid = m[1]::oid
+				WHERE p.provolatile = 'v' OR p.oid IN (SELECT oid FROM function))$q$,
+		plain_foreign_functions_sql(),
+		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)))
+$$;
+
 -- Statements of PL/pgSQL that lock a relation until the transaction ends, and raise an error if it
 -- is not what was described, or the planner would call code of other roles.
 -- PREPARE takes the lock that a query takes, needs no right, and calls nothing.  The name is
@@ -63,18 +84,18 @@ AS $$
 		IF (%1$s) IS NOT TRUE THEN
 			RAISE EXCEPTION USING ERRCODE = 'IB004',
 				MESSAGE = %4$L, HINT = 'Compare when no other session alters, renames or drops it.';
-		ELSIF (%5$s) THEN
-			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-				MESSAGE = %6$L, DETAIL = 'An index or statistics of it call a function of another '
-					'role for a constant, which the planner evaluates.',
-				HINT = 'Install iblt there, or compare as the owner of that function.';
+		ELSIF (%5$s) OR (%7$s) THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = %6$L,
+				DETAIL = 'An index, statistics or a view would run code of another role.',
+				HINT = 'Install iblt there, or compare as that role.';
 		END IF;$q$,
 		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND %s = %L', d.server,
 			plain_fingerprint_sql(format('to_regclass(%L)::oid', d.relation)), d.fingerprint),
 		format('PREPARE %I AS SELECT FROM %s', p.name, d.relation), format('DEALLOCATE %I', p.name),
 		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
 		plain_code_sql(format('to_regclass(%L)', d.relation)),
-		format('refusing to read %s', d.relation))
+		format('refusing to read %s', d.relation),
+		plain_view_code_sql(format('to_regclass(%L)', d.relation)))
 	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name)
 $$;
 
