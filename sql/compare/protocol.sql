@@ -156,8 +156,8 @@ $$;
 --
 -- Describing a relation does not lock it, so another session may alter it, or give its
 -- name to another one, before it is read.  Each statement that reads a relation
--- therefore returns the fingerprint of what it read as well.  If that is not the
--- fingerprint of what was described, the driver starts again.
+-- therefore locks it first (read_begin), and returns the fingerprint of what it read as
+-- well.  If that is not the fingerprint of what was described, the driver starts again.
 
 -- Gives iblt_compare_fingerprint its second argument.
 CREATE FUNCTION iblt_compare_fingerprint_support(internal) RETURNS internal

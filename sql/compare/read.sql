@@ -12,7 +12,7 @@
 -- on; false unless it is what was described.  Without a fingerprint, any relation will do.
 CREATE FUNCTION iblt_read_lock(relation text, server text, fingerprint text, views boolean)
 RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Begins to read relations; an error if one is not what was described.
 -- Its caller has a SET clause, because what may be read is said until that ends.

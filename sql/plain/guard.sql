@@ -17,8 +17,9 @@ $$;
 
 -- A query that tells whether the planner would call a function of another role if it read a
 -- relation, whose OID is the expression id.
--- It evaluates calls without a column in indexes and statistics.  "t" is the text of an expression whose nodes
--- are in braces.  In each round, an innermost node becomes V! if a column is in it, else C!.
+-- It evaluates calls without a column in indexes and statistics.  "t" is the text of an
+-- expression whose nodes are in braces.  In each round, an innermost node becomes V! if a column
+-- is in it, else C!.
 CREATE FUNCTION plain_code_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$

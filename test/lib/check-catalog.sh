@@ -60,7 +60,7 @@ no_rows "every SQL object that users see has a comment" "
 
 # These write, set, lock for the transaction, or take the latest snapshot.  A parallel plan can
 # do none of it, not even in its leader.
-unsafe="iblt_live_merge|iblt_live_tables|iblt_live_note_scan|iblt_peer_settings|iblt_repair_execute_kept|iblt_run_\w+|iblt_track_\w+"
+unsafe="iblt_live_merge|iblt_live_tables|iblt_live_note_scan|iblt_peer_settings|iblt_repair_execute|iblt_run_\w+|iblt_track_\w+"
 no_rows "C functions are parallel unsafe if they write, and no others are" "
 	SELECT p.oid::regprocedure, p.proparallel FROM pg_proc p
 	WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)

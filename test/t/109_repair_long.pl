@@ -146,12 +146,12 @@ is($here->safe_psql('postgres', q{SET search_path = iblt_internal, public; SET s
 	SELECT iblt_repair_keep('v', 1, 'it''s \ '), iblt_repair_keep('v', 3, 'no'), iblt_repair_keep('v', 2, 'é'), iblt_repair_keep('v', 2, 'no');
 	SELECT iblt_repair_keep('s', 1, 'SELECT '), iblt_repair_quote('s', 2, 'v'), iblt_repair_kept('s'), iblt_repair_kept('none') IS NULL;
 	SELECT iblt_repair_keep('x', 1, 'y''z'), iblt_repair_quote('x', 2, 'x'), iblt_repair_quote('x', 2, 'x'), iblt_repair_kept('x');
-	CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM iblt_repair_forget(''), iblt_repair_keep('i', 2, ' no'), iblt_repair_execute_kept('other'); RETURN NEW; END $$;
+	CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM iblt_repair_forget(''), iblt_repair_keep('i', 2, ' no'), iblt_repair_execute(NULL, 'other'); RETURN NEW; END $$;
 	CREATE TRIGGER again BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION again();
 	SELECT iblt_repair_keep('i', 1, 'INSERT INTO t VALUES (1), (2)');
 	SAVEPOINT a; SELECT iblt_repair_keep('rolled back', 1, 'x'); ROLLBACK TO a;
 	SELECT iblt_repair_kept('rolled back') IS NULL;
-	DO $$ BEGIN PERFORM iblt_repair_execute_kept('i'); EXCEPTION WHEN undefined_object THEN END $$;
+	DO $$ BEGIN PERFORM iblt_repair_execute(NULL, 'i'); EXCEPTION WHEN undefined_object THEN END $$;
 	SELECT iblt_repair_kept('i'), iblt_repair_forget('i'), iblt_repair_kept('i') IS NULL;
 	SAVEPOINT b; SELECT iblt_repair_keep('released', 1, 'x'); RELEASE b; SELECT iblt_repair_kept('released');
 	COMMIT; SELECT iblt_repair_kept('released') IS NULL; DROP TABLE t; DROP FUNCTION again()}),
