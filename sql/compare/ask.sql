@@ -35,7 +35,7 @@ DECLARE
 	shown text := CASE WHEN num_nonnulls(how.keys, how.lo, how.hi) > 0 THEN query END;
 BEGIN
 	IF peer_is_bare(place) THEN
-		RETURN plain_settings(label, how.reader, described_at(how, place)) || query;
+		RETURN plain_settings(label, how.reader, described_at(how, place), asks => true) || query;
 	END IF;
 	IF how.reader IS NOT NULL THEN
 		query := format('SELECT * FROM iblt_internal.%s(%L, %L, %L, %L, %L) AS iblt_r(%s)',
@@ -297,7 +297,7 @@ DECLARE
 BEGIN
 	FOREACH s IN ARRAY sides LOOP
 		result := array_append(result, ROW(s.place, s.side, s.relation,
-			split_part(s.identity, ' ', 1), s.fingerprint,
+			split_part(s.identity, ' ', 1), left(s.fingerprint, 32),
 			s.kind IN ('v', 'f') OR s.remote)::described);
 	END LOOP;
 	RETURN result;

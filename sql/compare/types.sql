@@ -16,7 +16,7 @@ CREATE TYPE described AS (
 	side text,
 	relation text,
 	server text,			-- when it was started
-	fingerprint text,
+	fingerprint text,		-- the first 128 bits
 	views boolean			-- is it a view or a foreign table, or has rows of foreign tables?
 );
 

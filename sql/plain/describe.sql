@@ -9,15 +9,17 @@
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own, and with locks on what it
 -- reads; a label is its application_name.
+-- What asks does not read views of users, and what writes may, in triggers.
 -- With "writes" the server's default_transaction_read_only decides whether it may.  Without, it
 -- only reads, unless it is in the transaction of a repair.  A role, or a
 -- function of users, can set iblt.writing, too, but other messages begin their transaction.
 CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
-	described described[] DEFAULT NULL, writes boolean DEFAULT false) RETURNS text
+	described described[] DEFAULT NULL, writes boolean DEFAULT false,
+	asks boolean DEFAULT false) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || CASE WHEN described IS NULL
-		THEN format('SELECT %s; ', settings) ELSE plain_begin_sql(settings, described) END
+		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, plain_restrict_sql(asks)) ELSE plain_begin_sql(settings, described) END
 	FROM (SELECT 'pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')

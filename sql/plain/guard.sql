@@ -90,7 +90,7 @@ AS $$
 				DETAIL = 'An index, statistics or a view would run code of another role.',
 				HINT = 'Install iblt there, or compare as that role.';
 		END IF;$q$,
-		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND %s = %L', d.server,
+		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND left(%s, 32) = %L', d.server,
 			plain_fingerprint_sql(format('to_regclass(%L)::oid', d.relation)), d.fingerprint),
 		format('PREPARE %I AS SELECT FROM %s', p.name, d.relation), format('DEALLOCATE %I', p.name),
 		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
@@ -100,15 +100,23 @@ AS $$
 	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name)
 $$;
 
+-- The expression that makes a server which can do so refuse views and foreign tables that do not
+-- come with PostgreSQL, or not any more.
+CREATE FUNCTION plain_restrict_sql(refuse boolean) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format($q$CASE WHEN pg_catalog.current_setting('restrict_nonsystem_relation_kind', true)
+			IS NOT NULL
+		THEN pg_catalog.set_config('restrict_nonsystem_relation_kind', %L, true) END$q$,
+		CASE WHEN refuse THEN 'view, foreign-table' ELSE '' END)
+$$;
+
 -- A statement that pins settings, given as an expression, and locks what is to be read.
 CREATE FUNCTION plain_begin_sql(settings text, described described[]) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
 	SELECT format('DO %L; ', format($q$BEGIN
-		PERFORM %s;
-		PERFORM set_config(name, %L, true)
-		FROM pg_settings WHERE name = 'restrict_nonsystem_relation_kind';%s
-	END$q$, settings, CASE WHEN bool_or(d.views) THEN '' ELSE 'view, foreign-table' END,
-		string_agg(plain_lock_sql(d), '')))
+		PERFORM %s, %s;%s
+	END$q$, settings, plain_restrict_sql(NOT bool_or(d.views)), string_agg(plain_lock_sql(d), '')))
 	FROM unnest(described) AS d
 $$;

@@ -64,10 +64,13 @@ AS $$
 $$;
 
 -- The rows that a query of keys and of hashes gives: hash, n, and part n of the value.
-CREATE FUNCTION repair_values(query text, keys text[], hashes text[]) RETURNS SETOF record
+CREATE FUNCTION repair_values(query text, keys text[], hashes text[], described described[])
+RETURNS SETOF record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET row_security = off
 AS $$
 BEGIN
+	PERFORM read_begin(described);
 	RETURN QUERY EXECUTE query USING keys, hashes;
 END
 $$;
@@ -109,13 +112,13 @@ DECLARE
 	answer text := 't(hash text, n bigint, part text)';
 BEGIN
 	IF s.place IS NULL THEN
-		EXECUTE format('SELECT %s FROM repair_values($1, $2, $3) AS %s', keep, answer)
-			USING query, keys, hashes;
+		EXECUTE format('SELECT %s FROM repair_values($1, $2, $3, $4) AS %s', keep, answer)
+			USING query, keys, hashes, reads(s);
 		RETURN;
 	END IF;
 	PERFORM peer_send(s.place, peer_settings(NULL, query)
-			|| format('SELECT * FROM repair_values(%L, %L, %L) AS %s', query, keys, hashes,
-				answer)),
+			|| format('SELECT * FROM repair_values(%L, %L, %L, %L) AS %s', query, keys, hashes,
+				reads(s), answer)),
 		peer_result(s.place, format('SELECT %s,'
 			' iblt_traffic_add(1, 0, coalesce(sum(octet_length(part)), 0))'
 			' FROM %s.dblink_get_result($1) AS %s', keep, iblt_peer_dblink(), answer), 0);

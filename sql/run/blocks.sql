@@ -156,7 +156,9 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	scanned scanned[] := ask_values(places_of(plan), ARRAY[
 		blocks_sql(plan, plan.here, moments, s.lo[1], s.hi[1]),
-		blocks_sql(plan, plan.there, moments, s.lo[2], s.hi[2])], 0.005)::scanned[];
+		blocks_sql(plan, plan.there, moments, s.lo[2], s.hi[2])], 0.005,
+		how => ROW('read_planned', NULL, NULL, NULL,
+			reads(plan.here, plan.there))::reading)::scanned[];
 	here declared.sketch%TYPE := sketch_of(scanned[1]);
 	there declared.sketch%TYPE := sketch_of(scanned[2]);
 BEGIN

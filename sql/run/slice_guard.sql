@@ -207,7 +207,8 @@ DECLARE
 	k slice_key := slice_key(plan);
 	answers text[] := ask_values(places_of(plan), ARRAY[
 		slice_check_sql(plan, plan.here, thorough, estimate),
-		slice_check_sql(plan, plan.there, thorough, estimate)], 0.1);
+		slice_check_sql(plan, plan.there, thorough, estimate)], 0.1,
+		how => ROW(NULL, NULL, NULL, NULL, reads(plan.here, plan.there))::reading);
 	here jsonb := answers[1];
 	there jsonb := answers[2];
 BEGIN

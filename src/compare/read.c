@@ -49,6 +49,9 @@ check_rights(const RangeVar *name, Oid relid, Oid old, void *arg)
 		aclcheck_error(result, get_relkind_objtype(get_rel_relkind(relid)), name->relname);
 }
 
+/* Of a fingerprint, only these are sent. */
+#define DIGITS 32
+
 static void lock_view(Relation view);
 
 /* Locks the views that a view reads. */
@@ -140,7 +143,7 @@ iblt_read_lock(PG_FUNCTION_ARGS)
 	if (relation == NULL)
 		PG_RETURN_BOOL(false);
 	found = iblt_fingerprint_now(relation);
-	if (!PG_ARGISNULL(2) && strcmp(text_to_cstring(found), text_to_cstring(PG_GETARG_TEXT_PP(2))) != 0)
+	if (!PG_ARGISNULL(2) && strncmp(text_to_cstring(found), text_to_cstring(PG_GETARG_TEXT_PP(2)), DIGITS) != 0)
 	{
 		relation_close(relation, NoLock);
 		PG_RETURN_BOOL(false);
