@@ -19,7 +19,8 @@ CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || CASE WHEN described IS NULL
-		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, plain_restrict_sql(asks)) ELSE plain_begin_sql(settings, described) END
+		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, plain_restrict_sql(asks))
+		ELSE plain_begin_sql(settings, described) END
 	FROM (SELECT 'pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')

@@ -127,13 +127,13 @@ foreach my $type ('int', 'text')
 	}
 	both("INSERT INTO guess.timestamptz SELECT '2030-01-01'::timestamptz + i * interval '7 s' FROM generate_series(1, 1000) AS i");
 	is(sliced('sum(rows_here), count(*) > 20', "'guess.timestamptz', $peer, 500, estimate => 12000"), '13000|t', 'rows added behind the statistics: walks to them');
-	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.slice_bound(text, text[], text[], text[]) RENAME TO nobody_walks');
+	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.slice_bound(text, text[], text[], text[], iblt_internal.described[]) RENAME TO nobody_walks');
 	my $next = sub { my ($name) = @_; return sliced('hi', "'guess.$name', $peer, 2000, estimate => 12000) LIMIT 1\n--") };
 	like(failure("SELECT * FROM sliced('guess.int', $peer, 2000, estimate => 12000)"), qr/slice_bound.* does not exist/, 'beyond the statistics, a walk');
 	$here->safe_psql('postgres', 'INSERT INTO guess.int SELECT -i FROM generate_series(1, 1500) AS i');
 	wait_for($here, "SELECT $histogram('guess.int', 'id') ->> 'histogram' IS NULL");
 	pass('and where the table has changed since');
-	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_walks(text, text[], text[], text[]) RENAME TO slice_bound');
+	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_walks(text, text[], text[], text[], iblt_internal.described[]) RENAME TO slice_bound');
 	is(sliced('count(*) > 5, sum(rows_here), sum(cardinality(keys))', "'guess.int', $peer, 2000, estimate => 13500"), 't|13500|1500', 'which finds the same');
 }
 

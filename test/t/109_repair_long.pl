@@ -103,7 +103,7 @@ foreach my $direction ('pull', 'push')
 
 	# A value changes after it was compared, or the answer is none of the value.
 	my $values = $there->safe_psql('postgres', "SELECT pg_get_functiondef('iblt_internal.repair_values'::regproc)");
-	my $answers = "CREATE OR REPLACE FUNCTION iblt_internal.repair_values(query text, keys text[], hashes text[]) RETURNS SETOF record LANGUAGE sql AS";
+	my $answers = "CREATE OR REPLACE FUNCTION iblt_internal.repair_values(query text, keys text[], hashes text[], described iblt_internal.described[]) RETURNS SETOF record LANGUAGE sql AS";
 	my %answer = (
 		'is gone' => q{SELECT NULL::text, NULL::bigint, NULL::text WHERE false},
 		'is another' => q{SELECT h, 1::bigint, repeat('v2', 100000) || 'worse' FROM unnest(hashes) AS h},
