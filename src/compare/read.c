@@ -15,6 +15,7 @@
 
 #include "access/relation.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"

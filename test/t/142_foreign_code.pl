@@ -236,6 +236,10 @@ $owner->run(q{CREATE TABLE app.seen (what text); CREATE FUNCTION app.seen() RETU
 	CREATE CONSTRAINT TRIGGER later AFTER INSERT ON app.goes DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION app.seen()});
 is($super->run("SELECT count(*), min(status) FROM iblt_repair('app.goes', NULL, 'app.comes', apply => true, direction => 'pull', extra_columns => 'ignore')"), '3|applied', 'the triggers, checks and defaults of a repair run as for any statement') or diag($super->{err});
 is($super->run('SELECT count(*) FROM app.seen'), '6', 'all triggers have');
+fresh('bare');
+$owner{bare}->run(q{CREATE VIEW app.w AS SELECT count(*) FROM app.t; CREATE TABLE app.goes (id int PRIMARY KEY, v int); CREATE FUNCTION app.reads() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM * FROM app.w; RETURN NEW; END';
+	CREATE TRIGGER reads BEFORE INSERT ON app.goes FOR EACH ROW EXECUTE FUNCTION app.reads()});
+is($super->run("SELECT count(*), min(status) FROM iblt_repair('app.comes', $peer{bare}, 'app.goes', apply => true, direction => 'push', method => 'plain')"), '3|applied', 'nor does a peer without iblt refuse a trigger the views that it reads') or diag($super->{err});
 is($super->run("SELECT count(*) FROM iblt_compare('app.goes', NULL, 'app.comes', extra_columns => 'ignore')"), '0', 'and a comparison still refuses nothing that it does not run');
 
 done_testing();
