@@ -91,7 +91,8 @@ AS $$
 				HINT = 'Install iblt there, or compare as that role.';
 		END IF;$q$,
 		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND left(%s, 32) = %L',
-			d.server, plain_fingerprint_sql(format('to_regclass(%L)::oid', d.relation)), d.fingerprint),
+			d.server, plain_fingerprint_sql(format('to_regclass(%L)::oid', d.relation)),
+			d.fingerprint),
 		format('PREPARE %I AS SELECT FROM %s', p.name, d.relation), format('DEALLOCATE %I', p.name),
 		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
 		plain_code_sql(format('to_regclass(%L)', d.relation)),
