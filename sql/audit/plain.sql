@@ -87,7 +87,7 @@ $$;
 
 -- What was described of both sides of all small tables with a plan.
 CREATE FUNCTION plain_reads_small(plans plan[]) RETURNS described[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	p plan;

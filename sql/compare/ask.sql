@@ -288,8 +288,10 @@ END
 $$;
 
 -- What was described of sides, for a statement that reads them.
+-- A place that has iblt may have been described by plain queries, whose fingerprints are
+-- others.  Then only the fingerprint that comes with the rows is compared.
 CREATE FUNCTION reads(VARIADIC sides side[]) RETURNS described[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	s side;
@@ -297,7 +299,8 @@ DECLARE
 BEGIN
 	FOREACH s IN ARRAY sides LOOP
 		result := array_append(result, ROW(s.place, s.side, s.relation,
-			split_part(s.identity, ' ', 1), left(s.fingerprint, 32),
+			split_part(s.identity, ' ', 1),
+			CASE WHEN s.bare IS NOT TRUE OR peer_is_bare(s.place) THEN left(s.fingerprint, 32) END,
 			s.kind IN ('v', 'f') OR s.remote)::described);
 	END LOOP;
 	RETURN result;
@@ -307,7 +310,7 @@ $$;
 -- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
 CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
 RETURNS reading
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
 		reads(plan.here, plan.there))::reading
@@ -316,7 +319,7 @@ $$;
 -- The same of sides that are more than two.
 CREATE FUNCTION reading_all(plan plan, sides side[], keys text[] DEFAULT NULL,
 	indexed boolean DEFAULT false) RETURNS reading
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi, reads(VARIADIC sides))::reading
 $$;
