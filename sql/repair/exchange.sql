@@ -228,7 +228,7 @@ DECLARE
 	s side := repair_target(plan);
 	pairs text[] := ask_values(ARRAY[s.place], ARRAY[repair_waiting_sql(plan, uniques,
 			CASE WHEN s.bare THEN format('%L::text[]', rows) ELSE '$1' END)], 0.01, NULL,
-		ROW('read_planned', rows, NULL, NULL)::reading);
+		ROW('read_planned', rows, NULL, NULL, reads(s))::reading);
 BEGIN
 	SELECT coalesce(array_agg(x.p[1] ORDER BY x.p[2]), '{}'),
 		coalesce(array_agg(x.p[2] ORDER BY x.p[2]), '{}'),
