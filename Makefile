@@ -33,7 +33,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	compare/types compare/failure compare/peer compare/query compare/ask compare/parts compare/protocol compare/shards \
 	compare/describe compare/mapping compare/progress compare/plan compare/prepare compare/statements compare/finder compare/read \
 	compare/sketch compare/many compare/digest compare/lookup compare/waiting compare/confirm compare/damaged_index \
-	compare/contradiction compare/figures compare/compare compare/ranges \
+	compare/contradiction compare/figures compare/compare \
 	plain/guard plain/describe plain/plan plain/statements plain/run plain/repair \
 	nodes/types nodes/describe nodes/search nodes/look nodes/plain nodes/compare nodes/audit \
 	digest/stores digest/parts digest/start digest/live \

@@ -50,7 +50,7 @@ BEGIN
 			THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
 				'with live => ''auto''.'
 			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
-				'or see iblt_compare_ranges.' END, problem, figures);
+				'or take a sample (on_too_many).' END, problem, figures);
 END
 $$;
 

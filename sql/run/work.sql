@@ -154,6 +154,24 @@ BEGIN
 END
 $$;
 
+-- A bound as a key, NULL for none.
+CREATE FUNCTION range_key(plan plan, bound text[]) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	key plan_column[];
+	result jsonb;
+BEGIN
+	IF bound IS NULL THEN
+		RETURN NULL;
+	END IF;
+	key := (require_slice_key(plan)).columns;
+	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_k(id)', key_json_sql(key))
+	INTO result USING CASE cardinality(bound) WHEN 1 THEN bound[1] ELSE bound::text END;
+	RETURN result;
+END
+$$;
+
 -- Stores what a slice has shown, unless its table was altered meanwhile.
 CREATE FUNCTION run_store(w run_worker, s run_slice,
 	compared comparison, took_ms double precision) RETURNS run_worker

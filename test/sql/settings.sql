@@ -31,7 +31,7 @@ AND EXISTS (SELECT FROM pg_class q WHERE q.relnamespace = 'pg_catalog'::regnames
 CREATE TEMP TABLE pinned AS
 SELECT p.proname::text AS driver, split_part(c, '=', 1) AS setting, substr(c, strpos(c, '=') + 1) AS value
 FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'iblt_audit', 'iblt_repair',
-	'iblt_audit_recheck', 'run_step', 'iblt_compare_ranges');
+	'iblt_audit_recheck', 'run_step');
 
 -- the peer's: what the statement of a driver changes in a session that has others
 SET DateStyle = 'ISO, DMY';
@@ -84,7 +84,7 @@ FROM peer GROUP BY setting ORDER BY setting COLLATE "C";
 
 -- here is what is there, but for these; only the peer's transactions are read-only
 SELECT d.driver, s.setting, here.value AS here, peer.value AS there
-FROM unnest('{iblt_compare,iblt_compare_ranges,iblt_audit,iblt_repair,iblt_audit_recheck,run_step}'::text[]) AS d(driver)
+FROM unnest('{iblt_compare,iblt_audit,iblt_repair,iblt_audit_recheck,run_step}'::text[]) AS d(driver)
 CROSS JOIN (SELECT setting FROM pinned UNION SELECT setting FROM peer) AS s
 LEFT JOIN pinned AS here ON here.driver = d.driver AND here.setting = s.setting
 LEFT JOIN peer ON peer.setting = s.setting AND peer.driver = CASE d.driver WHEN 'iblt_repair' THEN 'iblt_repair' ELSE 'iblt_compare' END
@@ -136,7 +136,6 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 SELECT query, c.* FROM unnest(ARRAY[
 	$$SELECT * FROM iblt_compare('told', NULL, 'told', method => 'other')$$,
-	$$SELECT * FROM iblt_compare_ranges('told', NULL, 'told', ranges => -1)$$,
 	$$SELECT * FROM iblt_audit('no such server', schema => 'public')$$,
 	$$SELECT * FROM iblt_repair('told', NULL, 'told', direction => 'aside')$$,
 	$$SELECT * FROM iblt_audit_recheck(4711)$$,

@@ -226,61 +226,6 @@ cmp_ok(lines($here->safe_psql('postgres', "SET client_min_messages = error; SELE
 like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'sample', max_differences => 1000, recheck => 1, timeout => '0 s')"), qr/IB003: too many differences to confirm/, 'rows that may be in flight are an error');
 like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'some')"), qr/22023: on_too_many must be error or sample/, 'what is not an answer to too many');
 
-# --- in which ranges of the key ------------------------------------------------------------
-
-sub ranges { my ($table, $options, $with) = @_; return "iblt_compare_ranges('$table', ${\ ($with // $peer)}, recheck => 0$options)" }
-{
-	my %side = map { /^\{"id": (\d+)\} (\w+)/ ? ($1 => $2) : () } split /\n/, truth('sampled', 'id');
-	$_->safe_psql('postgres', 'ANALYZE sampled, by_two') foreach ($here, $there);
-	is($here->safe_psql('postgres', "SELECT sum(unconfirmed), sum(differences) > 0 FROM ${\ ranges('sampled', ', ranges => 6')}"), '0|t', 'differences that are not rechecked are not unconfirmed');
-	foreach my $most (20000, 500)
-	{
-		my @rows = map { [ split /\|/ ] } split /\n/, $here->safe_psql('postgres', "SELECT (after ->> 'id')::int, (up_to ->> 'id')::int, rows_here, rows_there, missing, extra, changed, differences, exact, example ->> 'id'
-			FROM ${\ ranges('sampled', qq(, ranges => 6, max_differences => $most))} ORDER BY range");
-		my ($after, $rows_here, $rows_there) = (0, 0, 0);
-		cmp_ok(scalar(@rows), '>=', 4, "max_differences => $most: " . @rows . ' ranges');
-		foreach my $row (@rows)
-		{
-			my ($lo, $hi, $h, $t, $missing, $extra, $changed, $differences, $exact, $example) = @$row;
-			is($lo || 0, $after, "a range begins at $after, where the one before it ends");
-			$after = $hi || 1000000;
-			my %n = (there => 0, here => 0, both => 0);
-			$n{ $side{$_} }++ foreach grep { $_ > ($lo || 0) && $_ <= $after } keys %side;
-			my $total = $n{there} + $n{here} + $n{both};
-			my $text = "up to $after";
-			if ($total <= $most)
-			{
-				is("$missing $extra $changed $differences $exact", "$n{there} $n{here} $n{both} $total t", "$text: $total, each counted");
-			}
-			else
-			{
-				# a sample of 200 or more
-				is($exact, 'f', "$text: $total, which is an estimate");
-				cmp_ok(abs($differences - $total), '<=', 0.5 * $total, "$text: about $differences of $total");
-				cmp_ok(abs($missing + $extra + $changed - $differences), '<=', 2, "$text: the sum of its parts");
-				cmp_ok(abs($changed - $n{both}), '<=', 0.5 * $total, "$text: about $changed of $n{both} changed");
-			}
-			ok($total ? $side{$example} : !$example, "$text: an example");
-			$rows_here += $h;
-			$rows_there += $t;
-		}
-		is($after, 1000000, 'the last range has no end');
-		is("$rows_here $rows_there", join(' ', map { $_->safe_psql('postgres', 'SELECT count(*) FROM sampled') } ($here, $there)), 'and every row is in one of them');
-	}
-	is($here->safe_psql('postgres', "SELECT sum(differences), bool_and(exact), count(*) > 3, bool_and(after IS NULL OR after ? 'a' AND after ? 'b') FROM ${\ ranges('by_two', ', ranges => 5')}"), lines(truth('by_two', 'a, b')) . '|t|t|t', 'a key of two columns');
-	my $session = IbltTest::Session->new($here);
-	$session->run("SET client_min_messages = notice; SELECT count(*) FROM iblt_compare('by_two', $peer)");
-	my $stats = $session->run('SELECT f FROM iblt_compare_stats() AS f');
-	is($session->run("SELECT range, after, up_to, differences, exact FROM ${\ ranges('by_none', '')}"), '1|||' . lines(truth('by_none', 'n, v')) . '|t', 'no key: one range');
-	like($session->{err}, qr/compared as one range: no unique index without nulls on the key on both sides/, 'and a notice says why');
-	is($session->run('SELECT f FROM iblt_compare_stats() AS f'), $stats, 'iblt_compare_stats() is of the last comparison');
-	$here->safe_psql('postgres', 'CREATE TABLE by_int_2 AS SELECT * FROM by_int WHERE id <> 2000; ALTER TABLE by_int_2 ADD PRIMARY KEY (id); ANALYZE by_int, by_int_2');
-	is($session->run("SELECT sum(differences), max(example::text), max(range) > 1 FROM ${\ ranges('by_int', q(, peer_relation => 'by_int_2', ranges => 3), 'NULL')}"), '1|{"id": 2000}|t', 'in one database');
-	is($session->run('SELECT coalesce(array_length(dblink_get_connections(), 1), 0)'), '0', 'no connection is left');
-	$session->quit;
-	like(failure("SELECT * FROM ${\ ranges('sampled', ', ranges => 0')}"), qr/22023: ranges must be between 1 and 10000/, 'no ranges');
-}
-
 # --- the middle of many lookups ----------------------------------------------------------
 
 # A lookup of key 1500 waits for a lock.
