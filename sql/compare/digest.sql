@@ -98,8 +98,8 @@ AS $$
 DECLARE
 	asked declared.sketch%TYPE := small;
 BEGIN
-	RETURN iblt_wire_write(live_fold(iblt_session_keep(name,
-		live_read(relation, generation, subtable_cells)), asked));
+	RETURN live_fold(iblt_session_keep(name,
+		live_read(relation, generation, subtable_cells)), asked)::text;
 END
 $$;
 
@@ -126,7 +126,7 @@ BEGIN
 			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
 		END IF;
 		PERFORM iblt_traffic_add(0, 0, 0, octet_length(there.fold));
-		difference := iblt_subtract(mine, iblt_wire_read(there.fold, NULL));
+		difference := iblt_subtract(mine, sketch_from(there.fold));
 		status := iblt_compare_decode(difference);
 		IF status.complete THEN
 			found.rows_here := (iblt_header(mine)).rows;
@@ -135,7 +135,7 @@ BEGIN
 			found.ms_there := there.ms;
 			found.keys := status.keys;
 			found.number := status.recovered;
-			found.sample := iblt_wire_write(iblt_fold(difference, 9, 0.1));
+			found.sample := iblt_fold(difference, 9, 0.1)::text;
 			plan.found := found;
 		END IF;
 	END IF;

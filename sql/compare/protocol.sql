@@ -321,7 +321,7 @@ BEGIN
 			own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
 		END IF;
 		asked := small;
-		digest.fold := iblt_wire_write(live_fold(own, asked));
+		digest.fold := live_fold(own, asked)::text;
 		answer := jsonb_set(answer, '{side,live}', to_jsonb(digest));
 	END IF;
 	RETURN answer;
@@ -342,16 +342,6 @@ RETURNS @extschema@.iblt
 -- What iblt_info says, but only what the header knows: the cells are not looked at.
 CREATE FUNCTION iblt_header(s @extschema@.iblt, OUT hashes integer, OUT cells integer,
 	OUT capacity integer, OUT rows bigint) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-
--- A sketch as it travels: all of it, or its fold to that many cells a subtable for a receiver
--- that has the fold to "known" cells.
-CREATE FUNCTION iblt_wire_write(s @extschema@.iblt, subtable_cells integer DEFAULT NULL,
-	known integer DEFAULT NULL) RETURNS text
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-
--- A character for each cell of the first subtable of the fold to that many cells a subtable.
-CREATE FUNCTION iblt_compare_marks(s @extschema@.iblt, subtable_cells integer) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- Replication

@@ -3,15 +3,20 @@
 -- Both sides are scanned at the same time, each into a sketch.  Another server keeps its own
 -- and sends folds of it, until one is large enough for the difference.
 
--- The sketch that iblt_wire_write wrote; "known" is the fold that it was told of, or NULL.
-CREATE FUNCTION iblt_wire_read(wire text, known @extschema@.iblt) RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-
--- Cells of a subtable of the next fold to ask for: for that many keys, at least twice what
--- there is, and with the fewest cells to send.
-CREATE FUNCTION iblt_compare_next(mine @extschema@.iblt, theirs @extschema@.iblt, wanted integer)
+-- Cells of a subtable of the next fold to ask for: enough for that many keys, and at least twice
+-- what is known.  The sketch says which sizes there are.
+CREATE FUNCTION iblt_compare_next(s @extschema@.iblt, known integer, wanted integer)
 RETURNS integer
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+-- The sketch of a text form.  A body does not name the type, whose schema may be anybody's.
+CREATE FUNCTION sketch_from(wire text) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN wire;
+END
+$$;
 
 -- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
 -- difference "here - there" in order, each once, as iblt_compare_keys reads them.
@@ -72,7 +77,7 @@ CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms 
 AS $$
 	SELECT CASE WHEN iblt_session_keep(name, s) IS NOT NULL
 		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
-			CASE WHEN travels THEN iblt_wire_write(iblt_fold(s, 9, 0.1)) END)::scanned
+			CASE WHEN travels THEN iblt_fold(s, 9, 0.1)::text END)::scanned
 		END
 $$;
 
@@ -98,7 +103,7 @@ BEGIN
 		RETURN s;
 	END IF;
 	PERFORM iblt_traffic_add(0, 0, 0, octet_length(scanned.wire));
-	RETURN iblt_wire_read(scanned.wire, NULL);
+	RETURN scanned.wire;
 END
 $$;
 
@@ -139,38 +144,6 @@ BEGIN
 END
 $$;
 
--- How many marks of cells (iblt_compare_marks) are equal, NULL if their numbers differ.
-CREATE FUNCTION iblt_compare_same_marks(here text, there text) RETURNS integer
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- An estimate of the keys that differ, from marks of cells, where about "estimated" differ.
--- Of two subtables with s cells, of which d keys differ, about s * exp(-d / s) cells are
--- equal, and one of 64 others looks equal.  With 1.6 keys for each cell, the estimate's
--- relative deviation is 1.25 / sqrt(s): 1.5 % for 10,000 keys.  That of the meter is 9 %,
--- and a fold of 10 % more cells than it takes costs more bytes than these marks.
-CREATE FUNCTION count_by_marks(plan plan, whole @extschema@.iblt,
-	estimated numeric) RETURNS numeric
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	i record := iblt_header(whole);
-	most integer := i.cells / i.hashes;
-	cells integer := (SELECT min(n) FROM generate_series(1, most) AS n
-		WHERE most % n = 0 AND (n >= estimated / 1.6 OR n = most));
-	call text := format('iblt_compare_marks(%%s, %s)', cells);
-	here text;
-	there text;
-	equal bigint;
-BEGIN
-	PERFORM kept_ask(plan, call);
-	here := coalesce(kept_answer(plan, plan.here, call), iblt_compare_marks(whole, cells));
-	there := coalesce(kept_answer(plan, plan.there, call), iblt_compare_marks(whole, cells));
-	equal := iblt_compare_same_marks(here, there);
-	RETURN coalesce(-cells * ln(greatest(64 * equal - cells, 63)::numeric / (63 * cells)),
-		estimated);
-END
-$$;
-
 -- An empty sketch of the size of those that both sides keep.
 CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -185,23 +158,16 @@ $$;
 
 -- The call that gives a larger fold of the sketch that a side on another server keeps; "whole"
 -- is all of the sketch of this database, or an empty one of that size.
--- What is here already is not sent again.  For few keys a turn costs more than the bytes
--- of a larger fold, so it is for a fifth more than the estimate.
-CREATE FUNCTION larger_fold(plan plan, whole @extschema@.iblt, theirs @extschema@.iblt,
-	estimated numeric) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- The estimate is 9 % off.  A round trip costs more than a fold that is a fifth larger.
+CREATE FUNCTION larger_fold(whole @extschema@.iblt, theirs @extschema@.iblt, estimated numeric)
+RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	have record := iblt_header(theirs);
-	wanted numeric := 1.2 * estimated;
-	cells integer;
 BEGIN
-	IF estimated > greatest(2000, 4 * have.capacity) THEN
-		wanted := count_by_marks(plan, whole, estimated);
-	END IF;
-	cells := iblt_compare_next(whole, theirs,
-		least(wanted, (iblt_header(whole)).capacity)::integer);
-	RETURN format('iblt_wire_write(%%s, %s, %s)', cells, have.cells / have.hashes);
+	RETURN format('iblt_compare_fold(%%s, %s)::text', iblt_compare_next(whole,
+		have.cells / have.hashes, least(1.2 * estimated, (iblt_header(whole)).capacity)::integer));
 END
 $$;
 
@@ -258,7 +224,7 @@ BEGIN
 		figures.scan_ms := greatest((plan.found).ms_here, (plan.found).ms_there);
 		keys := (plan.found).keys;
 		number := (plan.found).number;
-		sample := iblt_wire_read((plan.found).sample, NULL);
+		sample := (plan.found).sample;
 		PERFORM exchange_progress(plan, figures, number, true);
 		RETURN;
 	END IF;
@@ -292,15 +258,15 @@ BEGIN
 			PERFORM exchange_progress(plan, figures, number, status.complete, more);
 		END IF;
 		EXIT WHEN NOT more;
-		larger := larger_fold(plan, CASE WHEN empty IS NOT NULL THEN empty
+		larger := larger_fold(CASE WHEN empty IS NOT NULL THEN empty
 			WHEN (plan.here).place IS NULL THEN here ELSE there END,
 			CASE WHEN (plan.there).place IS NULL THEN here ELSE there END, status.estimated);
 		PERFORM kept_ask(plan, larger);
 		IF (plan.here).place IS NOT NULL THEN
-			here := iblt_wire_read(kept_answer(plan, plan.here, larger), here);
+			here := kept_answer(plan, plan.here, larger);
 		END IF;
 		IF (plan.there).place IS NOT NULL THEN
-			there := iblt_wire_read(kept_answer(plan, plan.there, larger), there);
+			there := kept_answer(plan, plan.there, larger);
 		END IF;
 	END LOOP;
 END

@@ -69,7 +69,7 @@ AS $$
 DECLARE
 	known record := iblt_header(folds[part[1]]);
 	wanted numeric := least(1.2 * estimated, (iblt_header(whole)).capacity);
-	cells integer := iblt_compare_next(whole, folds[part[1]], wanted::integer);
+	cells integer := iblt_compare_next(whole, known.cells / known.hashes, wanted::integer);
 	places text[] := '{}';
 	queries text[] := '{}';
 	wires text[];
@@ -79,13 +79,13 @@ BEGIN
 		s := nodes.sides[part[i]];
 		places := array_append(places, s.place);
 		queries := array_append(queries, CASE WHEN s.place IS NULL THEN 'SELECT NULL' ELSE
-			format('SELECT iblt_wire_write(iblt_session_get(%L), %s, %s)',
-				kept_name(nodes.plan, s), cells, known.cells / known.hashes) END);
+			format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text',
+				kept_name(nodes.plan, s), cells) END);
 	END LOOP;
 	wires := ask_values(places, queries, 0);
 	FOR i IN 1 .. cardinality(part) LOOP
 		folds[part[i]] := CASE WHEN places[i] IS NULL THEN iblt_compare_fold(mine, cells)
-			ELSE iblt_wire_read(wires[i], folds[part[i]]) END;
+			ELSE sketch_from(wires[i]) END;
 	END LOOP;
 END
 $$;

@@ -141,7 +141,7 @@ CREATE FUNCTION blocks_sql(plan plan, s side, moments jsonb, lo text, hi text) R
 AS $$
 BEGIN
 	RETURN format(CASE WHEN s.place IS NULL THEN 'SELECT scan_answer(%L, s, f, %s, false)::text'
-			ELSE 'SELECT ROW(f, %2$s, NULL, iblt_wire_write(s))::scanned::text' END
+			ELSE 'SELECT ROW(f, %2$s, NULL, s::text)::scanned::text' END
 			|| ' FROM (SELECT %3$s OFFSET 0) AS q(s, f)',
 		kept_name(plan, s), elapsed_sql(s), blocks_sketch_sql(plan, s, moments, lo, hi));
 END

@@ -1,18 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * refine.c
- *	  Sketches of many sizes: a template that can be folded to most of them,
- *	  and the size of the next fold that a peer sends.
+ *	  Sketches of many sizes: a template that can be folded to the largest
+ *	  number of them, and the size of the next fold that a peer sends.
  *
  *-------------------------------------------------------------------------
  */
 #include "iblt.h"
 
-#include "lib/stringinfo.h"
-#include "utils/builtins.h"
-
 #include "core/sizing.h"
-#include "compare/wire.h"
 
 /* The hashes of the template, and the smallest of its subtables. */
 #define TEMPLATE_HASHES		4
@@ -57,113 +53,47 @@ iblt_compare_fold(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	IbltSketch	fold;
+	IbltParams	params;
 	int32		cells = PG_GETARG_INT32(1);
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	if ((int64) sketch.params.subtable_cells == cells)
+	params = sketch.params;
+	if ((int64) params.subtable_cells == cells)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
-	PG_RETURN_POINTER(iblt_fold_to(&fold, &sketch, cells));
-}
-
-/*
- * The cells of a subtable of the next fold: of those sizes that decode
- * `wanted` keys and are at least twice what there is, the one for which the
- * fewest cells travel.
- */
-static uint32
-next_cells(const IbltParams *most, uint32 known, uint32 wanted)
-{
-	uint32		least = iblt_core_subtable_cells(wanted, TEMPLATE_HASHES,
-												 FOLD_FAILURE);
-	uint32		best = most->subtable_cells;
-	uint32		fewest = iblt_wire_cells(best, known);
-	uint32		cells;
-
-	if (least == 0)
-		return best;
-	for (cells = iblt_core_ladder_at_least(Max(least, 2 * known));
-		 cells != 0 && cells < most->subtable_cells;
-		 cells = iblt_core_ladder_at_least(cells + 1))
-	{
-		if (most->subtable_cells % cells == 0 &&
-			iblt_wire_cells(cells, known) < fewest)
-		{
-			best = cells;
-			fewest = iblt_wire_cells(cells, known);
-		}
-	}
-	return best;
+	if (cells < 1 || params.subtable_cells % cells != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("subtables of %u cells cannot be folded to %d",
+						params.subtable_cells, cells)));
+	params.subtable_cells = (uint32) cells;
+	PG_RETURN_POINTER(iblt_make_fold(&fold, &params, &sketch));
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_next);
 
 /*
- * iblt_compare_next(mine iblt, theirs iblt, wanted) -> integer: the cells of a
- * subtable of the next fold that the peer is asked for.  mine has the size of
- * the peer's whole sketch, and theirs is what is here of it.
+ * iblt_compare_next(iblt, known, wanted) -> integer: the cells of a subtable of
+ * the smallest fold that decodes `wanted` keys and is at least twice the one
+ * to `known` cells, or of the whole sketch.
  */
 Datum
 iblt_compare_next(PG_FUNCTION_ARGS)
 {
-	IbltSketch	mine;
-	IbltSketch	theirs;
-
-	iblt_open_arg(&mine, fcinfo, 0);
-	iblt_open_arg(&theirs, fcinfo, 1);
-	iblt_require_arg(fcinfo, 2, "wanted");
-	PG_RETURN_INT32((int32) next_cells(&mine.params,
-									   theirs.params.subtable_cells,
-									   (uint32) Max(PG_GETARG_INT32(2), 1)));
-}
-
-PG_FUNCTION_INFO_V1(iblt_compare_marks);
-
-/*
- * iblt_compare_marks(iblt, subtable_cells) -> text: a character for each cell
- * of the first subtable, after a fold to that many.  Cells with the same rows
- * have the same one, and two others in one case of 64.  It begins like a wire
- * form.
- */
-Datum
-iblt_compare_marks(PG_FUNCTION_ARGS)
-{
 	IbltSketch	sketch;
-	IbltSketch	fold;
-	StringInfoData marks;
+	uint32		whole;
+	uint32		known = (uint32) Max(PG_GETARG_INT32(1), 1);
 	uint32		cells;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	iblt_require_arg(fcinfo, 1, "subtable_cells");
-	iblt_fold_to(&fold, &sketch, PG_GETARG_INT32(1));
-	cells = Min(fold.ncells, fold.params.subtable_cells);
-	initStringInfo(&marks);
-	appendStringInfo(&marks, "iblt%u:", cells);
-	for (uint32 i = 0; i < cells; i++)
-		appendStringInfoChar(&marks,
-							 ';' + iblt_cell_field(iblt_cell(&fold, i),
-												   IBLT_FIELD_WEIGHT) % 64);
-	PG_RETURN_TEXT_P(cstring_to_text_with_len(marks.data, marks.len));
-}
-
-PG_FUNCTION_INFO_V1(iblt_compare_same_marks);
-
-/*
- * iblt_compare_same_marks(text, text) -> integer: how many marks of
- * iblt_compare_marks are equal, NULL if their numbers differ.
- */
-Datum
-iblt_compare_same_marks(PG_FUNCTION_ARGS)
-{
-	text	   *a = PG_GETARG_TEXT_PP(0);
-	text	   *b = PG_GETARG_TEXT_PP(1);
-	int			size = (int) VARSIZE_ANY_EXHDR(a);
-	const char *mark = memchr(VARDATA_ANY(a), ':', size);
-	int			same = 0;
-	int			i;
-
-	if (mark == NULL || size != (int) VARSIZE_ANY_EXHDR(b))
-		PG_RETURN_NULL();
-	for (i = (int) (mark + 1 - VARDATA_ANY(a)); i < size; i++)
-		same += VARDATA_ANY(a)[i] == VARDATA_ANY(b)[i];
-	PG_RETURN_INT32(same);
+	whole = sketch.params.subtable_cells;
+	cells = iblt_core_subtable_cells((uint32) Max(PG_GETARG_INT32(2), 1),
+									 TEMPLATE_HASHES, FOLD_FAILURE);
+	if (cells == 0 || known > whole / 2)
+		PG_RETURN_INT32((int32) whole);
+	for (cells = iblt_core_ladder_at_least(Max(cells, 2 * known));
+		 cells != 0 && cells < whole;
+		 cells = iblt_core_ladder_at_least(cells + 1))
+		if (whole % cells == 0)
+			PG_RETURN_INT32((int32) cells);
+	PG_RETURN_INT32((int32) whole);
 }

@@ -274,9 +274,9 @@ foreach my $capacity (100, 4000, 16000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					call := iblt_internal.larger_fold(plan, mine, theirs, n);
+					call := iblt_internal.larger_fold(mine, theirs, n);
 					PERFORM iblt_internal.kept_ask(plan, call);
-					theirs := iblt_internal.iblt_wire_read(iblt_internal.kept_answer(plan, plan.there, call), theirs);
+					theirs := iblt_internal.kept_answer(plan, plan.there, call);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

@@ -118,16 +118,13 @@ sub counted
 	return split ' ', $line;
 }
 
-# The number of bytes of sketches in what passed.  A wire form says how many characters follow.
+# The number of bytes of sketches in what passed.  Their text form is base64, which begins with the
+# magic "IBLT" and version 1.
 sub sketch_bytes
 {
 	my ($text) = @_;
 	my $bytes = 0;
-	while ($text =~ /iblt(\d+):/g)
-	{
-		$bytes += length($&) + $1;
-		pos($text) += $1;
-	}
+	$bytes += length $& while $text =~ m{SUJMVAE[D-I][A-Za-z0-9+/]*=*}g;
 	return $bytes;
 }
 
