@@ -171,12 +171,13 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass, planned text DEFAULT
 
 -- Conditions
 
--- The type of an expression on the rows of a relation, and the collations that it depends on,
--- 0 for the encoding; an error unless it depends on the row alone, or is a condition and not
--- true or false.
+-- The type of an expression on the rows of a relation, the collations that it depends on, 0 for
+-- the encoding, and its columns; an error unless it depends on the row alone, or is a condition
+-- and not true or false.  If portable, an error also unless it means the same on any server whose
+-- columns have the same types.
 CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
-	is_condition boolean, OUT type oid, OUT base oid, OUT typmod integer, OUT collations oid[])
-	RETURNS record
+	is_condition boolean, portable boolean DEFAULT false, OUT type oid, OUT base oid,
+	OUT typmod integer, OUT collations oid[], OUT columns text[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 

@@ -122,13 +122,6 @@ $$;
 -- the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
 -- and of columns that both sides have with the same types.
 
--- An error unless a condition, or another expression, means the same on any server whose columns
--- have the same types; the columns that it names.
-CREATE FUNCTION iblt_plain_check_expression(relation regclass, expression text,
-	is_condition boolean) RETURNS text[]
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
-	SET search_path = iblt_internal, pg_catalog, pg_temp;
-
 -- An error for an expression that does not depend on the row alone or may mean something else on
 -- other servers; the columns that it names.
 CREATE FUNCTION plain_expression_columns(relation regclass, expression text, is_condition boolean)
@@ -136,8 +129,7 @@ RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 BEGIN
-	PERFORM iblt_compare_check_expression(relation, expression, is_condition);
-	RETURN iblt_plain_check_expression(relation, expression, is_condition);
+	RETURN (iblt_compare_check_expression(relation, expression, is_condition, true)).columns;
 END
 $$;
 

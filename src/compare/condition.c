@@ -2,85 +2,87 @@
  *
  * condition.c
  *	  Does a condition, or an expression, depend on the row alone?
- *
  * The steps of a comparison read a relation several times, on two servers.
- * They need a condition that chooses the same rows each time.  So a condition
- * is parsed here as one expression over the relation.  It may hold only
+ * They need a condition that chooses the same rows each time.  So the rule is
+ * that of index predicates: one expression over the relation with immutable
+ * functions, without subqueries and system columns.  A function that is
+ * declared immutable is believed.
  *
- *	- columns of the row and constants,
- *	- functions and operators that are immutable, or that depend on settings
- *	  which the drivers pin (sql/pinned_settings, iblt_peer_settings),
- *	- nodes known to do no more than combine these.
+ * An index lies on one server, and a comparison has two.  So literals that read
+ * the clock or name an object are refused too, and the collations that the
+ * expression depends on are returned.  The driver compares those of the two
+ * sides.
  *
- * A function that is declared immutable is believed.  Comparisons of text also
- * depend on collations.  These are returned, and the driver compares those of
- * the two sides.
+ * A server without iblt cannot check its condition.  The other side checks it
+ * on its own relation, and takes only what every PostgreSQL has.
  *
  *-------------------------------------------------------------------------
  */
 #include "iblt.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/sysattr.h"
+#include "access/transam.h"
 #include "catalog/heap.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
-#include "parser/parse_collate.h"
+#include "optimizer/optimizer.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/formatting.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
-#include "utils/typcache.h"
 
 #include "compare/expression.h"
-#include "compare/pinned.h"
 
-#define HINT_CONSTANT	"Use a constant, as in condition => format('ts > %L', now() - interval '1 hour')."
+#define HINT_CONSTANT	"Use constants and immutable functions, as in condition => format('ts > %L', now() - interval '1 hour')."
 #define HINT_SUBQUERY	"Use the subquery's result as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
-#define HINT_TEXT		"Use to_date or to_timestamp with a format."
-#define HINT_VALUE		"Compare the value itself, not its text."
 #define HINT_COLUMN		"Use the columns of the relation."
 
-/* A string literal of the condition. */
-typedef struct Literal
+/* What is known about an expression while its nodes are visited. */
+typedef struct Expression
 {
-	int			location;
-	const char *text;
-} Literal;
-
-/* What is known about a condition, or a value, while its nodes are visited. */
-typedef struct Condition
-{
-	IbltTextKind kind;
+	bool		is_condition;
+	bool		portable;		/* is it for a server without iblt? */
 	ParseState *pstate;
-	List	   *literals;		/* of Literal */
+	List	   *literals;		/* of A_Const, strings alone */
 	List	   *collations;		/* OIDs of those it depends on, and InvalidOid
 								 * for the encoding */
+	Bitmapset  *columns;		/* their numbers */
 	Node	   *call;			/* whose functions are being visited */
-} Condition;
-
-static bool check_node(Node *node, void *context);
+} Expression;
 
 static void
-refuse(Condition *condition, int location, const char *what, const char *hint)
+refuse(Expression *expression, int location, const char *what, const char *hint)
 {
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg(condition->kind == IBLT_CONDITION
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg(expression->is_condition
 					? "condition depends on more than the row: %s"
 					: "expression depends on more than the row: %s", what),
 			 errhint("%s", hint),
-			 parser_errposition(condition->pstate, location)));
+			 parser_errposition(expression->pstate, location)));
 }
 
-/* --- the text, before names are looked up ---------------------------------- */
+/* An error for what a server without iblt may understand in another way. */
+static void
+refuse_portable(Expression *expression, const char *what)
+{
+	if (expression->portable)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot compare by plain queries: an expression may mean something else on the peer, because of %s",
+						what),
+				 errhint("Use functions, operators and types of PostgreSQL itself, and write COLLATE \"C\" after texts.")));
+}
+
+/* --- literals ---------------------------------------------------------------- */
 
 /* The string that a raw constant is, or NULL. */
 static const char *
@@ -100,306 +102,301 @@ constant_string(const A_Const *constant)
 static bool
 collect_literals(Node *node, void *context)
 {
-	Condition  *condition = context;
+	Expression *expression = context;
 
 	if (node == NULL)
 		return false;
 	if (IsA(node, SubLink))
-		refuse(condition, ((SubLink *) node)->location,
+		refuse(expression, ((SubLink *) node)->location,
 			   "it has a subquery", HINT_SUBQUERY);
-	if (IsA(node, A_Const))
-	{
-		const char *text = constant_string((A_Const *) node);
-
-		if (text != NULL)
-		{
-			Literal    *literal = palloc(sizeof(Literal));
-
-			literal->location = ((A_Const *) node)->location;
-			literal->text = text;
-			condition->literals = lappend(condition->literals, literal);
-		}
-		return false;
-	}
+	if (IsA(node, A_Const) && constant_string((A_Const *) node) != NULL)
+		expression->literals = lappend(expression->literals, node);
 	return raw_expression_tree_walker(node, collect_literals, context);
 }
 
-/* --- the expression ----------------------------------------------------------- */
+/* Does a text have a word that date and time types read from the clock? */
+static bool
+names_clock(const char *text)
+{
+	char	   *lower = asc_tolower(text, strlen(text));
+	char	   *letters = lower;
+
+	/* arrays and rows may quote each letter */
+	for (char *c = lower; *c != '\0'; c++)
+		if (*c != '"' && *c != '\\')
+			*letters++ = *c;
+	*letters = '\0';
+	return strstr(lower, "now") || strstr(lower, "today") ||
+		strstr(lower, "tomorrow") || strstr(lower, "yesterday");
+}
+
+/* Is it the same on both servers, and at each moment? */
+static bool
+literal_is_constant(Oid type, const char *text)
+{
+	Oid			element = get_base_element_type(type);
+	char		category;
+	bool		preferred;
+
+	switch (getBaseType(OidIsValid(element) ? element : type))
+	{
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+		case JSONOID:
+		case JSONBOID:
+		case XMLOID:
+			return true;
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGNAMESPACEOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGROLEOID:
+		case REGTYPEOID:
+			return false;
+	}
+	get_type_category_preferred(OidIsValid(element) ? element : type, &category, &preferred);
+	return category == TYPCATEGORY_STRING || category == TYPCATEGORY_ENUM ||
+		category == TYPCATEGORY_NUMERIC || !names_clock(text);
+}
 
 static void
-check_literal(Condition *condition, Const *constant)
+check_literal(Expression *expression, Const *constant)
 {
 	ListCell   *lc;
 
-	if (constant->constisnull || constant->location < 0)
-		return;
-	CHECK_FOR_INTERRUPTS();
-	foreach(lc, condition->literals)
+	foreach(lc, expression->literals)
 	{
-		Literal    *literal = lfirst(lc);
-
-		if (literal->location == constant->location &&
-			!iblt_input_is_pinned(constant->consttype, literal->text))
-			refuse(condition, constant->location,
+		A_Const    *literal = lfirst(lc);
+		const char *text = constant_string(literal);
+		if (!constant->constisnull && literal->location == constant->location &&
+			constant->location >= 0 && !literal_is_constant(constant->consttype, text))
+			refuse(expression, constant->location,
 				   psprintf("'%s' of type %s is not always the same",
-							literal->text, format_type_be(constant->consttype)),
+							text, format_type_be(constant->consttype)),
 				   HINT_CONSTANT);
 	}
 }
 
-static void
-check_output(Condition *condition, Node *value)
-{
-	Oid			type = exprType(value);
+/* --- collations ------------------------------------------------------------- */
 
-	if (!iblt_output_is_pinned(type))
-		refuse(condition, exprLocation(value),
-			   psprintf("the text of type %s", format_type_be(type)),
-			   HINT_VALUE);
+static void
+add_collation(Expression *expression, Oid collation)
+{
+	if (!OidIsValid(collation))
+		return;
+	if (collation != C_COLLATION_OID)
+		refuse_portable(expression, "a collation");
+	expression->collations = list_append_unique_oid(expression->collations, collation);
 }
 
-static void
-check_outputs(Condition *condition, List *values)
+static List *
+args_of(Node *call)
 {
-	ListCell   *lc;
-
-	foreach(lc, values)
-		check_output(condition, lfirst(lc));
-}
-
-/* It depends on the bytes of text in this database. */
-static void
-add_encoding(Condition *condition)
-{
-	condition->collations = list_append_unique_oid(condition->collations,
-												   InvalidOid);
-}
-
-/* A cast that makes text of a value, and a value of that text. */
-static void
-check_text_cast(Condition *condition, CoerceViaIO *cast)
-{
-	check_output(condition, (Node *) cast->arg);
-	if (cast->resulttype == BYTEAOID)
-		add_encoding(condition);
-	if (!iblt_input_is_pinned(cast->resulttype, NULL))
-		refuse(condition, cast->location,
-			   psprintf("text read as type %s",
-						format_type_be(cast->resulttype)), HINT_TEXT);
-}
-
-static void
-check_column(Condition *condition, Var *column)
-{
-	if (column->varattno < 0)
-		refuse(condition, column->location,
-			   psprintf("system column %s",
-						NameStr(SystemAttributeDefinition(column->varattno)->attname)),
-			   HINT_COLUMN);
-}
-
-static void
-check_domain(Condition *condition, Oid type)
-{
-	/* the memory context calls it back when it is deleted */
-	DomainConstraintRef *domain = palloc(sizeof(DomainConstraintRef));
-	ListCell   *lc;
-
-	InitDomainConstraintRef(type, domain, CurrentMemoryContext, false);
-	foreach(lc, domain->constraints)
+	switch (nodeTag(call))
 	{
-		DomainConstraintState *constraint = lfirst(lc);
-
-		check_node((Node *) constraint->check_expr, condition);
+		case T_FuncExpr:
+			return ((FuncExpr *) call)->args;
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+			return ((OpExpr *) call)->args;
+		case T_ScalarArrayOpExpr:
+			return ((ScalarArrayOpExpr *) call)->args;
+		case T_MinMaxExpr:
+			return ((MinMaxExpr *) call)->args;
+		case T_CoerceViaIO:
+			return list_make1(((CoerceViaIO *) call)->arg);
+		default:
+			return NIL;
 	}
 }
 
-/* The planner fills in the defaults of arguments that a call leaves out. */
-static void
-check_defaults(Condition *condition, FuncExpr *call)
+static bool
+is_built_in(Oid type)
 {
-	HeapTuple	tuple = SearchSysCache1(PROCOID,
-										ObjectIdGetDatum(call->funcid));
-	Datum		defaults = (Datum) 0;
-	bool		isnull = true;
+	Oid			element = get_base_element_type(type);
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", call->funcid);
-	if (((Form_pg_proc) GETSTRUCT(tuple))->pronargs > list_length(call->args))
-		defaults = SysCacheGetAttr(PROCOID, tuple,
-								   Anum_pg_proc_proargdefaults, &isnull);
-	if (!isnull)
-		check_node(stringToNode(TextDatumGetCString(defaults)), condition);
-	ReleaseSysCache(tuple);
+	type = getBaseType(OidIsValid(element) ? element : type);
+	return type < FirstNormalObjectId && type != RECORDOID;
 }
 
-static void
-add_collation(Condition *condition, Oid collation)
+/* Does an operator tell only whether values are equal, or alike? */
+static bool
+compares_bytes(Node *call)
 {
-	if (OidIsValid(collation))
-		condition->collations = list_append_unique_oid(condition->collations,
-													   collation);
+	Oid			operator = IsA(call, ScalarArrayOpExpr) ? ((ScalarArrayOpExpr *) call)->opno
+		: ((OpExpr *) call)->opno;
+	Oid			type = exprType(linitial(args_of(call)));
+	Oid			negator = get_negator(operator);
+	RegProcedure function = get_opcode(operator);
+
+	if (operator >= FirstNormalObjectId || !is_built_in(type))
+		return false;
+	return function == F_TEXTLIKE || function == F_TEXTNLIKE ||
+		function == F_BPCHARLIKE || function == F_BPCHARNLIKE ||
+		op_hashjoinable(operator, type) ||
+		(OidIsValid(negator) && op_hashjoinable(negator, type));
 }
+
+/*
+ * May a call compare texts by a collation that the call does not show?  They
+ * may be in a row, in a range, in jsonb that is ordered, or in a JSON path with
+ * like_regex.  A text search configuration folds case.
+ */
+static bool
+hides_collation(Node *call, Oid type)
+{
+	type = getBaseType(type);
+	switch (type)
+	{
+		case JSONPATHOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+			return true;
+		case JSONBOID:
+			return IsA(call, MinMaxExpr) ||
+				(IsA(call, FuncExpr) && list_length(args_of(call)) == 2 &&
+				 getBaseType(exprType(lsecond(args_of(call)))) == JSONBOID) ||
+				(IsA(call, OpExpr) && !compares_bytes(call) &&
+				 get_op_btree_interpretation(((OpExpr *) call)->opno) != NIL);
+		default:
+			return !is_built_in(type) && !type_is_enum(type);
+	}
+}
+
+/* Adds the collations on which what a call does with its arguments depends. */
+static void
+collect_collations(Expression *expression, Node *call)
+{
+	Oid			collation = exprInputCollation(call);
+	bool		of_constants = IsA(call, FuncExpr) || IsA(call, OpExpr);
+	bool		text_varies = false;
+	ListCell   *lc;
+
+	foreach(lc, args_of(call))
+	{
+		Node	   *arg = lfirst(lc);
+		bool		is_text = OidIsValid(exprCollation(arg));
+
+		text_varies = text_varies || (is_text && !IsA(arg, Const));
+		of_constants = of_constants && IsA(arg, Const);
+		if (hides_collation(call, exprType(arg)))
+			add_collation(expression, DEFAULT_COLLATION_OID);
+	}
+	if (IsA(call, RowCompareExpr))
+	{
+		foreach(lc, ((RowCompareExpr *) call)->inputcollids)
+			add_collation(expression, lfirst_oid(lc));
+	}
+	if (!text_varies && !of_constants)
+		return;
+	if ((IsA(call, OpExpr) || IsA(call, DistinctExpr) || IsA(call, NullIfExpr) ||
+		 IsA(call, ScalarArrayOpExpr)) && compares_bytes(call) &&
+		(!OidIsValid(collation) || get_collation_isdeterministic(collation)))
+		return;
+	add_collation(expression, collation);
+	/* a function, or a value made of text, may see its bytes */
+	if ((IsA(call, FuncExpr) && OidIsValid(collation)) || (IsA(call, CoerceViaIO) && text_varies))
+		expression->collations = list_append_unique_oid(expression->collations, InvalidOid);
+}
+
+/* --- nodes ---------------------------------------------------------------------- */
 
 /* Callback of check_functions_in_node. */
 static bool
 check_function(Oid function, void *context)
 {
-	Condition  *condition = context;
-	char		volatility = func_volatile(function);
-	Oid			collation = exprInputCollation(condition->call);
+	Expression *expression = context;
 
-	if (volatility == PROVOLATILE_VOLATILE ||
-		(volatility == PROVOLATILE_STABLE &&
-		 !iblt_function_is_pinned(function) &&
-		 !iblt_function_makes_text(function)))
-		refuse(condition, exprLocation(condition->call),
-			   psprintf("function %s is not immutable",
-						format_procedure(function)), HINT_CONSTANT);
-	if (iblt_function_shows_encoding(function))
-		add_encoding(condition);
-	if (iblt_call_hides_collation(function, condition->call))
-		add_collation(condition, DEFAULT_COLLATION_OID);
-	if (OidIsValid(collation) &&
-		(!iblt_call_ignores_collation(function, condition->call) ||
-		 !get_collation_isdeterministic(collation)))
-		add_collation(condition, collation);
+	if (func_volatile(function) != PROVOLATILE_IMMUTABLE)
+		refuse(expression, exprLocation(expression->call),
+			   psprintf("function %s is not immutable", format_procedure(function)),
+			   HINT_CONSTANT);
+	if (function >= FirstGenbkiObjectId)
+		refuse_portable(expression, psprintf("function %s", get_func_name(function)));
 	return false;
 }
 
 static void
-check_functions(Condition *condition, Node *node)
+check_column(Expression *expression, Var *column)
 {
-	condition->call = node;
-	check_functions_in_node(node, check_function, condition);
-	if (IsA(node, FuncExpr))
-	{
-		FuncExpr   *call = (FuncExpr *) node;
-
-		check_defaults(condition, call);
-		if (iblt_function_makes_text(call->funcid))
-			check_outputs(condition, call->args);
-	}
-	else if (IsA(node, OpExpr) &&
-			 iblt_function_makes_text(((OpExpr *) node)->opfuncid))
-		check_outputs(condition, ((OpExpr *) node)->args);
-}
-
-static void
-check_row_compare(Condition *condition, RowCompareExpr *compare)
-{
-	ListCell   *lc;
-
-	check_functions(condition, (Node *) compare);
-	foreach(lc, compare->inputcollids)
-		add_collation(condition, lfirst_oid(lc));
-}
-
-static void
-check_xml(Condition *condition, XmlExpr *xml)
-{
-	check_outputs(condition, xml->named_args);
-	check_outputs(condition, xml->args);
-}
-
-/* Nodes that only combine the values of others. */
-static bool
-is_plain(Node *node)
-{
-	switch (nodeTag(node))
-	{
-		case T_List:
-		case T_NamedArgExpr:
-		case T_SubscriptingRef:
-		case T_BoolExpr:
-		case T_FieldSelect:
-		case T_RelabelType:
-		case T_ArrayCoerceExpr:
-		case T_ConvertRowtypeExpr:
-		case T_CollateExpr:
-		case T_CaseExpr:
-		case T_CaseWhen:
-		case T_CaseTestExpr:
-		case T_ArrayExpr:
-		case T_RowExpr:
-		case T_CoalesceExpr:
-		case T_NullTest:
-		case T_BooleanTest:
-		case T_CoerceToDomainValue:
-#if PG_VERSION_NUM >= 160000
-		case T_JsonIsPredicate:
-#endif
-			return true;
-		default:
-			return false;
-	}
-}
-
-/* The word that a node begins with in the condition. */
-static const char *
-first_word(Condition *condition, Node *node)
-{
-	int			location = exprLocation(node);
-	const char *start = condition->pstate->p_sourcetext + Max(location, 0);
-	size_t		length = strspn(start, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
-
-	return location < 0 || length == 0 ? "an expression" : pnstrdup(start, length);
+	if (column->varattno < 0)
+		refuse(expression, column->location,
+			   psprintf("system column %s",
+						NameStr(SystemAttributeDefinition(column->varattno)->attname)),
+			   HINT_COLUMN);
+	if (column->varattno == 0)
+		refuse_portable(expression, "a whole row");
+	expression->columns = bms_add_member(expression->columns, column->varattno);
 }
 
 /*
- * Visits an analysed expression, and refuses whatever is not known to be
- * harmless.
+ * Is a node a column of an enum that is compared with labels by = or <>?  Then
+ * it means the same elsewhere, although labels may have another order there.
  */
+static bool
+compares_labels(Expression *expression, Node *node)
+{
+	Oid			function = InvalidOid;
+	ListCell   *lc;
+
+	if (IsA(node, OpExpr) || IsA(node, DistinctExpr))
+		function = ((OpExpr *) node)->opfuncid;
+	else if (IsA(node, ScalarArrayOpExpr))
+		function = ((ScalarArrayOpExpr *) node)->opfuncid;
+	if (function != F_ENUM_EQ && function != F_ENUM_NE)
+		return false;
+	foreach(lc, args_of(node))
+	{
+		if (IsA(lfirst(lc), Var))
+			check_column(expression, lfirst(lc));
+		else if (!IsA(lfirst(lc), Const) && !IsA(lfirst(lc), ArrayExpr))
+			return false;
+	}
+	return true;
+}
+
+static void
+check_portable(Expression *expression, Node *node)
+{
+	if (IsA(node, CoerceToDomain) || IsA(node, XmlExpr))
+		refuse_portable(expression, "a domain or xml");
+	if (!IsA(node, List) && !IsA(node, CaseWhen) &&
+		getBaseType(exprType(node)) >= FirstNormalObjectId)
+		refuse_portable(expression, psprintf("type %s", format_type_be(exprType(node))));
+}
+
 static bool
 check_node(Node *node, void *context)
 {
-	Condition  *condition = context;
+	Expression *expression = context;
 
-	if (node == NULL)
+	CHECK_FOR_INTERRUPTS();
+	if (node == NULL || (expression->portable && compares_labels(expression, node)))
 		return false;
-	switch (nodeTag(node))
-	{
-		case T_Var:
-			check_column(condition, (Var *) node);
-			break;
-		case T_Const:
-			check_literal(condition, (Const *) node);
-			break;
-		case T_FuncExpr:
-		case T_OpExpr:
-		case T_DistinctExpr:
-		case T_NullIfExpr:
-		case T_ScalarArrayOpExpr:
-			check_functions(condition, node);
-			break;
-		case T_RowCompareExpr:
-			check_row_compare(condition, (RowCompareExpr *) node);
-			break;
-		case T_MinMaxExpr:
-			add_collation(condition, iblt_order_collation(node));
-			break;
-		case T_CoerceViaIO:
-			check_text_cast(condition, (CoerceViaIO *) node);
-			break;
-		case T_CoerceToDomain:
-			check_domain(condition, ((CoerceToDomain *) node)->resulttype);
-			break;
-		case T_XmlExpr:
-			check_xml(condition, (XmlExpr *) node);
-			break;
-		default:
-			if (!is_plain(node))
-				refuse(condition, exprLocation(node),
-					   first_word(condition, node), HINT_CONSTANT);
-	}
-	return expression_tree_walker(node, check_node, context);
+	(void) expression_tree_walker(node, check_node, context);
+	if (IsA(node, Var))
+		check_column(expression, (Var *) node);
+	else if (IsA(node, Const))
+		check_literal(expression, (Const *) node);
+	else if (IsA(node, XmlExpr) && ((XmlExpr *) node)->op != IS_DOCUMENT)
+		refuse(expression, exprLocation(node), "an XML constructor", HINT_CONSTANT);
+	else if (IsA(node, SQLValueFunction))
+		refuse(expression, exprLocation(node), "the clock or the user", HINT_CONSTANT);
+	if (expression->portable)
+		check_portable(expression, node);
+	expression->call = node;
+	check_functions_in_node(node, check_function, expression);
+	collect_collations(expression, node);
+	return false;
 }
 
 /* --- the function ---------------------------------------------------------------- */
 
-/*
- * Makes error locations refer to the condition, not to the caller's statement.
- */
+/* Makes error locations refer to the expression, not to the caller's statement. */
 static void
 locate_error(void *text)
 {
@@ -413,82 +410,93 @@ locate_error(void *text)
 	}
 }
 
-/*
- * The drivers cannot pin this setting, because a peer reads a query before it
- * runs the settings.
- */
+/* The drivers cannot pin this setting: a peer reads a query before it runs them. */
 static void
-check_backslash(IbltTextKind kind, const char *text)
+check_backslash(Expression *expression, const char *text)
 {
-	const char *conforming = GetConfigOption("standard_conforming_strings",
-											 true, false);
+	const char *conforming = GetConfigOption("standard_conforming_strings", true, false);
 
-	if (strchr(text, '\\') != NULL && conforming != NULL &&
-		strcmp(conforming, "on") != 0)
+	if (strchr(text, '\\') == NULL)
+		return;
+	refuse_portable(expression, "a backslash, which depends on standard_conforming_strings");
+	if (conforming != NULL && strcmp(conforming, "on") != 0)
 		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg(kind == IBLT_CONDITION
+				 errmsg(expression->is_condition
 						? "condition contains a backslash while standard_conforming_strings is off"
 						: "expression contains a backslash while standard_conforming_strings is off"),
 				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
 }
 
-/*
- * Analyses and checks a text on the relation.  Adds the collations that it
- * depends on to condition->collations.
- */
+/* Analyses and checks a text on the relation. */
 static Node *
-check_text(Condition *condition, Relation relation, const char *text)
+check_text(Expression *expression, Relation relation, const char *text)
 {
 	ErrorContextCallback callback;
-	Node	   *expression;
+	Node	   *result;
 
 	callback.callback = locate_error;
 	callback.arg = unconstify(char *, text);
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
-
-	expression = iblt_parse_expression(condition->kind, text);
-	condition->pstate = make_parsestate(NULL);
-	condition->pstate->p_sourcetext = text;
-	collect_literals(expression, condition);
-	expression = iblt_analyse_expression(condition->kind, condition->pstate,
-										 relation, expression);
-	assign_expr_collations(condition->pstate, expression);
-	if (condition->pstate->p_hasTargetSRFs)	/* an empty one would leave the row out */
-		refuse(condition, 0, "it returns a set", HINT_COLUMN);
-	check_node(expression, condition);
-	free_parsestate(condition->pstate);
+	result = iblt_parse_expression(expression->is_condition, text);
+	expression->pstate = make_parsestate(NULL);
+	expression->pstate->p_sourcetext = text;
+	collect_literals(result, expression);
+	result = iblt_analyse_expression(expression->is_condition, expression->portable,
+									 expression->pstate, relation, result);
+	check_node(result, expression);
+	/* the planner fills in the arguments that a call leaves out */
+	if (contain_mutable_functions((Node *) expression_planner((Expr *) copyObject(result))))
+		refuse(expression, 0, "a function or a default of its arguments is not immutable",
+			   HINT_CONSTANT);
+	free_parsestate(expression->pstate);
 
 	error_context_stack = callback.previous;
-	return expression;
+	return result;
+}
+
+static Datum
+names_of(Relation relation, Bitmapset *columns)
+{
+	Datum	   *names = palloc(sizeof(Datum) * Max(bms_num_members(columns), 1));
+	int			column = -1;
+	int			n = 0;
+
+	while ((column = bms_next_member(columns, column)) >= 0)
+		if (column > 0)
+			names[n++] = CStringGetTextDatum(get_attname(RelationGetRelid(relation),
+														 column, false));
+	return PointerGetDatum(construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_check_expression);
 
 /*
- * iblt_compare_check_expression(relation, expression, is_condition) -> (type,
- * the base of that, typmod, collations that it depends on).  ERROR unless it depends on
- * the row alone.  NULL if the relation does not exist any more.
+ * iblt_compare_check_expression(relation, expression, is_condition, portable)
+ * -> (type, the base of that, typmod, collations that it depends on, columns).
+ * ERROR unless it depends on the row alone and, if portable, means the same on
+ * a server whose columns have the same types.  NULL if the relation does not
+ * exist any more.
  */
 Datum
 iblt_compare_check_expression(PG_FUNCTION_ARGS)
 {
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	Condition	condition = {.kind = PG_GETARG_BOOL(2) ? IBLT_CONDITION : IBLT_VALUE};
+	Expression	expression = {.is_condition = PG_GETARG_BOOL(2), .portable = PG_GETARG_BOOL(3)};
 	Relation	relation;
-	Node	   *expression;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	Node	   *checked;
+	Datum		values[5];
+	bool		nulls[5] = {false};
 
-	check_backslash(condition.kind, source);
-	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	if (relation == NULL)
+	check_backslash(&expression, source);
+	if ((relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock)) == NULL)
 		PG_RETURN_NULL();
-	expression = check_text(&condition, relation, source);
+	checked = check_text(&expression, relation, source);
+	values[0] = ObjectIdGetDatum(exprType(checked));
+	values[1] = ObjectIdGetDatum(getBaseType(exprType(checked)));
+	values[2] = Int32GetDatum(exprTypmod(checked));
+	values[3] = iblt_value_oids(expression.collations);
+	values[4] = names_of(relation, expression.columns);
 	relation_close(relation, AccessShareLock);
-	values[0] = ObjectIdGetDatum(exprType(expression));
-	values[1] = ObjectIdGetDatum(getBaseType(exprType(expression)));
-	values[2] = Int32GetDatum(exprTypmod(expression));
-	values[3] = iblt_value_oids(condition.collations);
 	return iblt_value_row(fcinfo, values, nulls);
 }

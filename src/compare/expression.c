@@ -7,65 +7,84 @@
  */
 #include "compare/expression.h"
 
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parse_clause.h"
 #include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
 
 static void
-refuse_form(IbltTextKind kind)
+refuse_form(bool is_condition)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_SYNTAX_ERROR),
-			 errmsg(kind == IBLT_CONDITION ? "condition must be one expression"
+			 errmsg(is_condition ? "condition must be one expression"
 					: "a value must be one expression")));
 }
 
 Node *
-iblt_parse_expression(IbltTextKind kind, const char *text)
+iblt_parse_expression(bool is_condition, const char *text)
 {
-	List	   *statements;
-	SelectStmt *select;
+	List	   *statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
 	SelectStmt *plain = makeNode(SelectStmt);
+	SelectStmt *select;
 	ResTarget  *target;
 
-	statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
 	if (list_length(statements) != 1)
-		refuse_form(kind);
+		refuse_form(is_condition);
 	select = (SelectStmt *) linitial_node(RawStmt, statements)->stmt;
 	if (!IsA(select, SelectStmt) || list_length(select->targetList) != 1)
-		refuse_form(kind);
+		refuse_form(is_condition);
 	/* there must not be a FROM or anything else */
 	plain->targetList = select->targetList;
 	target = linitial_node(ResTarget, select->targetList);
 	if (!equal(plain, select) || target->name != NULL)
-		refuse_form(kind);
-	/*
-	 * "*" is not an expression, and parse analysis does not expect it as one
-	 */
+		refuse_form(is_condition);
+	/* parse analysis does not expect "*" as an expression */
 	if (IsA(target->val, ColumnRef) &&
 		IsA(linitial(((ColumnRef *) target->val)->fields), A_Star))
-		refuse_form(kind);
+		refuse_form(is_condition);
 	return target->val;
 }
 
-Node *
-iblt_analyse_expression(IbltTextKind kind, ParseState *pstate, Relation relation, Node *parsed)
+/* Gives all columns the same collation: those of another server may differ. */
+static bool
+forget_collations(Node *node, void *context)
 {
-	ParseNamespaceItem *item =
-		addRangeTableEntryForRelation(pstate, relation, AccessShareLock,
-									  makeAlias("t", NIL), true, true);
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var) && OidIsValid(((Var *) node)->varcollid))
+		((Var *) node)->varcollid = DEFAULT_COLLATION_OID;
+	return expression_tree_walker(node, forget_collations, context);
+}
 
-	addNSItemToQuery(pstate, item, true, true, true);
-	if (kind == IBLT_CONDITION)
-		return transformWhereClause(pstate, parsed, EXPR_KIND_WHERE, "condition");
-	parsed = transformExpr(pstate, parsed, EXPR_KIND_SELECT_TARGET);
-	return exprType(parsed) != UNKNOWNOID ? parsed :
-		coerce_type(pstate, parsed, UNKNOWNOID, TEXTOID, -1, COERCION_IMPLICIT,
-					COERCE_IMPLICIT_CAST, -1);
+Node *
+iblt_analyse_expression(bool is_condition, bool portable, ParseState *pstate,
+						Relation relation, Node *parsed)
+{
+	Node	   *result;
+
+	addNSItemToQuery(pstate,
+					 addRangeTableEntryForRelation(pstate, relation, AccessShareLock,
+												   makeAlias("t", NIL), true, true),
+					 true, true, true);
+	if (is_condition)
+		result = transformWhereClause(pstate, parsed, EXPR_KIND_WHERE, "condition");
+	else
+	{
+		result = transformExpr(pstate, parsed, EXPR_KIND_INDEX_EXPRESSION);
+		if (exprType(result) == UNKNOWNOID)
+			result = coerce_type(pstate, result, UNKNOWNOID, TEXTOID, -1,
+								 COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1);
+	}
+	if (portable)
+		forget_collations(result, NULL);
+	assign_expr_collations(pstate, result);
+	return result;
 }

@@ -14,25 +14,19 @@
 #include "parser/parse_node.h"
 #include "utils/rel.h"
 
-/* What a text is for. */
-typedef enum IbltTextKind
-{
-	IBLT_CONDITION,
-	IBLT_VALUE
-} IbltTextKind;
-
 /*
  * Parses a text as one expression, before names are looked up.  ERROR if it is
  * anything else.  The expression means the same in parentheses, which it must
  * not close.
  */
-extern Node *iblt_parse_expression(IbltTextKind kind, const char *text);
+extern Node *iblt_parse_expression(bool is_condition, const char *text);
 
 /*
  * Looks up the names of a parsed expression in a relation, which it may call
- * "t".  The caller assigns collations.
+ * "t".  If it is portable, its columns have no collations of their own, because
+ * those of another server may differ.
  */
-extern Node *iblt_analyse_expression(IbltTextKind kind, ParseState *pstate,
+extern Node *iblt_analyse_expression(bool is_condition, bool portable, ParseState *pstate,
 									 Relation relation, Node *parsed);
 
 #endif							/* IBLT_COMPARE_EXPRESSION_H */

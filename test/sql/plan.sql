@@ -105,7 +105,7 @@ SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 
 SELECT count(*) FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'v = ''c'' OR v = ''a''', peer_condition => 'v = ''a''');
 
 -- the columns of a condition for plain queries, and of one on a relation that is gone
-SELECT iblt_internal.iblt_plain_check_expression('more', 'v = ''a'' AND id < 3', true) AS columns, iblt_internal.iblt_plain_check_expression(1::regclass, 'true', true) AS gone;
+SELECT (iblt_internal.iblt_compare_check_expression('more', 'v = ''a'' AND id < 3', true, true)).columns, iblt_internal.iblt_compare_check_expression(1::regclass, 'true', true, true) AS gone;
 CREATE TABLE several (id int PRIMARY KEY, v int);
 CREATE TABLE several_there (id int PRIMARY KEY, v int);
 INSERT INTO several SELECT i, i FROM generate_series(1, 4) i;

@@ -102,10 +102,6 @@ FROM (VALUES ('an integer', '', 23, 23, true), ('that may be null', '', 23, 23, 
 
 -- a condition that depends on a collation names it
 SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none FROM unnest(ARRAY['id > 1', 'v = ''m''', 'v < ''m''', 'v < ''m'' COLLATE "POSIX"']) AS condition;
--- and so does one whose format may name a month, the case of which is folded
-SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none, outcome(format('SELECT iblt_internal.iblt_plain_check_expression(%L, %L, true)', 'mine', condition)) AS plain
-FROM unnest(ARRAY['to_char(timestamp ''2024-04-01'', ''MONTH'') = v', 'to_char(timestamp ''2024-04-01'', ''TMMONTH'') = v', 'to_char(timestamp ''2024-04-01'', v) = ''x''',
-	'to_date(v, ''YYYY-MM-DD'') IS NULL', 'to_date(v, ''YYYY-tmmon'') IS NULL', 'to_timestamp(id) IS NULL', 'to_timestamp(''3''::float8) IS NULL', 'xmlparse(content v) IS DOCUMENT']) AS condition;
 -- text in rows, ranges and jsonb is ordered, too, and a call does not say by which collation
 CREATE TYPE steps.words AS RANGE (subtype = text);
 SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none
@@ -113,8 +109,8 @@ FROM unnest(ARRAY['ROW(v) = ROW(''m''::text)', 't = ROW(1, ''m''::text)', 't > R
 	'''[a,m)''::steps.words && ''[b,c)''::steps.words', '''[a,m)''::steps.words = ''[b,c)''::steps.words', '''"a"''::jsonb < ''"b"''', 'GREATEST(''"a"''::jsonb, ''"b"'') IS NULL', '''{"a": 1}''::jsonb ? v', '''{"a": 1}''::jsonb @> ''{}''', '''"a"''::jsonb = ANY(ARRAY[''"b"''::jsonb])', 'steps.span(id, 3) && steps.span(1, 2)', 'isempty(steps.span(id, 3))']) AS condition;
 DROP TYPE steps.words;
 -- and some functions depend on its bytes, which the encoding decides
-SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = jsonb_build_array('encoding ' || getdatabaseencoding()) AS encoding
-FROM unnest(ARRAY['md5(v) = ''8''', 'octet_length(v) = 1', 'v::bytea IS NULL', 'length(v) = 1']) AS condition;
+SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' ? ('encoding ' || getdatabaseencoding()) AS encoding
+FROM unnest(ARRAY['md5(v) = ''8''', 'v::varchar = ''8''', 'v::bytea IS NULL', 'v LIKE ''a%''']) AS condition;
 -- rows are looked up under locks on those of one side, and the answers stay in their places
 BEGIN;
 SELECT locked, ARRAY(SELECT c IS NOT NULL FROM unnest(f[1].checksum) AS c) AS here, ARRAY(SELECT c IS NOT NULL FROM unnest(f[2].checksum) AS c) AS there

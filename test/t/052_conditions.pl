@@ -45,7 +45,7 @@ $here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)'
 	is($session->run("SAVEPOINT s; SELECT count(*) FROM iblt_compare('keyed', $peer, $ago, recheck => 1)"), '', 'a condition with a clock: no difference is reported');
 	like($session->{err}, $refused, 'but an error');
 	like($session->{err}, qr/function now\(\) is not immutable$/m, 'that names the function');
-	like($session->{err}, qr/^HINT:  Use a constant, as in condition => format\('ts > %L', now\(\) - interval '1 hour'\)\.$/m, 'and shows how to write it with a constant');
+	like($session->{err}, qr/^HINT:  Use constants and immutable functions, as in condition => format\('ts > %L', now\(\) - interval '1 hour'\)\.$/m, 'and shows how to write it with a constant');
 	$session->run("ROLLBACK TO s; SELECT count(*) FROM iblt_repair('logged', $peer, direction => 'pull', $ago, apply => true)");
 	like($session->{err}, $refused, 'a repair with it is an error');
 	$session->run('COMMIT');
@@ -71,7 +71,7 @@ $here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)'
 both(q{CREATE FUNCTION loud(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it was run''; END'});
 refusal('nothing is run', "iblt_compare('plain', $peer, condition => 'public.loud(id)')", qr/${refused}function public\.loud\(integer\) is not immutable$/m);
 refusal('the peer refuses its own condition', "iblt_compare('plain', $peer, peer_condition => 'public.loud(id)')",
-	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.loud\(integer\) is not immutable\nHINT:  Use a constant/);
+	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.loud\(integer\) is not immutable\nHINT:  Use constants/);
 refusal('with another one here', "iblt_compare('plain', $peer, condition => 'id > 1', peer_condition => 'id > 1 AND now() > ''2000-01-01''')", qr/ERROR:  0A000: on the peer: condition depends/);
 refusal('a repair, too', "iblt_repair('plain', $peer, direction => 'push', peer_condition => 'random() < 2', apply => true)", qr/ERROR:  0A000: on the peer: condition depends/);
 both('CREATE TABLE other AS SELECT * FROM plain');
@@ -128,10 +128,10 @@ my @wrong = (
 	[ q{ts > statement_timestamp()}, '0A000 : function statement_timestamp() is not immutable' ],
 	[ q{ts > clock_timestamp() - interval '1 h'}, '0A000 : function clock_timestamp() is not immutable' ],
 	[ q{age(ts) > '1 day'}, '0A000 : function age(timestamp with time zone) is not immutable' ],
-	[ q{d = CURRENT_DATE}, '0A000 : CURRENT_DATE' ],
-	[ q{id > 1 OR tm < localtimestamp(0)}, '0A000 : localtimestamp' ],
-	[ q{name = current_user}, '0A000 : current_user' ],
-	[ q{name = SESSION_USER}, '0A000 : SESSION_USER' ],
+	[ q{d = CURRENT_DATE}, '0A000 : the clock or the user' ],
+	[ q{id > 1 OR tm < localtimestamp(0)}, '0A000 : the clock or the user' ],
+	[ q{name = current_user}, '0A000 : the clock or the user' ],
+	[ q{name = SESSION_USER}, '0A000 : the clock or the user' ],
 	[ q{name = current_setting('TimeZone')}, '0A000 : function current_setting(text) is not immutable' ],
 	[ q{CASE WHEN id > 1 THEN random() < 0.5 END}, '0A000 : function random() is not immutable' ],
 	[ q{id = ANY (ARRAY[txid_current()])}, '0A000 : function txid_current() is not immutable' ],
@@ -155,16 +155,16 @@ my @wrong = (
 	[ q{p = ROW('tomorrow', 'x')::public.dated}, "0A000 : 'tomorrow' of type date is not always the same" ],
 	[ q{id = 'public.x'::regclass::oid}, "0A000 : 'public.x' of type regclass is not always the same" ],
 	# text that is read, or written, when the condition is run
-	[ q{name::date > '2024-01-01'}, '0A000 : text read as type date' ],
-	[ q{(j ->> 'd')::timestamptz > '2024-01-01'}, '0A000 : text read as type timestamp with time zone' ],
-	[ q{'now'::text::date = d}, '0A000 : text read as type date' ],
-	[ q{ARRAY[name]::date[] = '{2024-01-01}'}, '0A000 : text read as type date' ],
-	[ q{name::public.dated IS NULL}, '0A000 : text read as type public.dated' ],
+	[ q{name::date > '2024-01-01'}, '0A000 : function date_in(cstring) is not immutable' ],
+	[ q{(j ->> 'd')::timestamptz > '2024-01-01'}, '0A000 : function timestamptz_in(cstring,oid,integer) is not immutable' ],
+	[ q{'now'::text::date = d}, '0A000 : function date_in(cstring) is not immutable' ],
+	[ q{ARRAY[name]::date[] = '{2024-01-01}'}, '0A000 : function date_in(cstring) is not immutable' ],
+	[ q{name::public.dated IS NULL}, '0A000 : function record_in(cstring,oid,integer) is not immutable' ],
 	[ q{name::regclass IS NULL}, undef ],
-	[ q{i::text = '1 day'}, '0A000 : the text of type interval' ],
-	[ q{concat(name, i) = 'x'}, '0A000 : the text of type interval' ],
-	[ q{'' || q = ''}, '0A000 : the text of type public.measure' ],
-	[ q{pg_typeof(id)::text = 'integer'}, '0A000 : the text of type regtype' ],
+	[ q{i::text = '1 day'}, '0A000 : function interval_out(interval) is not immutable' ],
+	[ q{concat(name, i) = 'x'}, '0A000 : function concat("any") is not immutable' ],
+	[ q{'' || q = ''}, '0A000 : function textanycat(text,anynonarray) is not immutable' ],
+	[ q{pg_typeof(id)::text = 'integer'}, '0A000 : function pg_typeof("any") is not immutable' ],
 	# other rows, other relations
 	[ q{id IN (SELECT id FROM public.chosen)}, '0A000 : it has a subquery' ],
 	[ q{EXISTS (SELECT)}, '0A000 : it has a subquery' ],
@@ -180,8 +180,7 @@ my @wrong = (
 	[ q{t.xmin::text <> ''}, '0A000 : system column xmin' ],
 	[ q{tableoid > 0}, '0A000 : system column tableoid' ],
 	# what a function or type brings along
-	[ q{public.since(id)}, '0A000 : function now() is not immutable' ],
-	[ q{d::public.past IS NOT NULL}, '0A000 : function now() is not immutable' ],
+	[ q{public.since(id)}, '0A000 : a function or a default of its arguments is not immutable' ],
 	# not one expression
 	[ q{true) OR (false}, '42601 syntax error at or near ")"' ],
 	[ q{true; SELECT true}, undef ],
@@ -204,27 +203,36 @@ foreach my $n (0 .. $#wrong)
 	defined $error ? is($got[$n], $error, "refused: $condition") : isnt($got[$n], 'allowed', "refused: $condition");
 }
 
+# PostgreSQL calls these stable, so they are in no predicate of an index either.
+my @stable = (
+	q{left(name, 3) || id = 'nam12'}, q{concat(name, ts, e) LIKE '%2024-01-0%'}, q{ts::date = '2024-01-04'}, q{ts > d - 100}, q{ts >= tm}, q{ts + '1 day' > '2024-01-05 00:00 IST'}, q{interval '1 day' + ts > '2024-01-05'}, q{ts - interval '1 month' < '2023-12-05'},
+	q{date_trunc('day', ts) = '2024-01-02'}, q{extract(hour FROM ts) = 5}, q{date_part('dow', ts) = 0}, q{ts::text LIKE '% 07:%'}, q{to_char(ts, 'HH24') = '07'}, q{to_char(ts, 'TMDay') = 'Tuesday'}, q{to_date(j ->> 'd', 'YYYY-MM-DD') > '2024-02-01'}, q{a::text LIKE '_1%'}, q{e::text = 'red'}, q{m::numeric > 100}, q{to_char(n, '999D9') LIKE '%.1'},
+);
+@got = of_each('verdict(c)', @stable);
+like($got[$_], qr/^0A000 : function .* is not immutable$/, "refused: $stable[$_]") foreach 0 .. $#stable;
+
 # These choose the same rows of equal tables, though the servers' settings differ.
 my @right = (
+	q{d::public.past IS NOT NULL},
 	q{t IS NOT NULL OR b}, q{id BETWEEN 10 AND 150}, q{id % 2 = 0 AND NOT (id = 4)}, q{id IN (1, 2, 3)}, q{id = ANY ('{1,2}')}, q{id <> ALL (ARRAY[1, 2])},
 	q{id = 1 -- and no other}, q{b}, q{b IS NOT TRUE}, q{id IS DISTINCT FROM 3}, q{nullif(id, 3) IS NULL}, q{coalesce(name, '') <> ''},
 	q{CASE WHEN id > 100 THEN b ELSE n > 3 END}, q{CASE id % 3 WHEN 0 THEN b WHEN 1 THEN true END}, q{GREATEST(id, 3) = 3}, q{id::public.small > 10},
 	q{public.beyond(id)}, q{public.beyond(id, 7)}, q{(id, n) >= (100, 3)}, q{(id, name) = (1, 'today')}, q{ROW(id, d) IN (ROW(1, '2024-01-02'))},
 	# text
 	q{name = 'today'}, q{name IN ('today', 'name 2')}, q{name LIKE 'name %7'}, q{name ILIKE 'NAME 1%'}, q{name ~ '[[:digit:]]{3}$'}, q{name < 'name 5'}, q{name SIMILAR TO '%(1|2)'},
-	q{lower(name) = 'name 12'}, q{left(name, 3) || id = 'nam12'}, q{concat(name, ts, e) LIKE '%2024-01-0%'}, q{name COLLATE "C" > 'name'}, q{c = '7'}, q{md5(name) > '8'},
+	q{lower(name) = 'name 12'}, q{name COLLATE "C" > 'name'}, q{c = '7'}, q{md5(name) > '8'},
 	q{name = NULL}, q{name IS NULL}, q{length(name) > 6}, q{to_tsvector('english', name) @@ to_tsquery('english', 'name')},
 	# dates and times
-	q{ts > '2024-01-03'}, q{ts::date = '2024-01-04'}, q{ts > d - 100}, q{ts >= tm}, q{ts + '1 day' > '2024-01-05 00:00 IST'}, q{interval '1 day' + ts > '2024-01-05'}, q{ts - interval '1 month' < '2023-12-05'},
-	q{d > '05/03/2024'}, q{d > '2024-02-01' AND d < 'infinity'}, q{tm >= 'epoch' AND at > 'allballs'}, q{date_trunc('day', ts) = '2024-01-02'}, q{extract(hour FROM ts) = 5}, q{date_part('dow', ts) = 0},
+	q{ts > '2024-01-03'},
+	q{d > '05/03/2024'}, q{d > '2024-02-01' AND d < 'infinity'}, q{tm >= 'epoch' AND at > 'allballs'},
 	q{ts AT TIME ZONE 'Europe/Berlin' > '2024-01-02'}, q{ts = ANY ('{2024-01-01 05:00+00,2024-01-02 00:00+00}')}, q{r @> '2024-01-02 00:00+00'::timestamptz}, q{ts <@ '[2024-01-02 UTC,2024-01-03 UTC)'::tstzrange},
-	q{ts::text LIKE '% 07:%'}, q{to_char(ts, 'HH24') = '07'}, q{to_char(ts, 'TMDay') = 'Tuesday'}, q{to_date(j ->> 'd', 'YYYY-MM-DD') > '2024-02-01'}, q{(ts, ts) OVERLAPS ('2024-01-02'::timestamptz, '2024-01-03')},
+	q{(ts, ts) OVERLAPS ('2024-01-02'::timestamptz, '2024-01-03')},
 	q{i > '100 days'}, q{make_date(2024, 2, 1) < d}, q{ta @> ARRAY['2024-01-01 UTC'::timestamptz]},
 	# other types
 	q{j @> '{"a": 7}'}, q{j ->> 'd' > '2024-02-01'}, q{j ? 'a'}, q{(j -> 'a')::int > 100}, q{j @@ '$.a > 100'}, q{j <> '"now"'}, q{jsonb_path_exists(j, '$.a ? (@ > 20)')},
-	q{a @> '{1}'}, q{a[1] > 100}, q{a && ARRAY[0]}, q{a::text LIKE '_1%'}, q{e = 'red'}, q{e IN ('red')}, q{e > 'red'}, q{e::text = 'red'}, q{p = ROW('2024-01-03'::date, 'today'::text)}, q{(p).s = 'today'}, q{(t.p).d > '2024-02-01'}, q{p > ROW('2024-02-01', '')::public.dated},
-	q{x IS DOCUMENT}, q{xpath_exists('/a', x)}, q{m > '$100.00'}, q{m::numeric > 100}, q{f > 20.5 AND f < 'Infinity'}, q{f::text LIKE '%33333'}, q{by > '\x00000040'}, q{by > decode('00000040', 'hex')}, q{u > '80000000-0000-0000-0000-000000000000'}, q{u::text LIKE 'a%'},
-	q{to_char(n, '999D9') LIKE '%.1'}, q{n::int = 7},
+	q{a @> '{1}'}, q{a[1] > 100}, q{a && ARRAY[0]}, q{e = 'red'}, q{e IN ('red')}, q{e > 'red'}, q{p = ROW('2024-01-03'::date, 'today'::text)}, q{(p).s = 'today'}, q{(t.p).d > '2024-02-01'}, q{p > ROW('2024-02-01', '')::public.dated},
+	q{x IS DOCUMENT}, q{xpath_exists('/a', x)}, q{m > '$100.00'}, q{f > 20.5 AND f < 'Infinity'}, q{f::text LIKE '%33333'}, q{by > '\x00000040'}, q{by > decode('00000040', 'hex')}, q{u > '80000000-0000-0000-0000-000000000000'}, q{u::text LIKE 'a%'},
+	q{n::int = 7},
 );
 @got = of_each('verdict(c)', @right);
 my @outcome = of_each("outcome(c, $peer)", @right);
@@ -271,27 +279,25 @@ SKIP:
 	$here->safe_psql('postgres', 'CREATE DATABASE sorted');
 	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt; CREATE EXTENSION citext;
 		CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')}) foreach ($here, $there);
-	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  C here, c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
+	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  (?:encoding UTF8, )?C here, (?:encoding UTF8, )?c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
 	like(sorted($_), $differ, "collations that differ: $_") foreach (q{w < 'm'}, q{w ILIKE 'z%'}, q{upper(w) = 'ZOO'}, q{w ~ '^[[:alpha:]]'}, q{(w, w) > ('m', '')},
 		q{GREATEST(w, 'm') = 'm'}, q{ARRAY[w] < ARRAY['m']}, q{t > ROW('m', '')}, q{w COLLATE "default" >= 'm'},
-		q{to_char(timestamp '2024-04-01', 'TMMONTH') = w}, q{ts_headline('simple', ('"' || w || '"')::jsonb, 'zoo'::tsquery) IS NOT NULL}, q{ARRAY[w::public.citext] = ARRAY['AAS'::public.citext]},
+		q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'}, q{ts_headline('simple', ('"' || w || '"')::jsonb, 'zoo'::tsquery) IS NOT NULL}, q{ARRAY[w::public.citext] = ARRAY['AAS'::public.citext]},
 		map { q{('"' || w || '"')::jsonb } . $_ } q{@? '$ ? (@ like_regex "^Z" flag "i")'}, q{@@ '$ like_regex "^[[:alpha:]]"'}, q{@? ('$ ? (@ == "' || w || '")')::jsonpath}, q{IS NOT NULL AND to_tsvector('simple', ('"' || w || '"')::jsonb) @@ 'zoo'::tsquery});
 	like(sorted($_), qr/the condition depends on collations that differ between the sides/, "words are found by that of the database: $_")
 		foreach q{to_tsvector('simple', w COLLATE "C") @@ 'zoo'::tsquery}, q{ts_lexize('simple', w COLLATE "C") = '{zoo}'};
-	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'},
-		q{to_char(timestamp '2024-04-01', 'MONTH') <> w}, q{ARRAY[w] = ARRAY['aas']},
-		q{('"' || w || '"')::jsonb @? '$ ? (@ < "b")'});
+	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w COLLATE "C") = 3}, q{substr(w COLLATE "C", 1, 1) = 'Z'}, q{ARRAY[w] = ARRAY['aas']});
 	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
 	$there->safe_psql('postgres', "CREATE DATABASE latin2 TEMPLATE template0 ENCODING 'LATIN2' LC_COLLATE 'C' LC_CTYPE 'C'");
 	$there->safe_psql('latin2', q{CREATE EXTENSION iblt; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
-	foreach my $of ([q{md5(w) LIKE '8%'}, 'encoding \w+ here, encoding LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, undef])
+	foreach my $of ([q{md5(w) LIKE '8%'}, 'encoding \w+, C here, encoding LATIN2, C LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, 'encoding \w+, C here, encoding LATIN2, C LATIN2 on the peer'], [q{w LIKE '_as'}, undef])
 	{
 		my ($rc, $out, $err) = $here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('latin2'))}, condition => \$q\$$of->[0]\$q\$)");
 		defined $of->[1] ? like($err, qr/DETAIL:  $of->[1]/, "bytes of another encoding: $of->[0]") : is($out, '0', "not of the encoding: $of->[0]");
 	}
 	is(sorted(q{w < 'zz'}, q{peer_condition => 'true'}), '0', 'on one side only, it is no matter');
 	like(sorted('true', q{expressions => '{"v": "lower(w)"}'}), $differ, 'an expression that depends on one');
-	is(sorted('true', q{expressions => '{"v": "substr(w, 1, 1)"}'}), '0', 'and one that does not');
+	is(sorted('true', q{expressions => '{"v": "nullif(w, ''aas'')"}'}), '0', 'and one that does not');
 	$_->safe_psql('postgres', 'DROP DATABASE sorted') foreach ($here, $there);
 }
 
@@ -346,7 +352,7 @@ SKIP:
 	# the one expression of filters that depends on how a value is written
 	$here->safe_psql('postgres', 'CREATE PUBLICATION px FOR TABLE f0 WHERE (xmlelement(name a, i) IS DOCUMENT)');
 	is($here->safe_psql('postgres', 'SELECT status, sqlstate, detail FROM ' . audit_stats("iblt_audit($peer, publication => 'px')") . ' AS a'),
-		'not comparable|0A000|condition depends on more than the row: the text of type interval', 'a row filter that is refused makes a table not comparable');
+		'not comparable|0A000|condition depends on more than the row: an XML constructor', 'a row filter that is refused makes a table not comparable');
 	nothing_left('at the end');
 }
 

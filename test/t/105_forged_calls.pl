@@ -403,7 +403,7 @@ sub transaction
 my $finish = "SELECT iblt_internal.iblt_track_set_base('mine.t', (SELECT generation FROM iblt_internal.iblt_live_options('mine.t'))";
 unshift @calls, map { [$_] } map({; "SELECT iblt_internal.iblt_live_base('mine.t', iblt_new($_, key_size => 8))" } 100, 1000000),
 	map({; ("$finish, iblt_new($_, key_size => 8))", "SELECT iblt_live('mine.t')") } 100, 1000000),
-	"SELECT iblt_internal.iblt_plain_check_expression('mine.t', 'id > 5 OR (SELECT true)', true)", 'SELECT iblt_live(0)', 'SELECT iblt_internal.iblt_track_row()',
+	"SELECT iblt_internal.iblt_compare_check_expression('mine.t', 'id > 5 OR (SELECT true)', true, true)", 'SELECT iblt_live(0)', 'SELECT iblt_internal.iblt_track_row()',
 	"SELECT iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{}'))", 'SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_head)',
 	"SELECT count(*) FROM mine.plain TABLESAMPLE iblt_internal.iblt_slice_rows('body', '{}', '{}')";
 my $number = scalar @calls;
