@@ -156,18 +156,36 @@ BEGIN
 END
 $$;
 
--- The call that gives a larger fold of the sketch that a side on another server keeps; "whole"
--- is all of the sketch of this database, or an empty one of that size.
+-- Cells of a subtable of the next fold to ask for; "whole" is all of the sketch of this database,
+-- or an empty one of that size.
 -- The estimate is 9 % off.  A round trip costs more than a fold that is a fifth larger.
 CREATE FUNCTION larger_fold(whole @extschema@.iblt, theirs @extschema@.iblt, estimated numeric)
-RETURNS text
+RETURNS integer
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	have record := iblt_header(theirs);
 BEGIN
-	RETURN format('iblt_compare_fold(%%s, %s)::text', iblt_compare_next(whole,
-		have.cells / have.hashes, least(1.2 * estimated, (iblt_header(whole)).capacity)::integer));
+	RETURN iblt_compare_next(whole, have.cells / have.hashes,
+		least(1.2 * estimated, (iblt_header(whole)).capacity)::integer);
+END
+$$;
+
+-- The fold that a place answers; an error unless it has the size that was asked for, or the
+-- exchange would not end.
+CREATE FUNCTION fold_of(answer text, subtable_cells integer, place text) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	fold declared.sketch%TYPE := answer;
+	header record := iblt_header(fold);
+BEGIN
+	IF header.cells = header.hashes * subtable_cells THEN
+		RETURN fold;
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'data_exception',
+		MESSAGE = format('%s answered with a sketch of another size', peer_title(place)),
+		DETAIL = format('%s cells in place of %s.', header.cells, header.hashes * subtable_cells);
 END
 $$;
 
@@ -211,7 +229,8 @@ DECLARE
 	there declared.sketch%TYPE;
 	empty declared.sketch%TYPE;		-- if no side is here: the size of both
 	most record;
-	larger text;
+	larger integer;
+	call text;
 	difference declared.sketch%TYPE;
 	status record;
 	more boolean;
@@ -261,12 +280,13 @@ BEGIN
 		larger := larger_fold(CASE WHEN empty IS NOT NULL THEN empty
 			WHEN (plan.here).place IS NULL THEN here ELSE there END,
 			CASE WHEN (plan.there).place IS NULL THEN here ELSE there END, status.estimated);
-		PERFORM kept_ask(plan, larger);
+		call := format('iblt_compare_fold(%%s, %s)::text', larger);
+		PERFORM kept_ask(plan, call);
 		IF (plan.here).place IS NOT NULL THEN
-			here := kept_answer(plan, plan.here, larger);
+			here := fold_of(kept_answer(plan, plan.here, call), larger, (plan.here).place);
 		END IF;
 		IF (plan.there).place IS NOT NULL THEN
-			there := kept_answer(plan, plan.there, larger);
+			there := fold_of(kept_answer(plan, plan.there, call), larger, (plan.there).place);
 		END IF;
 	END LOOP;
 END

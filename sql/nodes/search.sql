@@ -85,7 +85,7 @@ BEGIN
 	wires := ask_values(places, queries, 0);
 	FOR i IN 1 .. cardinality(part) LOOP
 		folds[part[i]] := CASE WHEN places[i] IS NULL THEN iblt_compare_fold(mine, cells)
-			ELSE sketch_from(wires[i]) END;
+			ELSE fold_of(wires[i], cells, places[i]) END;
 	END LOOP;
 END
 $$;

@@ -2,6 +2,7 @@
  *
  * condition.c
  *	  Does a condition, or an expression, depend on the row alone?
+ *
  * The steps of a comparison read a relation several times, on two servers.
  * They need a condition that chooses the same rows each time.  So the rule is
  * that of index predicates: one expression over the relation with immutable
@@ -39,6 +40,7 @@
 #include "utils/regproc.h"
 #include "utils/rel.h"
 
+#include "compare/collation.h"
 #include "compare/expression.h"
 
 #define HINT_CONSTANT	"Use constants and immutable functions, as in condition => format('ts > %L', now() - interval '1 hour')."
@@ -180,130 +182,21 @@ check_literal(Expression *expression, Const *constant)
 	}
 }
 
-/* --- collations ------------------------------------------------------------- */
+/* --- nodes ---------------------------------------------------------------------- */
 
 static void
-add_collation(Expression *expression, Oid collation)
+check_collations(Expression *expression, Node *node)
 {
-	if (!OidIsValid(collation))
-		return;
-	if (collation != C_COLLATION_OID)
-		refuse_portable(expression, "a collation");
-	expression->collations = list_append_unique_oid(expression->collations, collation);
-}
-
-static List *
-args_of(Node *call)
-{
-	switch (nodeTag(call))
-	{
-		case T_FuncExpr:
-			return ((FuncExpr *) call)->args;
-		case T_OpExpr:
-		case T_DistinctExpr:
-		case T_NullIfExpr:
-			return ((OpExpr *) call)->args;
-		case T_ScalarArrayOpExpr:
-			return ((ScalarArrayOpExpr *) call)->args;
-		case T_MinMaxExpr:
-			return ((MinMaxExpr *) call)->args;
-		case T_CoerceViaIO:
-			return list_make1(((CoerceViaIO *) call)->arg);
-		default:
-			return NIL;
-	}
-}
-
-static bool
-is_built_in(Oid type)
-{
-	Oid			element = get_base_element_type(type);
-
-	type = getBaseType(OidIsValid(element) ? element : type);
-	return type < FirstNormalObjectId && type != RECORDOID;
-}
-
-/* Does an operator tell only whether values are equal, or alike? */
-static bool
-compares_bytes(Node *call)
-{
-	Oid			operator = IsA(call, ScalarArrayOpExpr) ? ((ScalarArrayOpExpr *) call)->opno
-		: ((OpExpr *) call)->opno;
-	Oid			type = exprType(linitial(args_of(call)));
-	Oid			negator = get_negator(operator);
-	RegProcedure function = get_opcode(operator);
-
-	if (operator >= FirstNormalObjectId || !is_built_in(type))
-		return false;
-	return function == F_TEXTLIKE || function == F_TEXTNLIKE ||
-		function == F_BPCHARLIKE || function == F_BPCHARNLIKE ||
-		op_hashjoinable(operator, type) ||
-		(OidIsValid(negator) && op_hashjoinable(negator, type));
-}
-
-/*
- * May a call compare texts by a collation that the call does not show?  They
- * may be in a row, in a range, in jsonb that is ordered, or in a JSON path with
- * like_regex.  A text search configuration folds case.
- */
-static bool
-hides_collation(Node *call, Oid type)
-{
-	type = getBaseType(type);
-	switch (type)
-	{
-		case JSONPATHOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-			return true;
-		case JSONBOID:
-			return IsA(call, MinMaxExpr) ||
-				(IsA(call, FuncExpr) && list_length(args_of(call)) == 2 &&
-				 getBaseType(exprType(lsecond(args_of(call)))) == JSONBOID) ||
-				(IsA(call, OpExpr) && !compares_bytes(call) &&
-				 get_op_btree_interpretation(((OpExpr *) call)->opno) != NIL);
-		default:
-			return !is_built_in(type) && !type_is_enum(type);
-	}
-}
-
-/* Adds the collations on which what a call does with its arguments depends. */
-static void
-collect_collations(Expression *expression, Node *call)
-{
-	Oid			collation = exprInputCollation(call);
-	bool		of_constants = IsA(call, FuncExpr) || IsA(call, OpExpr);
-	bool		text_varies = false;
 	ListCell   *lc;
 
-	foreach(lc, args_of(call))
+	foreach(lc, iblt_call_collations(node))
 	{
-		Node	   *arg = lfirst(lc);
-		bool		is_text = OidIsValid(exprCollation(arg));
-
-		text_varies = text_varies || (is_text && !IsA(arg, Const));
-		of_constants = of_constants && IsA(arg, Const);
-		if (hides_collation(call, exprType(arg)))
-			add_collation(expression, DEFAULT_COLLATION_OID);
+		if (OidIsValid(lfirst_oid(lc)) && lfirst_oid(lc) != C_COLLATION_OID)
+			refuse_portable(expression, "a collation");
+		expression->collations = list_append_unique_oid(expression->collations,
+														lfirst_oid(lc));
 	}
-	if (IsA(call, RowCompareExpr))
-	{
-		foreach(lc, ((RowCompareExpr *) call)->inputcollids)
-			add_collation(expression, lfirst_oid(lc));
-	}
-	if (!text_varies && !of_constants)
-		return;
-	if ((IsA(call, OpExpr) || IsA(call, DistinctExpr) || IsA(call, NullIfExpr) ||
-		 IsA(call, ScalarArrayOpExpr)) && compares_bytes(call) &&
-		(!OidIsValid(collation) || get_collation_isdeterministic(collation)))
-		return;
-	add_collation(expression, collation);
-	/* a function, or a value made of text, may see its bytes */
-	if ((IsA(call, FuncExpr) && OidIsValid(collation)) || (IsA(call, CoerceViaIO) && text_varies))
-		expression->collations = list_append_unique_oid(expression->collations, InvalidOid);
 }
-
-/* --- nodes ---------------------------------------------------------------------- */
 
 /* Callback of check_functions_in_node. */
 static bool
@@ -349,7 +242,7 @@ compares_labels(Expression *expression, Node *node)
 		function = ((ScalarArrayOpExpr *) node)->opfuncid;
 	if (function != F_ENUM_EQ && function != F_ENUM_NE)
 		return false;
-	foreach(lc, args_of(node))
+	foreach(lc, iblt_call_args(node))
 	{
 		if (IsA(lfirst(lc), Var))
 			check_column(expression, lfirst(lc));
@@ -390,7 +283,7 @@ check_node(Node *node, void *context)
 		check_portable(expression, node);
 	expression->call = node;
 	check_functions_in_node(node, check_function, expression);
-	collect_collations(expression, node);
+	check_collations(expression, node);
 	return false;
 }
 

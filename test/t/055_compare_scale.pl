@@ -274,7 +274,7 @@ foreach my $capacity (100, 4000, 16000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					call := iblt_internal.larger_fold(mine, theirs, n);
+					call := format('iblt_internal.iblt_compare_fold(%%s, %s)::text', iblt_internal.larger_fold(mine, theirs, n));
 					PERFORM iblt_internal.kept_ask(plan, call);
 					theirs := iblt_internal.kept_answer(plan, plan.there, call);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
@@ -287,6 +287,12 @@ foreach my $capacity (100, 4000, 16000)
 		END $$});
 	is("$rc$err", '0', "capacity $capacity: each fold is twice the one before it, and the right one");
 }
+
+# A peer that always answers with the same small fold does not keep the exchange going.
+both('CREATE TABLE folds (id int PRIMARY KEY, v int); INSERT INTO folds SELECT g, g FROM generate_series(1, 3000) g');
+$there->safe_psql('postgres', q{UPDATE folds SET v = 0 WHERE id % 10 = 0; ALTER FUNCTION iblt_internal.iblt_compare_fold(iblt, integer) RENAME TO fold_it;
+	CREATE FUNCTION iblt_internal.iblt_compare_fold(s public.iblt, integer) RETURNS public.iblt LANGUAGE sql AS 'SELECT public.iblt_fold(s, 9, 0.1)'});
+like(failure("SELECT count(*) FROM iblt_compare('folds', $peer)"), qr/22000: the peer answered with a sketch of another size/, 'a fold of another size than was asked for: an error');
 
 $_->stop foreach ($here, $there);
 done_testing();

@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * collation.h
+ *	  The collations that a call depends on.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_COMPARE_COLLATION_H
+#define IBLT_COMPARE_COLLATION_H
+
+#include "postgres.h"
+
+#include "nodes/nodes.h"
+#include "nodes/pg_list.h"
+
+/* The arguments of a call, an operator or a cast through text; else none. */
+extern List *iblt_call_args(Node *call);
+
+/*
+ * The OIDs of the collations that what a node does with its arguments depends
+ * on, and InvalidOid if it depends on the encoding of text.
+ */
+extern List *iblt_call_collations(Node *call);
+
+#endif							/* IBLT_COMPARE_COLLATION_H */
