@@ -108,8 +108,8 @@ $here->safe_psql('postgres', $refusals[0][1]);
 like(failure(call('people', 'pull', 'apply => true')), qr/SCHEMA NAME:  public\nTABLE NAME:  people\nCONSTRAINT NAME:  refused\n/, 'an error names its table and constraint');
 $here->safe_psql('postgres', $refusals[0][2]);
 
-# rows that exchange unique values: the statements are tried in other orders
-both('CREATE TABLE uniq (id bigint PRIMARY KEY, v text UNIQUE)');
+# rows that exchange values which exclude each other: the statements are tried in other orders
+both('CREATE TABLE uniq (id bigint PRIMARY KEY, v text, EXCLUDE USING btree (v WITH =))');
 foreach my $direction ('pull', 'push')
 {
 	my $node = node($direction);
@@ -117,7 +117,7 @@ foreach my $direction ('pull', 'push')
 	$node->safe_psql('postgres', "UPDATE uniq SET v = 'x' WHERE id = 7700555; UPDATE uniq SET v = 'person 7700555' WHERE id = 7700666; UPDATE uniq SET v = 'person 7700666' WHERE id = 7700555");
 	my $before = contents($node, 'uniq');
 	my ($err, $told) = told(sub { failure(call('uniq', $direction, 'apply => true')) });
-	like($err, qr/23505: .*uniq_v_key.*already exists\.\nNothing was changed, because no statement order satisfies all constraints\.\nThe row has the key \{"id": 7700(555|666)\}/s, "$direction, values that rows exchange: the error tells of a row");
+	like($err, qr/23P01: .*uniq_v_excl.*conflicts with existing key.*\.\nNothing was changed, because no statement order satisfies all constraints\.\nThe row has the key \{"id": 7700(555|666)\}/s, "$direction, values that rows exchange: the error tells of a row");
 	tells_of($told, "$direction, values that rows exchange", 7700555, 7700666);
 	# another error in the middle of that
 	$node->safe_psql('postgres', "ALTER TABLE uniq ADD CONSTRAINT refused CHECK (v <> 'person 7700123') NOT VALID");

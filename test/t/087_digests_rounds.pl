@@ -148,6 +148,8 @@ $subscriber->safe_psql('postgres', qq{
 	DECLARE
 		keys text[] := ARRAY(SELECT f.k FROM found AS f WHERE f.t = name);
 		rows text := format('SELECT (%1\$s)::text, x::text, xmin::text FROM %2\$I AS x WHERE (%1\$s)::text = ANY (%3\$L)', row_key(name), name, keys);
+		writers text := format('SELECT virtualtransaction FROM pg_locks WHERE relation = %L::regclass AND mode = ''RowExclusiveLock''', name);
+		writer text;
 		before jsonb;
 		here jsonb;
 		there jsonb;
@@ -155,6 +157,12 @@ $subscriber->safe_psql('postgres', qq{
 		SELECT jsonb_object_agg(r.k, v || ' ' || version) INTO before FROM dblink('pub', rows) AS r(k text, v text, version text);
 		PERFORM pass();
 		EXECUTE format('SELECT jsonb_object_agg(k, v) FROM (%s) AS r(k, v, version)', rows) INTO here;
+		-- a commit can reach this server before it is visible on the publisher
+		FOR writer IN SELECT w FROM dblink('pub', writers) AS r(w text) LOOP
+			WHILE EXISTS (SELECT FROM dblink('pub', writers) AS r(w text) WHERE w = writer) LOOP
+				PERFORM pg_sleep(0.005);
+			END LOOP;
+		END LOOP;
 		SELECT jsonb_object_agg(r.k, jsonb_build_array(v, v || ' ' || version)) INTO there FROM dblink('pub', rows) AS r(k text, v text, version text);
 		RETURN QUERY SELECT u FROM unnest(keys) AS u WHERE before ->> u IS NOT DISTINCT FROM there -> u ->> 1 AND here ->> u IS DISTINCT FROM there -> u ->> 0;
 	END \$\$;
