@@ -73,7 +73,7 @@ iblt_store_tracked(void)
 Oid
 iblt_store_base(void)
 {
-	return store_oid("base", "verified_at");
+	return store_oid("base", "limbs");
 }
 
 Oid
