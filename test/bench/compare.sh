@@ -112,6 +112,9 @@ compare_query() { echo "SELECT count(*) FROM iblt_compare('$1', $2)"; }
 measure_compare() {
 	local r none="SET jit = off"
 	for r in $(seq 0 "$REPEAT"); do
+		note count "$r" "$(time_sql $HERE_PORT "$ROWS" "$SERIAL; $none" "SELECT count(*) FROM t")"
+		note agg_row "$r" "$(time_sql $HERE_PORT 100 "$SERIAL; $none" \
+			"SELECT (iblt_info(d)).capacity FROM (SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t OFFSET 0) AS x(d)")"
 		note digest_alone "$r" "$(time_sql $HERE_PORT 100 "$none" "$(digest_query t)")"
 		digest_both digest "$r" "$none"
 		note compare "$r" "$(time_sql $HERE_PORT "$DIFFERING" "$none" "$(compare_query t "$(peer $THERE_PORT)")")"
@@ -162,6 +165,7 @@ measure_plain() {
 measure_others() {
 	local r
 	for r in 1 2 3; do
+		note md5 "$r" "$(time_sql $HERE_PORT "$ROWS" "$SERIAL; SET jit = off" "SELECT count(md5(t::text)) FROM t")"
 		note plain "$r" "$(time_sql $HERE_PORT $DIFFERING "SET jit = off" "$(compare_query t "$(peer $THERE_PORT), method => 'plain'")")"
 		note except "$r" "$(time_sql $HERE_PORT $((DIFFERING * 4 / 5)) "SET jit = off" \
 			"SELECT count(*) FROM (SELECT * FROM t_there EXCEPT SELECT * FROM t) AS x")"
@@ -437,6 +441,10 @@ faster() { bar "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[compare]}
 
 report() {
 	say ""
+	row "One side alone, $ROWS rows, without workers" "ms" "ratio" "bar" ""
+	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
+	row "iblt_agg(id, iblt_checksum(t.*)) / that" "${MEDIAN[agg_row]}" "$(ratio "${MEDIAN[agg_row]}" "${MEDIAN[count]}")" "-" ""
+	row "count(md5(t::text)) / that" "${MEDIAN[md5]}" "$(ratio "${MEDIAN[md5]}" "${MEDIAN[count]}")" "-" ""
 	row "iblt_compare, $ROWS rows, $DIFFERING differ" "ms" "ratio" "bar" ""
 	row "digest of one side, without workers, both at once: the slower" "${MEDIAN[digest_serial]}" "1.00" "-" ""
 	than "iblt_compare without workers / that" compare_serial digest_serial 1.35
@@ -461,7 +469,7 @@ report() {
 	than "$MANY differ / that" many few 2.5
 	say ""
 	row "Bytes on the connection" "" "bytes" "bar" ""
-	bar "sketches, as they travel, $SMALL rows, at most" "" "$SKETCHES" at-most 9500
+	bar "sketches, as they travel, $SMALL rows, at most" "" "$SKETCHES" at-most 14000
 	bar "all of iblt_compare with method => 'plain', both directions" "" "$PLAIN_BYTES" at-most 3000000
 	row "all of iblt_compare, to the peer and back" "$SENT" "$RECEIVED" "-" ""
 	if has_comparator; then
