@@ -44,6 +44,8 @@ AS $$
 $$;
 
 -- The unique indexes of a relation that are checked at once, as an array of repair_unique.
+-- A partition may have some of its own.  Rows of different partitions never wait for each other by
+-- these, but they are taken as if they did.
 -- pg_depend has no rows for what is PostgreSQL's own.  A value of a domain would run its checks.
 CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -68,7 +70,10 @@ AS $$
 				WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
 				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid
 				AND d.refobjsubid = a.attnum)))) AS u(own)
-	WHERE i.indrelid = target AND i.indisunique AND i.indimmediate AND i.indisvalid
+	WHERE i.indrelid IN (SELECT target UNION SELECT relid FROM pg_partition_tree(target))
+	AND i.indisunique AND i.indimmediate AND i.indisvalid
+	AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid
+		AND i.indrelid <> target)
 $$;
 
 -- Which rows wait for which

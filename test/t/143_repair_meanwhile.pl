@@ -205,6 +205,17 @@ foreach my $placement (map { [ @$_, '' ] } @placements)
 	is(contents($target, 'live.beside'), '(1)', "$name: and so is another table of the run") if $run;
 }
 
+# An index that a partition has by itself, and its parent not
+foreach my $node ($here, $there)
+{
+	sql($node, 'CREATE TABLE parts (id int PRIMARY KEY, u int) PARTITION BY RANGE (id); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (10); CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (10) TO (20); CREATE UNIQUE INDEX parts_own ON parts_1 (u);
+		INSERT INTO parts VALUES ' . ($node == $here ? '(1, 10), (2, 20), (3, 30), (11, 15), (12, 20)' : '(1, 20), (2, 10), (3, 33), (11, 16), (12, 20)'));
+}
+is(in_order(repaired("iblt_repair('parts', 'there', direction => 'pull', apply => %s)", 'an index of a partition')),
+	in_order(join "\n", (map { my $id = $_; map { "$_ $id applied exchanges values of parts_own with other rows" } 'delete', 'insert' } 1, 2), map { "update $_ applied" } 3, 11), 'rows exchange values of an index of a partition');
+is(contents($here, 'parts'), contents($there, 'parts'), 'both sides are equal');
+both('DROP TABLE parts');
+
 # Other indexes, which no constraint can defer
 sub fresh
 {
