@@ -78,7 +78,8 @@ AS $$
 		SELECT structure_common(p.mine -> x.property, p.theirs -> x.property),
 			structure_common(p.theirs -> x.property, p.mine -> x.property)
 		WHERE x.property = 'column order') AS y(a, b)
-	WHERE x.property NOT IN ('reached', 'numbers', 'tools', 'logged', 'logged ahead')
+	WHERE x.property NOT IN ('reached', 'numbers', 'tools', 'logged', 'logged ahead',
+		'naming')
 	AND NOT (x.property = 'next value' AND coalesce(s.one_system AND p.mine -> 'logged'
 		= p.theirs -> 'logged' AND 'true' IN (p.mine ->> 'logged ahead',
 			p.theirs ->> 'logged ahead'), false))

@@ -184,7 +184,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	FROM relations r JOIN pg_policy p ON p.polrelid = r.oid$q$),
 
 -- What was reached is the greatest value, or the least for a descending sequence, in the
--- columns that own the sequence or have it in their default.  nextval logs up to 32 values
+-- columns that own the sequence or have it in their default.  The naming is that of
+-- repair_naming.  nextval logs up to 32 values
 -- ahead, and a standby shows what was logged.
 ('sequence', false, $q$
 	SELECT 'sequence', r.object, NULL, 'danger', jsonb_build_object('exists', true,
@@ -199,6 +200,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			WHEN r.relpersistence = 'u' AND pg_is_in_recovery()
 				THEN '{"unknown": "unlogged, on a standby"}'
 			ELSE to_jsonb(split_part(w.state, ' ', 1)::numeric) END,
+		'naming', (SELECT concat_ws(' ', r.oid, n.oid, n.xmin, n.ctid) FROM pg_namespace n
+			WHERE n.oid = r.relnamespace),
 		'logged', split_part(w.state, ' ', 2)::numeric,
 		'logged ahead', nullif(pg_is_in_recovery() AND split_part(w.state, ' ', 3) = 't', false),
 		{owned r.relacl r.relowner s})

@@ -12,7 +12,8 @@ CREATE TYPE sequence_step AS (
 	target numeric,			-- the next value that it should have, NULL if it stays
 	increment numeric,
 	status text,
-	detail text
+	detail text,
+	naming text				-- what its name meant here (repair_naming)
 );
 
 -- The next value that a sequence should have: a step of its own that is not before the peer's,
@@ -36,6 +37,7 @@ DECLARE
 BEGIN
 	step.sequence := name;
 	step.increment := mine ->> 'increment';
+	step.naming := mine ->> 'naming';
 	IF problem IS NOT NULL THEN
 		step.status := 'unknown';
 		step.detail := problem;
@@ -79,6 +81,8 @@ $$;
 -- look before.  ALTER SEQUENCE takes one, and lets other sessions forget the values that they
 -- keep.  It waits for the transactions that have called nextval, and nextval waits for it, so
 -- it must not wait for long.  A rollback undoes the setval behind it.
+-- Meanwhile the schema may get another name, so the block makes sure that it has locked what was
+-- described.  What is read and moved behind it is the sequence with that OID.
 CREATE FUNCTION sequence_move_sql(step sequence_step) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -88,16 +92,22 @@ AS $$
 			END IF;
 			EXECUTE (SELECT format('ALTER SEQUENCE %%s INCREMENT BY %%s', seqrelid::regclass,
 				seqincrement) FROM pg_sequence WHERE seqrelid = %1$L::regclass);
-		END$q$, step.sequence))
+			IF %2$L IS DISTINCT FROM (SELECT concat_ws(' ', c.oid, n.oid, n.xmin, n.ctid)
+					FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+					WHERE c.oid = %1$L::regclass) THEN
+				RAISE EXCEPTION 'sequence %% was altered while it was compared', %1$L
+					USING ERRCODE = 'IB004';
+			END IF;
+		END$q$, step.sequence, step.naming))
 		|| format($q$SELECT ARRAY[iblt_s.here, iblt_s.increment, iblt_s.target,
-				setval(%1$L, (iblt_s.target - iblt_s.increment)::bigint)]::text
+				setval(%5$s::regclass, (iblt_s.target - iblt_s.increment)::bigint)]::text
 			FROM (SELECT step.here, step.increment, (%2$s) AS target FROM (
 					SELECT last_value + CASE WHEN is_called THEN seqincrement ELSE 0 END AS here,
 						seqincrement::numeric AS increment, %3$L::numeric AS there,
 						%4$L::numeric AS reached
-					FROM %1$s, pg_sequence WHERE seqrelid = %1$L::regclass) AS step
+					FROM %1$s AS q, pg_sequence WHERE q.tableoid = %5$s AND seqrelid = %5$s) AS step
 				OFFSET 0) AS iblt_s$q$,
-			step.sequence, p.prosrc, step.there, step.reached)
+			step.sequence, p.prosrc, step.there, step.reached, split_part(step.naming, ' ', 1))
 	FROM pg_proc p
 	WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = 'sequence_target'
 $$;

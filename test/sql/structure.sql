@@ -76,7 +76,7 @@ CREATE FUNCTION pg_temp.nearest(here int, there int, reached int, increment int)
 	SELECT v FROM generate_series(here, here + 100 * increment, increment) AS v
 	WHERE coalesce(sign(increment) * (v - there) >= 0, true) AND coalesce(sign(increment) * (v - reached) > 0, true)
 	ORDER BY sign(increment) * v LIMIT 1 $$;
-SELECT count(*) AS tried, bool_and(coalesce(sequence_target(ROW('s.q', here, there, reached, NULL, increment, NULL, NULL)::sequence_step), here)
+SELECT count(*) AS tried, bool_and(coalesce(sequence_target(ROW('s.q', here, there, reached, NULL, increment, NULL, NULL, NULL)::sequence_step), here)
 	= pg_temp.nearest(here, there, reached, increment)) AS nearest
 FROM unnest('{-3,0,4}'::int[]) AS here, unnest('{-9,-4,-3,0,1,4,5,17,NULL}'::int[]) AS there, unnest('{-9,-4,-3,0,1,4,5,17,NULL}'::int[]) AS reached,
 	unnest('{-7,-2,-1,1,3,5}'::int[]) AS increment;

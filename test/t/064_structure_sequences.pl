@@ -216,6 +216,23 @@ is(state('a', 's.q'), '300|t', 'really');
 setval(b => "'s.q'", 400);
 $repair->run("BEGIN; SELECT FROM iblt_repair_sequences($peer, schema => 's', apply => true); ROLLBACK");
 is(state('a', 's.q'), '300|t', 'a rollback undoes it');
+# Another sequence gets the name while the repair waits for the lock.
+foreach my $from ('a', 'conductor')
+{
+	both_run('DROP SCHEMA IF EXISTS old CASCADE');
+	drop();
+	both_run('CREATE SEQUENCE s.q');
+	on('a', 'CREATE SCHEMA next; CREATE SEQUENCE next.q');
+	setval(b => "'s.q'", 100);
+	$busy->run(q{BEGIN; SELECT nextval('s.q')});
+	my $run = background($node, "SET lock_timeout = '1h'; SELECT status, detail FROM iblt_repair_sequences($peer, schema => 's', apply => true" . ($from eq 'a' ? ')' : ", here_peer => $near)"), $from);
+	wait_for($node, "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted");
+	on('a', 'ALTER SCHEMA s RENAME TO old; ALTER SCHEMA next RENAME TO s');
+	$busy->run('COMMIT');
+	finish($run);
+	like($run->{err}, qr/ERROR: .*sequence s\.q was altered while it was compared/, "a sequence that another one has taken the name of, from $from");
+	is(state('a', 's.q'), '1|f', 'the other one is left as it is');
+}
 $_->quit foreach $other, $busy, $repair;
 
 # --- arguments, and schemas of another name ------------------------------------------------------

@@ -193,9 +193,9 @@ sub time_limit { return IPC::Run::timeout(10 * $PostgreSQL::Test::Utils::timeout
 
 sub background
 {
-	my ($node, $sql) = @_;
+	my ($node, $sql, $database) = @_;
 	my $run = { out => '', err => '' };
-	$run->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ],
+	$run->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr($database // 'postgres'), '-c', $sql ],
 		'<', \'', '>', \$run->{out}, '2>', \$run->{err}, IbltTest::time_limit());
 	return $run;
 }
