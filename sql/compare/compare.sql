@@ -19,6 +19,7 @@ AS $$
 DECLARE
 	size integer := batch_size(plan);
 	batch record := iblt_compare_keys(sample, keys, done, size);
+	ids text[];
 BEGIN
 	IF plan.progress THEN
 		PERFORM progress(true, format('looking %s keys up on both sides%s',
@@ -26,8 +27,21 @@ BEGIN
 				THEN format(', %s of %s are done', done, number) END));
 	END IF;
 	differences := look(plan, batch.keys);
-	doubtful := CASE WHEN plan.by_hash THEN '{}'
-		ELSE doubtful(batch.keys, batch.sides, differences) END;
+	IF plan.by_hash THEN
+		doubtful := '{}';
+		RETURN;
+	END IF;
+	doubtful := doubtful(batch.keys, batch.sides, differences);
+	IF plan.from_digests IS NOT TRUE THEN
+		ids := iblt_field(differences, 'id');
+		IF ids <> batch.keys THEN
+			batch.weights := ARRAY(SELECT k.weight FROM unnest(ids) WITH ORDINALITY AS d(id, n)
+				JOIN unnest(batch.keys, batch.weights) AS k(id, weight) USING (id) ORDER BY d.n);
+		END IF;
+		doubtful := doubtful || other_rows(plan.seed, ids, batch.weights,
+			iblt_field(differences, 'here_checksum')::bigint[],
+			iblt_field(differences, 'there_checksum')::bigint[]);
+	END IF;
 END
 $$;
 
@@ -69,7 +83,7 @@ BEGIN
 		END IF;
 	END LOOP;
 	IF cardinality(doubtful) > 0 THEN
-		PERFORM check_looked(plan, doubtful);
+		PERFORM check_looked(plan, ARRAY(SELECT DISTINCT unnest(doubtful)));
 	END IF;
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
 	IF cardinality(batches) > 0 THEN

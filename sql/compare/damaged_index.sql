@@ -20,6 +20,17 @@ BEGIN
 END
 $$;
 
+-- Those of the keys whose rows, which have these checksums, are not the rows that the scans have
+-- put into a difference.
+-- Either they have changed since, or an index hides a second row of a key.  If both sides have as
+-- many hidden rows, the sides of the key do not tell.
+CREATE FUNCTION other_rows(seed bigint, keys text[], weights bigint[], here bigint[],
+	there bigint[]) RETURNS text[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT ARRAY(SELECT keys[n] FROM unnest(iblt_compare_changed(seed, weights, here, there)) AS n)
+$$;
+
 -- Keys with these ids that do not differ, and whose rows an index does not find on a side.
 -- An index that lost an entry looks like a row that was deleted, so a scan has to look for
 -- the rows of these keys.

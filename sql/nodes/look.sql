@@ -88,6 +88,24 @@ BEGIN
 END
 $$;
 
+-- Those of the keys whose rows on the base and on another node, which an index found, are not the
+-- rows in their sketches (other_rows, in damaged_index.sql).
+CREATE FUNCTION nodes_other_rows(plan plan, keys text[], base found_rows, node found_rows,
+	said node_keys) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF plan.from_digests THEN
+		RETURN '{}';
+	END IF;
+	-- a key without a difference weighs nothing
+	RETURN other_rows(plan.seed, keys, ARRAY(SELECT coalesce(d.weight, 0)
+			FROM unnest(keys) WITH ORDINALITY AS k(id, n)
+			LEFT JOIN unnest(said.keys, said.weights) AS d(id, weight) USING (id) ORDER BY k.n),
+		base.checksum, node.checksum);
+END
+$$;
+
 -- The plan of a comparison of the base with another node.
 CREATE FUNCTION nodes_two(nodes node_set, base integer, node integer) RETURNS plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -122,6 +140,8 @@ BEGIN
 		found := nodes_rows(nodes, keys);
 		FOR n IN 1 .. CASE WHEN (nodes.plan).by_hash THEN 0 ELSE cardinality(found) END LOOP
 			doubtful := nodes_doubtful(keys, found[base], found[n], said[n]);
+			doubtful := doubtful || nodes_other_rows(nodes.plan, keys, found[base], found[n],
+				said[n]);
 			IF doubtful <> '{}' THEN
 				doubts := jsonb_set(doubts, ARRAY[n::text],
 					coalesce(doubts -> n::text, '[]') || to_jsonb(doubtful));
@@ -132,7 +152,7 @@ BEGIN
 	FOR n IN 1 .. cardinality(nodes.names) LOOP
 		CONTINUE WHEN NOT doubts ? n::text;
 		PERFORM check_looked(nodes_two(nodes, base, n),
-			ARRAY(SELECT jsonb_array_elements_text(doubts -> n::text)));
+			ARRAY(SELECT DISTINCT jsonb_array_elements_text(doubts -> n::text)));
 	END LOOP;
 END
 $$;

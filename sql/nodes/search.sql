@@ -128,8 +128,8 @@ BEGIN
 					sample := iblt_fold(difference, 9, 0.1);
 					list := CASE WHEN list IS NULL THEN status.keys
 						ELSE iblt_compare_join(sample, list, status.keys) END;
-					SELECT k.keys, k.sides INTO one FROM iblt_compare_keys(sample, status.keys, 0,
-						status.recovered::integer) AS k;
+					SELECT k.keys, k.sides, k.weights INTO one FROM iblt_compare_keys(sample,
+						status.keys, 0, status.recovered::integer) AS k;
 					said[waiting[i]] := one;
 				END IF;
 			ELSE

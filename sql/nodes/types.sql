@@ -15,7 +15,7 @@ CREATE TYPE node_set AS (
 
 -- The keys in which a node differs from the base, and the side that has them: the base is
 -- "here".
-CREATE TYPE node_keys AS (keys text[], sides text[]);
+CREATE TYPE node_keys AS (keys text[], sides text[], weights bigint[]);
 
 -- What sketches say of the nodes.
 CREATE TYPE node_found AS (

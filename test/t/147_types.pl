@@ -196,6 +196,30 @@ foreach my $type ('int', 'uuid')
 	all('DROP TABLE several');
 }
 
+# A second row of a key on both sides, which neither index has: the sides of the key do not tell, its
+# rows do.
+sub insert_hidden
+{
+	my ($node, $table, $sql) = @_;
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = false WHERE indrelid = '$table'::regclass");
+	$node->safe_psql('postgres', $sql);
+	$node->safe_psql('postgres', "UPDATE pg_index SET indisready = true WHERE indrelid = '$table'::regclass");
+	return;
+}
+both('CREATE TABLE hidden (k int PRIMARY KEY, v text); INSERT INTO hidden SELECT g, g FROM generate_series(1, 20000) g; ANALYZE hidden');
+$here->safe_psql('postgres', "UPDATE hidden SET v = 'a' WHERE k = 7");
+insert_hidden($here, 'hidden', "INSERT INTO hidden VALUES (7, 'b')");
+insert_hidden($there, 'hidden', "INSERT INTO hidden VALUES (7, 'c')");
+my $hides = qr/^XX002: an index of public\.hidden does not find rows that the table has \(/;
+foreach my $recheck (0, 1)
+{
+	like(told("SELECT * FROM iblt_compare('hidden', $peer, recheck => $recheck)"), $hides, "a row that both indexes hide, recheck $recheck");
+	unlike(told("SELECT status FROM iblt_repair('hidden', $peer, direction => 'pull', recheck => $recheck, apply => true)"), qr/applied/, "a repair does not say that it was applied, recheck $recheck");
+}
+like(told("SELECT status FROM iblt_audit($peer, tables => '{hidden}')"), qr/^error/, 'nor does an audit count the one row');
+like(told("SELECT * FROM iblt_compare_nodes('public.hidden', ARRAY[NULL, $peer])"), $hides, 'nor do nodes');
+both('DROP TABLE hidden');
+
 # Of digests, one that is required is not left; and a key of this transaction's own.
 both('CREATE TABLE several (a int, b int, v int, PRIMARY KEY (a, b) DEFERRABLE INITIALLY DEFERRED); INSERT INTO several SELECT g, g, g FROM generate_series(1, 9) g');
 my $own = "BEGIN; INSERT INTO several VALUES (7, 7, 70);";
