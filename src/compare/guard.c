@@ -31,6 +31,7 @@
 #include "access/htup_details.h"
 #include "access/transam.h"
 #include "access/parallel.h"
+#include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
@@ -46,6 +47,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
@@ -77,12 +79,27 @@ static List *views = NIL;
 
 static const char *const setting = "iblt.guard";
 
+/* Does iblt itself set it?  A client can give a parameter of PGC_BACKEND when it connects. */
+static bool setting_it = false;
+
+static bool
+check_setting(int *value, void **extra, GucSource source)
+{
+	(void) extra;
+	(void) source;
+	return *value == GUARD_OFF || setting_it || InitializingParallelWorker;
+}
+
 /* Until the calling function ends, if that has a SET clause, or the transaction. */
 static void
 set(Guard value)
 {
+	setting_it = true;
 	(void) set_config_option(setting, values[value].name, PGC_POSTMASTER, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
+							 GUC_ACTION_SAVE, true, WARNING, false);
+	setting_it = false;
+	if (guard != (int) value)
+		elog(ERROR, "could not set %s", setting);
 }
 
 /*
@@ -112,6 +129,9 @@ function_is_trusted(Oid function, Oid *owner)
 	return is_trusted(*owner, definer ? GetOuterUserId() : GetUserId());
 }
 
+/* Has a function been hooked, so that expressions of indexes may not be as usual? */
+static bool hooked = false;
+
 /* A SQL function that is hooked is not inlined. */
 static bool
 needs_hook(Oid function)
@@ -120,7 +140,10 @@ needs_hook(Oid function)
 
 	if (next_needs_fmgr_hook != NULL && next_needs_fmgr_hook(function))
 		return true;
-	return guard != GUARD_OFF && !function_is_trusted(function, &owner);
+	if (guard == GUARD_OFF || function_is_trusted(function, &owner))
+		return false;
+	hooked = true;
+	return true;
 }
 
 /*
@@ -188,6 +211,30 @@ check_relations(List *range_table)
 			check_relation(lfirst(lc));
 }
 
+/*
+ * The session keeps the expressions of an index as the planner has made them.  Where
+ * a SQL function was not inlined, they would not be those of later statements: these
+ * would not find the index, and INSERT ... ON CONFLICT would be an error.
+ */
+static void
+forget_expressions(RelOptInfo *rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *info = lfirst(lc);
+		Relation	index = info->indexprs == NIL && info->indpred == NIL ? NULL :
+			try_relation_open(info->indexoid, NoLock);
+
+		if (index == NULL)
+			continue;
+		index->rd_indexprs = NIL;
+		index->rd_indpred = NIL;
+		relation_close(index, NoLock);
+	}
+}
+
 /* Before a foreign table is planned, which may connect to its server. */
 #if PG_VERSION_NUM >= 190000
 static build_simple_rel_hook_type next_planner_hook;
@@ -199,6 +246,8 @@ on_plan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 		next_planner_hook(root, rel, rte);
 	if (rte->rtekind == RTE_RELATION)
 		check_relation(rte);
+	if (hooked)
+		forget_expressions(rel);
 }
 
 static void
@@ -216,6 +265,8 @@ on_plan(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
 	if (next_planner_hook != NULL)
 		next_planner_hook(root, relid, is_parent, rel);
 	check_relation(planner_rt_fetch(rel->relid, root));
+	if (hooked)
+		forget_expressions(rel);
 }
 
 static void
@@ -249,7 +300,7 @@ iblt_guard_register(void)
 	DefineCustomEnumVariable(setting, "Refuses to run code of other roles.",
 							 "iblt sets it while it compares.", &guard, GUARD_OFF, values,
 							 PGC_BACKEND, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE |
-							 GUC_NO_RESET_ALL | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
+							 GUC_NO_RESET_ALL | GUC_DISALLOW_IN_FILE, check_setting, NULL, NULL);
 	next_needs_fmgr_hook = needs_fmgr_hook;
 	needs_fmgr_hook = needs_hook;
 	next_fmgr_hook = fmgr_hook;

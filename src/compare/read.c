@@ -5,7 +5,7 @@
  *
  * Everything is checked under the lock, which lasts until the transaction ends:
  * that the relation is the one that was described, and of a view that another
- * role owns, that it calls no volatile function.  Almost all functions of
+ * role owns, that it calls no volatile function (view.c).  Almost all functions of
  * PostgreSQL that write files, connect to servers or change settings are volatile.
  * guard.c refuses the functions of other roles when they are called.
  *
@@ -18,7 +18,6 @@
 #include "catalog/objectaddress.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -29,6 +28,7 @@
 
 #include "compare/fingerprint.h"
 #include "compare/guard.h"
+#include "compare/view.h"
 
 /*
  * Before a relation is locked: may the role read it at all?  A lock that waits for
@@ -92,14 +92,13 @@ lock_view(Relation view)
 	if (view->rd_rel->relkind == RELKIND_VIEW)
 	{
 		query = get_view_query(view);
-		if (!iblt_guard_trusts(view->rd_rel->relowner) &&
-			contain_volatile_functions((Node *) query))
+		if (iblt_view_runs_code(query, iblt_guard_trusts(view->rd_rel->relowner)))
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("refusing to read view \"%s\" of role \"%s\"",
 							RelationGetRelationName(view),
 							GetUserNameFromId(view->rd_rel->relowner, true)),
-					 errdetail("It calls a volatile function, which would run as role \"%s\".",
+					 errdetail("It would run code of another role as role \"%s\".",
 							   GetUserNameFromId(GetUserId(), true)),
 					 errhint("Compare as its owner, or compare the tables that it reads.")));
 		iblt_guard_allow(relid);
