@@ -51,6 +51,8 @@ $$;
 -- A query that tells whether a relation, whose OID is the expression id, reads a view of another
 -- role that calls a function of another role or a volatile one.
 -- The text of its rule has all functions that it calls, except those of a domain's constraints.
+-- So a view that makes values of a type that may have some is refused.  A function of an
+-- extension may run a query that it is given, as crosstab does, unless it is immutable.
 CREATE FUNCTION plain_view_code_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -61,11 +63,19 @@ AS $$
 			WHERE v.oid = ANY ((%s)::oid[]) AND v.relkind = 'v'
 				AND NOT o.rolsuper AND o.rolname <> current_user
 		)
-		SELECT EXISTS (SELECT FROM rule WHERE action ~ '\{COERCETODOMAIN ')
+		SELECT EXISTS (SELECT FROM rule, regexp_matches(action,
+					':(?:resulttype|funcresulttype|opresulttype|consttype|typid) (\d+) '
+						'|:(?:funccoltypes|coltypes) \(o ([\d ]+)\)', 'g') AS m,
+				regexp_split_to_table(concat(m[1], m[2]), ' ') AS id
+				JOIN pg_type t ON t.oid = id::oid AND t.oid >= 16384
+				LEFT JOIN pg_type e ON e.oid = t.typelem
+				WHERE t.typtype IN ('c', 'd', 'm', 'r') OR e.typtype IN ('c', 'd', 'm', 'r'))
+			OR EXISTS (SELECT FROM rule WHERE action ~ '\{COERCETODOMAIN ')
 			OR EXISTS (SELECT FROM rule, regexp_matches(action,
 					':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+) ', 'g') AS m
 				JOIN pg_proc p ON p.oid = m[1]::oid
-				WHERE p.provolatile = 'v' OR p.oid IN (SELECT oid FROM function))$q$,
+				WHERE p.provolatile = 'v' OR p.oid >= 16384 AND p.provolatile <> 'i'
+					OR p.oid IN (SELECT oid FROM function))$q$,
 		plain_foreign_functions_sql(),
 		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)))
 $$;

@@ -242,4 +242,54 @@ $owner{bare}->run(q{CREATE VIEW app.w AS SELECT count(*) FROM app.t; CREATE TABL
 is($super->run("SELECT count(*), min(status) FROM iblt_repair('app.comes', $peer{bare}, 'app.goes', apply => true, direction => 'push', method => 'plain')"), '3|applied', 'nor does a peer without iblt refuse a trigger the views that it reads') or diag($super->{err});
 is($super->run("SELECT count(*) FROM iblt_compare('app.goes', NULL, 'app.comes', extra_columns => 'ignore')"), '0', 'and a comparison still refuses nothing that it does not run');
 
+# --- what a view of another role runs without a function of his ------------------------------
+
+fresh(qw(postgres bare));
+my $connect = literal($node->connstr('postgres') . " user=$me");
+my $aggregate = qq{CREATE AGGREGATE app.runs(text) (sfunc = dblink_exec, stype = text, initcond = $connect);
+	CREATE VIEW app.aggregate AS SELECT id, app.runs('DO \$r\$BEGIN RAISE LOG ''evil ran as aggregate''; END\$r\$') AS v FROM app.t GROUP BY id;};
+my $hidden = q{CREATE DOMAIN app.logs AS text CHECK (pg_create_restore_point('evil ran as domain') IS NOT NULL); CREATE TYPE app.logged AS (a app.logs);
+	CREATE VIEW app.casts AS SELECT id, pad::app.logs::text AS v FROM app.t;
+	CREATE VIEW app.populates AS SELECT id, (json_populate_record(NULL::app.logged, '{"a":"x"}')).a::text AS v FROM app.t;
+	CREATE VIEW app.records AS SELECT id, x.a::text AS v FROM app.t, json_to_record('{"a":"x"}') AS x(a app.logs);
+	CREATE VIEW app.reads_xml AS SELECT id, x.a::text AS v FROM app.t, xmltable('/r' PASSING ('<r>1</r>'::xml) COLUMNS a app.logs PATH '.') AS x;
+	CREATE VIEW app.arrays AS SELECT id, (concat('{', pad, '}')::app.logs[])::text AS v FROM app.t;
+	CREATE VIEW app.pivots AS SELECT t.id, x.b AS v FROM app.t, public.crosstab('SELECT 1, 1, pg_create_restore_point(''evil ran as pivot'')::text') AS x(a int, b text);
+	CREATE DOMAIN app.fine AS text CHECK (length(VALUE) > 0);
+	CREATE VIEW app.harmless AS SELECT id, CASE WHEN p = 'x' THEN upper(pad) END AS v, max(id) OVER () AS n FROM app.t;
+	CREATE VIEW app.checked AS SELECT id, pad::app.fine::text AS v FROM app.t; CREATE TABLE app.same AS SELECT * FROM app.harmless; CREATE TABLE app.same2 AS SELECT * FROM app.checked};
+foreach my $db (qw(postgres bare))
+{
+	$node->safe_psql($db, 'CREATE EXTENSION tablefunc');
+	$owner{$db}->run($hidden);
+	die $owner{$db}->{err} if $owner{$db}->{err} =~ /ERROR/;
+}
+$owner{postgres}->run($aggregate);
+$super->run(q{CREATE VIEW own.over AS SELECT * FROM app.aggregate; CREATE TABLE own.v AS SELECT 0 AS id, ''::text AS v; CREATE VIEW own.sums AS SELECT id, app.runs(v) AS v FROM own.v GROUP BY id});
+foreach my $view (qw(app.casts app.populates app.records app.reads_xml app.arrays app.pivots app.aggregate own.over own.sums))
+{
+	foreach my $method ('auto', $view =~ /own|aggregate/ ? () : 'plain')
+	{
+		my $from = -s $log;
+		$super->run("SELECT count(*) FROM iblt_compare('own.v', " . ($method eq 'plain' ? $peer{bare} : 'NULL') . ", '$view', key_columns => '{id}', method => '$method')");
+		like($super->{err}, qr/ERROR: +42501: .*refusing to read /, "$view, $method: refused");
+		unlike(slurp_file($log, $from), qr/(?:LOG: +|restore point ")evil ran as/, "$view, $method: nothing has run");
+	}
+}
+is($super->run("SELECT count(*) FROM iblt_compare('app.same', $peer{bare}, 'app.harmless', key_columns => '{id}', method => 'plain')"), '0', 'a harmless view is read') or diag($super->{err});
+foreach (['same', 'harmless'], ['same2', 'checked'])
+{
+	is($super->run("SELECT count(*) FROM iblt_compare('app.$_->[0]', NULL, 'app.$_->[1]', key_columns => '{id}')"), '0', "a view that is $_->[1] is read") or diag($super->{err});
+}
+
+# --- what the guard leaves in a session ------------------------------------------------------
+
+$owner{postgres}->run(q{CREATE FUNCTION app.modulo(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT v % 1000'; CREATE TABLE app.i (id int PRIMARY KEY, v int);
+	INSERT INTO app.i SELECT g, g FROM generate_series(1, 9) g; CREATE UNIQUE INDEX ON app.i (app.modulo(v)); CREATE TABLE app.j AS SELECT * FROM app.i});
+is($node->safe_psql('postgres', q{SELECT count(*) FROM iblt_compare('app.i', NULL, 'app.j', key_columns => '{id}'); INSERT INTO app.i VALUES (10, 1009) ON CONFLICT (app.modulo(v)) DO NOTHING}), '0', 'a session finds indexes by expressions after a comparison');
+{
+	local $ENV{PGOPTIONS} = '-c iblt.guard=views';
+	is(($node->psql('postgres', "LOAD 'iblt'; SHOW iblt.guard"))[1], 'off', 'a client cannot set the guard when it connects');
+}
+
 done_testing();
