@@ -53,6 +53,7 @@ $$;
 -- The text of its rule has all functions that it calls, except those of a domain's constraints.
 -- So a view that makes values of a type that may have some is refused.  A function of an
 -- extension may run a query that it is given, as crosstab does, unless it is immutable.
+-- table_to_xml and its like read any relation.
 CREATE FUNCTION plain_view_code_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -75,6 +76,7 @@ AS $$
 					':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+) ', 'g') AS m
 				JOIN pg_proc p ON p.oid = m[1]::oid
 				WHERE p.provolatile = 'v' OR p.oid >= 16384 AND p.provolatile <> 'i'
+					OR p.proname ~ '^(table|schema|database)_to_xml'
 					OR p.oid IN (SELECT oid FROM function))$q$,
 		plain_foreign_functions_sql(),
 		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)))

@@ -40,7 +40,25 @@
 static bool runs_code(Node *node, void *context);
 
 /*
- * A function of PostgreSQL that is not volatile does not run what it is given.  One of
+ * These read whatever relation they are given, perhaps a foreign table or a view,
+ * and are not volatile.
+ */
+static const Oid readers[] = {
+	F_TABLE_TO_XML, F_TABLE_TO_XML_AND_XMLSCHEMA, F_SCHEMA_TO_XML, F_SCHEMA_TO_XML_AND_XMLSCHEMA,
+	F_DATABASE_TO_XML, F_DATABASE_TO_XML_AND_XMLSCHEMA
+};
+
+static bool
+is_reader(Oid function)
+{
+	for (int i = 0; i < (int) lengthof(readers); i++)
+		if (function == readers[i])
+			return true;
+	return false;
+}
+
+/*
+ * No other function of PostgreSQL that is not volatile runs what it is given.  One of
  * an extension may, as crosstab does, unless it is immutable.
  */
 static bool
@@ -52,7 +70,7 @@ is_risky(Oid function, void *context)
 	bool		risky;
 
 	if (function < FirstNormalObjectId)
-		return !own && func_volatile(function) == PROVOLATILE_VOLATILE;
+		return !own && (func_volatile(function) == PROVOLATILE_VOLATILE || is_reader(function));
 	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	if (!HeapTupleIsValid(tuple))
 		return true;
