@@ -19,25 +19,19 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
-#include "catalog/indexing.h"
-#include "catalog/pg_constraint.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/optimizer.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "compare/fingerprint.h"
 #include "compare/guard.h"
-
-static bool runs_code(Node *node, void *context);
 
 /*
  * These read whatever relation they are given, perhaps a foreign table or a view,
@@ -82,27 +76,10 @@ is_risky(Oid function, void *context)
 	return risky;
 }
 
-/* The constraints of a domain, as a view of another role. */
-static bool
-domain_runs_code(Oid domain)
-{
-	ListCell   *lc;
-	bool		own = false;
-
-	foreach(lc, iblt_catalog_rows(ConstraintRelationId, ConstraintTypidIndexId,
-								  Anum_pg_constraint_contypid, domain, NULL))
-	{
-		bool		isnull;
-		Datum		check = SysCacheGetAttr(CONSTROID, lfirst(lc), Anum_pg_constraint_conbin,
-										&isnull);
-
-		if (!isnull && runs_code(stringToNode(TextDatumGetCString(check)), &own))
-			return true;
-	}
-	return false;
-}
-
-/* Would making a value of the type run code of another role? */
+/*
+ * Could making a value of the type run code of another role?  No lock keeps what a
+ * domain or a composite type is now, so its owner may still give it a constraint.
+ */
 static bool
 type_runs_code(Oid type)
 {
@@ -117,9 +94,11 @@ type_runs_code(Oid type)
 		return true;
 	form = *(Form_pg_type) GETSTRUCT(tuple);
 	ReleaseSysCache(tuple);
+	if ((form.typtype == TYPTYPE_DOMAIN || form.typtype == TYPTYPE_COMPOSITE) &&
+		!iblt_guard_trusts(form.typowner))
+		return true;
 	if (form.typtype == TYPTYPE_DOMAIN)
-		return (!iblt_guard_trusts(form.typowner) && domain_runs_code(type)) ||
-			type_runs_code(form.typbasetype);
+		return type_runs_code(form.typbasetype);
 	if (form.typtype == TYPTYPE_RANGE)
 		return type_runs_code(get_range_subtype(type));
 	if (form.typtype == TYPTYPE_MULTIRANGE)

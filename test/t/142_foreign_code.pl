@@ -255,11 +255,11 @@ my $hidden = q{CREATE DOMAIN app.logs AS text CHECK (pg_create_restore_point('ev
 	CREATE VIEW app.reads_xml AS SELECT id, x.a::text AS v FROM app.t, xmltable('/r' PASSING ('<r>1</r>'::xml) COLUMNS a app.logs PATH '.') AS x;
 	CREATE VIEW app.arrays AS SELECT id, (concat('{', pad, '}')::app.logs[])::text AS v FROM app.t;
 	CREATE VIEW app.pivots AS SELECT t.id, x.b AS v FROM app.t, public.crosstab('SELECT 1, 1, pg_create_restore_point(''evil ran as pivot'')::text') AS x(a int, b text);
-	CREATE SCHEMA below; CREATE VIEW below.v AS SELECT app.evil(1) AS v;
+	DROP SCHEMA IF EXISTS below CASCADE; CREATE SCHEMA below; CREATE VIEW below.v AS SELECT app.evil(1) AS v;
 	CREATE VIEW app.to_xml AS SELECT id, schema_to_xml('below', true, true, '')::text AS v FROM app.t;
 	CREATE DOMAIN app.fine AS text CHECK (length(VALUE) > 0);
 	CREATE VIEW app.harmless AS SELECT id, CASE WHEN p = 'x' THEN upper(pad) END AS v, max(id) OVER () AS n FROM app.t;
-	CREATE VIEW app.checked AS SELECT id, pad::app.fine::text AS v FROM app.t; CREATE TABLE app.same AS SELECT * FROM app.harmless; CREATE TABLE app.same2 AS SELECT * FROM app.checked};
+	CREATE VIEW app.may_change AS SELECT id, pad::app.fine::text AS v FROM app.t; CREATE TABLE app.same AS SELECT * FROM app.harmless;};
 foreach my $db (qw(postgres bare))
 {
 	$node->safe_psql($db, 'CREATE EXTENSION tablefunc');
@@ -268,7 +268,7 @@ foreach my $db (qw(postgres bare))
 }
 $owner{postgres}->run($aggregate);
 $super->run(q{CREATE VIEW own.over AS SELECT * FROM app.aggregate; CREATE TABLE own.v AS SELECT 0 AS id, ''::text AS v; CREATE VIEW own.sums AS SELECT id, app.runs(v) AS v FROM own.v GROUP BY id});
-foreach my $view (qw(app.casts app.populates app.records app.reads_xml app.arrays app.pivots app.to_xml app.aggregate own.over own.sums))
+foreach my $view (qw(app.casts app.populates app.records app.reads_xml app.arrays app.pivots app.to_xml app.may_change app.aggregate own.over own.sums))
 {
 	foreach my $method ('auto', $view =~ /own|aggregate/ ? () : 'plain')
 	{
@@ -279,10 +279,7 @@ foreach my $view (qw(app.casts app.populates app.records app.reads_xml app.array
 	}
 }
 is($super->run("SELECT count(*) FROM iblt_compare('app.same', $peer{bare}, 'app.harmless', key_columns => '{id}', method => 'plain')"), '0', 'a harmless view is read') or diag($super->{err});
-foreach (['same', 'harmless'], ['same2', 'checked'])
-{
-	is($super->run("SELECT count(*) FROM iblt_compare('app.$_->[0]', NULL, 'app.$_->[1]', key_columns => '{id}')"), '0', "a view that is $_->[1] is read") or diag($super->{err});
-}
+is($super->run("SELECT count(*) FROM iblt_compare('app.same', NULL, 'app.harmless', key_columns => '{id}')"), '0', 'also with iblt') or diag($super->{err});
 
 # --- what the guard leaves in a session ------------------------------------------------------
 
