@@ -98,7 +98,7 @@ END
 $$;
 
 -- What stands for the expressions of a mapping on a relation: "columns" by their names, and
--- "collations" that they depend on.
+-- "collations" and "enums" that they depend on.
 CREATE FUNCTION made_columns(relation regclass, mapping jsonb) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
@@ -107,14 +107,17 @@ DECLARE
 	value record;
 	columns jsonb := '{}';
 	collations oid[] := '{}';
+	enums oid[] := '{}';
 BEGIN
 	FOR e IN SELECT key, x.value FROM jsonb_each_text(mapping -> 'expressions') AS x LOOP
 		value := iblt_compare_check_expression(relation, e.value, false);
 		columns := columns || jsonb_build_object(e.key,
 			expression_column(e.key, e.value, value.type, value.base, value.typmod));
 		collations := collations || value.collations;
+		enums := enums || value.enums;
 	END LOOP;
-	RETURN jsonb_build_object('columns', columns, 'collations', collations::bigint[]);
+	RETURN jsonb_build_object('columns', columns, 'collations', collations::bigint[],
+		'enums', enums::bigint[]);
 END
 $$;
 

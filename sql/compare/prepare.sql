@@ -19,11 +19,15 @@ AS $$
 BEGIN
 	IF here <> there AND (same IS TRUE OR here <> '{}' AND there <> '{}') THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'the condition depends on collations that differ between the sides',
+			MESSAGE = format('the condition depends on %s that differ between the sides',
+				CASE WHEN (here || there)::text LIKE '%enum (%'
+					THEN 'collations or orders of enums' ELSE 'collations' END),
 			DETAIL = format('%s here, %s on the peer.',
 				coalesce(nullif(array_to_string(here, ', '), ''), 'none'),
 				coalesce(nullif(array_to_string(there, ', '), ''), 'none')),
-			HINT = 'Write COLLATE "C" behind the columns that it compares.';
+			HINT = CASE WHEN (here || there)::text LIKE '%enum (%'
+				THEN 'Compare the labels of an enum by = or IN.'
+				ELSE 'Write COLLATE "C" behind the columns that it compares.' END;
 	END IF;
 END
 $$;

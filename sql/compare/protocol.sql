@@ -172,12 +172,12 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass, planned text DEFAULT
 -- Conditions
 
 -- The type of an expression on the rows of a relation, the collations that it depends on, 0 for
--- the encoding, and its columns; an error unless it depends on the row alone, or is a condition
+-- the encoding, its columns, and the enums whose order it depends on; an error unless it depends on the row alone, or is a condition
 -- and not true or false.  If portable, an error also unless it means the same on any server whose
 -- columns have the same types.
 CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
 	is_condition boolean, portable boolean DEFAULT false, OUT type oid, OUT base oid,
-	OUT typmod integer, OUT collations oid[], OUT columns text[]) RETURNS record
+	OUT typmod integer, OUT collations oid[], OUT columns text[], OUT enums oid[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
@@ -228,6 +228,15 @@ BEGIN
 END
 $$;
 
+-- The labels of enums in their order, as describe_collations describes collations.
+CREATE FUNCTION describe_orders(enums oid[]) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(jsonb_agg(DISTINCT o.labels), '[]')
+	FROM (SELECT format('enum (%s)', string_agg(enumlabel, ', ' ORDER BY enumsortorder))
+		FROM pg_enum WHERE enumtypid = ANY (enums) GROUP BY enumtypid) AS o(labels)
+$$;
+
 -- The whole description
 
 -- What the catalogs say of a relation; NULL if it does not exist.  If "more" is true, describe_more
@@ -258,12 +267,15 @@ RETURNS jsonb
 AS $$
 DECLARE
 	made jsonb;
+	value record;
 	collations oid[] := '{}';
+	enums oid[] := '{}';
 BEGIN
 	IF mapping IS NOT NULL AND d IS NOT NULL THEN
 		made := made_columns(relation, mapping);
 		d := map_columns(d, mapping, made);
 		collations := ARRAY(SELECT jsonb_array_elements_text(made -> 'collations'));
+		enums := ARRAY(SELECT jsonb_array_elements_text(made -> 'enums'));
 	END IF;
 	IF d @? '$.columns[*].own' THEN
 		d := jsonb_set(d, '{columns}', describe_own_types(d -> 'columns'));
@@ -272,12 +284,14 @@ BEGIN
 		d := jsonb_set(d, '{keys}', describe_own_orders(d -> 'keys'));
 	END IF;
 	IF condition IS NOT NULL THEN
-		collations := collations
-			|| (iblt_compare_check_expression(relation, condition, true)).collations;
+		value := iblt_compare_check_expression(relation, condition, true);
+		collations := collations || value.collations;
+		enums := enums || value.enums;
 	END IF;
 	-- an operator on '{}' would be looked for among all of its name
-	IF cardinality(collations) > 0 THEN
-		d := jsonb_set(d, '{collations}', describe_collations(collations));
+	IF cardinality(collations) > 0 OR cardinality(enums) > 0 THEN
+		d := jsonb_set(d, '{collations}',
+			describe_collations(collations) || describe_orders(enums));
 	END IF;
 	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean)
 		|| describe_replication(relation) || '{"more": true}';

@@ -129,7 +129,7 @@ CREATE TYPE side AS (
 	distributed boolean,	-- a table of Citus
 	columns side_column[],
 	keys unique_key[],	-- the best first
-	collations text[],		-- that the condition depends on
+	collations text[],		-- that the condition depends on, and orders of enums
 	slots text[],
 	subscriptions subscribed[],
 	live live_digest	-- NULL unless it was asked for

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * collation.c
- *	  The collations that a call depends on.
+ *	  The collations, and the orders of enums, that a call depends on.
  *
  * What compares texts only by equality or LIKE does not depend on their
  * collation, unless that is nondeterministic.  All else that reads a text may.
@@ -13,9 +13,11 @@
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/typcache.h"
 
 #include "compare/collation.h"
 
@@ -34,6 +36,9 @@ iblt_call_args(Node *call)
 			return ((ScalarArrayOpExpr *) call)->args;
 		case T_MinMaxExpr:
 			return ((MinMaxExpr *) call)->args;
+		case T_RowCompareExpr:
+			return list_concat_copy(((RowCompareExpr *) call)->largs,
+									((RowCompareExpr *) call)->rargs);
 		case T_CoerceViaIO:
 			return list_make1(((CoerceViaIO *) call)->arg);
 		default:
@@ -41,13 +46,49 @@ iblt_call_args(Node *call)
 	}
 }
 
-static bool
-is_built_in(Oid type)
+/* The type that values, or the elements of arrays, are of. */
+static Oid
+base_type(Oid type)
 {
 	Oid			element = get_base_element_type(type);
 
-	type = getBaseType(OidIsValid(element) ? element : type);
+	return getBaseType(OidIsValid(element) ? element : type);
+}
+
+static bool
+is_built_in(Oid type)
+{
+	type = base_type(type);
 	return type < FirstNormalObjectId && type != RECORDOID;
+}
+
+/* Does a call tell only whether values are equal, whatever their order is? */
+static bool
+ignores_order(Node *call)
+{
+	Oid			operator;
+	Oid			negator;
+	Oid			type;
+
+	switch (nodeTag(call))
+	{
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_CoerceViaIO:
+			return true;
+		case T_OpExpr:
+			operator = ((OpExpr *) call)->opno;
+			break;
+		case T_ScalarArrayOpExpr:
+			operator = ((ScalarArrayOpExpr *) call)->opno;
+			break;
+		default:
+			return false;
+	}
+	type = exprType(linitial(iblt_call_args(call)));
+	negator = get_negator(operator);
+	return op_hashjoinable(operator, type) ||
+		(OidIsValid(negator) && op_hashjoinable(negator, type));
 }
 
 /* Does an operator tell only whether values are equal, or alike? */
@@ -56,16 +97,102 @@ compares_bytes(Node *call)
 {
 	Oid			operator = IsA(call, ScalarArrayOpExpr) ? ((ScalarArrayOpExpr *) call)->opno
 		: ((OpExpr *) call)->opno;
-	Oid			type = exprType(linitial(iblt_call_args(call)));
-	Oid			negator = get_negator(operator);
 	RegProcedure function = get_opcode(operator);
 
-	if (operator >= FirstNormalObjectId || !is_built_in(type))
+	if (operator >= FirstNormalObjectId ||
+		!is_built_in(exprType(linitial(iblt_call_args(call)))))
 		return false;
 	return function == F_TEXTLIKE || function == F_TEXTNLIKE ||
-		function == F_BPCHARLIKE || function == F_BPCHARNLIKE ||
-		op_hashjoinable(operator, type) ||
-		(OidIsValid(negator) && op_hashjoinable(negator, type));
+		function == F_BPCHARLIKE || function == F_BPCHARNLIKE || ignores_order(call);
+}
+
+/* May a call with a jsonb, or an array of these, order them? */
+static bool
+orders_jsonb(Node *call, Oid type)
+{
+	List	   *args = iblt_call_args(call);
+
+	switch (nodeTag(call))
+	{
+		case T_MinMaxExpr:
+		case T_RowCompareExpr:
+			return true;
+		case T_FuncExpr:
+			return getBaseType(type) != JSONBOID ||
+				(list_length(args) == 2 && base_type(exprType(lsecond(args))) == JSONBOID);
+		case T_OpExpr:
+			return !compares_bytes(call) &&
+				get_op_btree_interpretation(((OpExpr *) call)->opno) != NIL;
+		case T_ScalarArrayOpExpr:
+			return !compares_bytes(call) &&
+				get_op_btree_interpretation(((ScalarArrayOpExpr *) call)->opno) != NIL;
+		default:
+			return false;
+	}
+}
+
+/* Collects what rows are made of: their type is record, and does not tell. */
+static bool
+collect_fields(Node *node, void *fields)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RowExpr))
+		*(List **) fields = list_concat(*(List **) fields, ((RowExpr *) node)->args);
+	return expression_tree_walker(node, collect_fields, fields);
+}
+
+/* The fields of the rows that an argument has inside. */
+static List *
+fields_of(Node *arg)
+{
+	List	   *fields = NIL;
+
+	if (base_type(exprType(arg)) == RECORDOID)
+		(void) collect_fields(arg, &fields);
+	return fields;
+}
+
+/* Adds the enums that values of a type have inside. */
+static List *
+add_enums(List *enums, Oid type)
+{
+	check_stack_depth();
+	type = base_type(type);
+	if (type_is_multirange(type))
+		type = get_multirange_range(type);
+	if (type_is_range(type))
+		return add_enums(enums, get_range_subtype(type));
+	if (type_is_enum(type))
+		return list_append_unique_oid(enums, type);
+	if (get_typtype(type) == TYPTYPE_COMPOSITE)
+	{
+		TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+
+		for (int i = 0; i < desc->natts; i++)
+			if (!TupleDescAttr(desc, i)->attisdropped)
+				enums = add_enums(enums, TupleDescAttr(desc, i)->atttypid);
+		ReleaseTupleDesc(desc);
+	}
+	return enums;
+}
+
+/* The enums whose order of labels a call may depend on. */
+List *
+iblt_call_enums(Node *call)
+{
+	List	   *enums = NIL;
+	ListCell   *lc;
+
+	foreach(lc, ignores_order(call) ? NIL : iblt_call_args(call))
+	{
+		ListCell   *field;
+
+		enums = add_enums(enums, exprType(lfirst(lc)));
+		foreach(field, fields_of(lfirst(lc)))
+			enums = add_enums(enums, exprType(lfirst(field)));
+	}
+	return enums;
 }
 
 /*
@@ -76,22 +203,67 @@ compares_bytes(Node *call)
 static bool
 hides_collation(Node *call, Oid type)
 {
-	type = getBaseType(type);
-	switch (type)
+	switch (base_type(type))
 	{
 		case JSONPATHOID:
 		case REGCONFIGOID:
 		case REGDICTIONARYOID:
 			return true;
 		case JSONBOID:
-			return IsA(call, MinMaxExpr) ||
-				(IsA(call, FuncExpr) && list_length(iblt_call_args(call)) == 2 &&
-				 getBaseType(exprType(lsecond(iblt_call_args(call)))) == JSONBOID) ||
-				(IsA(call, OpExpr) && !compares_bytes(call) &&
-				 get_op_btree_interpretation(((OpExpr *) call)->opno) != NIL);
+			return orders_jsonb(call, type);
 		default:
-			return !is_built_in(type) && !type_is_enum(type);
+			return !is_built_in(type) && !type_is_enum(base_type(type));
 	}
+}
+
+/* Adds the collations that values of a type have inside: of columns, and of ranges. */
+static List *
+add_collations_inside(List *collations, Oid type)
+{
+	check_stack_depth();
+	type = base_type(type);
+	if (type_is_multirange(type))
+		type = get_multirange_range(type);
+	if (type_is_range(type))
+	{
+		if (OidIsValid(get_range_collation(type)))
+			collations = list_append_unique_oid(collations, get_range_collation(type));
+		return add_collations_inside(collations, get_range_subtype(type));
+	}
+	if (get_typtype(type) == TYPTYPE_COMPOSITE)
+	{
+		TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+
+		for (int i = 0; i < desc->natts; i++)
+		{
+			Form_pg_attribute column = TupleDescAttr(desc, i);
+
+			if (column->attisdropped)
+				continue;
+			if (OidIsValid(column->attcollation))
+				collations = list_append_unique_oid(collations, column->attcollation);
+			collations = add_collations_inside(collations, column->atttypid);
+		}
+		ReleaseTupleDesc(desc);
+	}
+	return collations;
+}
+
+/* Adds the collations of an argument that a call does not show. */
+static List *
+add_hidden_collations(List *collations, Node *arg)
+{
+	ListCell   *lc;
+
+	collations = list_append_unique_oid(collations, DEFAULT_COLLATION_OID);
+	collations = add_collations_inside(collations, exprType(arg));
+	foreach(lc, fields_of(arg))
+	{
+		if (OidIsValid(exprCollation(lfirst(lc))))
+			collations = list_append_unique_oid(collations, exprCollation(lfirst(lc)));
+		collations = add_collations_inside(collations, exprType(lfirst(lc)));
+	}
+	return collations;
 }
 
 /* Does a call only compare texts, as bytes do? */
@@ -128,6 +300,7 @@ iblt_call_collations(Node *call)
 {
 	bool		of_constants = IsA(call, FuncExpr) || IsA(call, OpExpr);
 	bool		text_varies = false;
+	int			constant_texts = 0;
 	List	   *collations = NIL;
 	ListCell   *lc;
 
@@ -136,10 +309,14 @@ iblt_call_collations(Node *call)
 		Node	   *arg = lfirst(lc);
 		bool		is_constant = IsA(arg, Const);
 
-		text_varies = text_varies || (OidIsValid(exprCollation(arg)) && !is_constant);
+		if (OidIsValid(exprCollation(arg)))
+		{
+			text_varies = text_varies || !is_constant;
+			constant_texts += is_constant;
+		}
 		of_constants = of_constants && is_constant;
 		if (hides_collation(call, exprType(arg)))
-			collations = list_append_unique_oid(collations, DEFAULT_COLLATION_OID);
+			collations = add_hidden_collations(collations, arg);
 	}
 	if (IsA(call, RowCompareExpr))
 	{
@@ -147,6 +324,7 @@ iblt_call_collations(Node *call)
 			if (OidIsValid(lfirst_oid(lc)))
 				collations = list_append_unique_oid(collations, lfirst_oid(lc));
 	}
-	return text_varies || of_constants
+	/* one text may be a name, as in j ->> 'a', and two are compared */
+	return text_varies || of_constants || constant_texts > 1
 		? add_collations_of_texts(collations, call, text_varies) : collations;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * collation.h
- *	  The collations that a call depends on.
+ *	  The collations, and the orders of enums, that a call depends on.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,5 +21,8 @@ extern List *iblt_call_args(Node *call);
  * on, and InvalidOid if it depends on the encoding of text.
  */
 extern List *iblt_call_collations(Node *call);
+
+/* The OIDs of the enums whose order of labels it may depend on. */
+extern List *iblt_call_enums(Node *call);
 
 #endif							/* IBLT_COMPARE_COLLATION_H */

@@ -56,6 +56,7 @@ typedef struct Expression
 	List	   *literals;		/* of A_Const, strings alone */
 	List	   *collations;		/* OIDs of those it depends on, and InvalidOid
 								 * for the encoding */
+	List	   *enums;			/* OIDs of those whose order it depends on */
 	Bitmapset  *columns;		/* their numbers */
 	Node	   *call;			/* whose functions are being visited */
 } Expression;
@@ -132,7 +133,19 @@ names_clock(const char *text)
 		strstr(lower, "tomorrow") || strstr(lower, "yesterday");
 }
 
-/* Is it the same on both servers, and at each moment? */
+static bool
+is_ascii(const char *text)
+{
+	for (; *text != '\0'; text++)
+		if (IS_HIGHBIT_SET(*text))
+			return false;
+	return true;
+}
+
+/*
+ * Is it the same on both servers, and at each moment?  Of PostgreSQL's own base
+ * types, those of dates and times alone read the clock.
+ */
 static bool
 literal_is_constant(Oid type, const char *text)
 {
@@ -140,16 +153,20 @@ literal_is_constant(Oid type, const char *text)
 	char		category;
 	bool		preferred;
 
-	switch (getBaseType(OidIsValid(element) ? element : type))
+	type = getBaseType(OidIsValid(element) ? element : type);
+	switch (type)
 	{
 		case REGCONFIGOID:
 		case REGDICTIONARYOID:
-		case JSONOID:
-		case JSONBOID:
-		case XMLOID:
 			return true;
+		case BYTEAOID:
+		case CHAROID:
+			return is_ascii(text);	/* otherwise it depends on the encoding */
 		case REGCLASSOID:
 		case REGCOLLATIONOID:
+#ifdef REGDATABASEOID
+		case REGDATABASEOID:
+#endif
 		case REGNAMESPACEOID:
 		case REGOPEROID:
 		case REGOPERATOROID:
@@ -159,7 +176,9 @@ literal_is_constant(Oid type, const char *text)
 		case REGTYPEOID:
 			return false;
 	}
-	get_type_category_preferred(OidIsValid(element) ? element : type, &category, &preferred);
+	get_type_category_preferred(type, &category, &preferred);
+	if (type < FirstNormalObjectId && get_typtype(type) == TYPTYPE_BASE)
+		return category != TYPCATEGORY_DATETIME || !names_clock(text);
 	return category == TYPCATEGORY_STRING || category == TYPCATEGORY_ENUM ||
 		category == TYPCATEGORY_NUMERIC || !names_clock(text);
 }
@@ -196,6 +215,7 @@ check_collations(Expression *expression, Node *node)
 		expression->collations = list_append_unique_oid(expression->collations,
 														lfirst_oid(lc));
 	}
+	expression->enums = list_concat_unique_oid(expression->enums, iblt_call_enums(node));
 }
 
 /* Callback of check_functions_in_node. */
@@ -226,6 +246,24 @@ check_column(Expression *expression, Var *column)
 	expression->columns = bms_add_member(expression->columns, column->varattno);
 }
 
+static Oid
+operator_of(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+			return ((OpExpr *) node)->opno;
+		case T_ScalarArrayOpExpr:
+			return ((ScalarArrayOpExpr *) node)->opno;
+		case T_RowCompareExpr:
+			return linitial_oid(((RowCompareExpr *) node)->opnos);
+		default:
+			return InvalidOid;
+	}
+}
+
 /*
  * Is a node a column of an enum that is compared with labels by = or <>?  Then
  * it means the same elsewhere, although labels may have another order there.
@@ -233,28 +271,35 @@ check_column(Expression *expression, Var *column)
 static bool
 compares_labels(Expression *expression, Node *node)
 {
-	Oid			function = InvalidOid;
+	Oid			operator = operator_of(node);
+	RegProcedure function;
+	List	   *args = NIL;
 	ListCell   *lc;
 
-	if (IsA(node, OpExpr) || IsA(node, DistinctExpr))
-		function = ((OpExpr *) node)->opfuncid;
-	else if (IsA(node, ScalarArrayOpExpr))
-		function = ((ScalarArrayOpExpr *) node)->opfuncid;
+	if (!OidIsValid(operator) || operator >= FirstGenbkiObjectId || IsA(node, NullIfExpr))
+		return false;
+	function = get_opcode(operator);
 	if (function != F_ENUM_EQ && function != F_ENUM_NE)
 		return false;
 	foreach(lc, iblt_call_args(node))
-	{
+		args = IsA(lfirst(lc), ArrayExpr)
+			? list_concat(args, ((ArrayExpr *) lfirst(lc))->elements)
+			: lappend(args, lfirst(lc));
+	foreach(lc, args)
+		if (!IsA(lfirst(lc), Var) && !IsA(lfirst(lc), Const))
+			return false;
+	foreach(lc, args)
 		if (IsA(lfirst(lc), Var))
 			check_column(expression, lfirst(lc));
-		else if (!IsA(lfirst(lc), Const) && !IsA(lfirst(lc), ArrayExpr))
-			return false;
-	}
 	return true;
 }
 
 static void
 check_portable(Expression *expression, Node *node)
 {
+	/* an operator of a user may have one of PostgreSQL's own functions */
+	if (operator_of(node) >= FirstGenbkiObjectId)
+		refuse_portable(expression, psprintf("operator %s", get_opname(operator_of(node))));
 	if (IsA(node, CoerceToDomain) || IsA(node, XmlExpr))
 		refuse_portable(expression, "a domain or xml");
 	if (!IsA(node, List) && !IsA(node, CaseWhen) &&
@@ -366,10 +411,10 @@ PG_FUNCTION_INFO_V1(iblt_compare_check_expression);
 
 /*
  * iblt_compare_check_expression(relation, expression, is_condition, portable)
- * -> (type, the base of that, typmod, collations that it depends on, columns).
- * ERROR unless it depends on the row alone and, if portable, means the same on
- * a server whose columns have the same types.  NULL if the relation does not
- * exist any more.
+ * -> (type, the base of that, typmod, collations that it depends on, columns, enums
+ * whose order it depends on).  ERROR unless it depends on the row alone and, if
+ * portable, means the same on a server whose columns have the same types.  NULL
+ * if the relation does not exist any more.
  */
 Datum
 iblt_compare_check_expression(PG_FUNCTION_ARGS)
@@ -378,8 +423,8 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	Expression	expression = {.is_condition = PG_GETARG_BOOL(2), .portable = PG_GETARG_BOOL(3)};
 	Relation	relation;
 	Node	   *checked;
-	Datum		values[5];
-	bool		nulls[5] = {false};
+	Datum		values[6];
+	bool		nulls[6] = {false};
 
 	check_backslash(&expression, source);
 	if ((relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock)) == NULL)
@@ -390,6 +435,7 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	values[2] = Int32GetDatum(exprTypmod(checked));
 	values[3] = iblt_value_oids(expression.collations);
 	values[4] = names_of(relation, expression.columns);
+	values[5] = iblt_value_oids(expression.enums);
 	relation_close(relation, AccessShareLock);
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -153,6 +153,7 @@ my @wrong = (
 	[ q{r @> '[today,)'::tstzrange}, "0A000 : '[today,)' of type tstzrange is not always the same" ],
 	[ q{p = '(today,x)'::public.dated}, "0A000 : '(today,x)' of type public.dated is not always the same" ],
 	[ q{p = ROW('tomorrow', 'x')::public.dated}, "0A000 : 'tomorrow' of type date is not always the same" ],
+	[ q{by = U&'\\00e9'::bytea}, "0A000 : '\xc3\xa9' of type bytea is not always the same" ],
 	[ q{id = 'public.x'::regclass::oid}, "0A000 : 'public.x' of type regclass is not always the same" ],
 	# text that is read, or written, when the condition is run
 	[ q{name::date > '2024-01-01'}, '0A000 : function date_in(cstring) is not immutable' ],
@@ -233,6 +234,8 @@ my @right = (
 	q{a @> '{1}'}, q{a[1] > 100}, q{a && ARRAY[0]}, q{e = 'red'}, q{e IN ('red')}, q{e > 'red'}, q{p = ROW('2024-01-03'::date, 'today'::text)}, q{(p).s = 'today'}, q{(t.p).d > '2024-02-01'}, q{p > ROW('2024-02-01', '')::public.dated},
 	q{x IS DOCUMENT}, q{xpath_exists('/a', x)}, q{m > '$100.00'}, q{f > 20.5 AND f < 'Infinity'}, q{f::text LIKE '%33333'}, q{by > '\x00000040'}, q{by > decode('00000040', 'hex')}, q{u > '80000000-0000-0000-0000-000000000000'}, q{u::text LIKE 'a%'},
 	q{n::int = 7},
+	# a word of the clock in a literal that reads none
+	q{to_tsvector('english', name) @@ 'name & !snow'::tsquery}, q{j @? '$.a ? (@ > 20 || @ == "now")'}, q{by <> 'snow'::bytea},
 );
 @got = of_each('verdict(c)', @right);
 my @outcome = of_each("outcome(c, $peer)", @right);
@@ -279,9 +282,12 @@ SKIP:
 	$here->safe_psql('postgres', 'CREATE DATABASE sorted');
 	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt; CREATE EXTENSION citext;
 		CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')}) foreach ($here, $there);
-	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  (?:encoding UTF8, )?C here, (?:encoding UTF8, )?c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
+	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  (?:encoding UTF8, )?C here, (?:encoding UTF8, )?(?:C, )?c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
 	like(sorted($_), $differ, "collations that differ: $_") foreach (q{w < 'm'}, q{w ILIKE 'z%'}, q{upper(w) = 'ZOO'}, q{w ~ '^[[:alpha:]]'}, q{(w, w) > ('m', '')},
 		q{GREATEST(w, 'm') = 'm'}, q{ARRAY[w] < ARRAY['m']}, q{t > ROW('m', '')}, q{w COLLATE "default" >= 'm'},
+		q{w = GREATEST('Zoo', 'aas')}, q{'a' < ANY ('{B}'::text[])}, q{regexp_instr('Ee', 'e', length(v COLLATE "C"), 1, 0, 'i') > 1},
+		map({ q{('"' || w || '"')::jsonb } . $_ } q{< ANY (ARRAY['"m"'::jsonb])}, q{BETWEEN '"m"' AND '"z"'}), q{(('"' || w || '"')::jsonb, 1) < ('"m"'::jsonb, 2)},
+		q{ARRAY[('"' || w || '"')::jsonb] < ARRAY['"m"'::jsonb]}, q{width_bucket(('"' || w || '"')::jsonb, ARRAY['"m"'::jsonb]) = 1},
 		q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'}, q{ts_headline('simple', ('"' || w || '"')::jsonb, 'zoo'::tsquery) IS NOT NULL}, q{ARRAY[w::public.citext] = ARRAY['AAS'::public.citext]},
 		map { q{('"' || w || '"')::jsonb } . $_ } q{@? '$ ? (@ like_regex "^Z" flag "i")'}, q{@@ '$ like_regex "^[[:alpha:]]"'}, q{@? ('$ ? (@ == "' || w || '")')::jsonpath}, q{IS NOT NULL AND to_tsvector('simple', ('"' || w || '"')::jsonb) @@ 'zoo'::tsquery});
 	like(sorted($_), qr/the condition depends on collations that differ between the sides/, "words are found by that of the database: $_")
@@ -295,6 +301,14 @@ SKIP:
 		my ($rc, $out, $err) = $here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('latin2'))}, condition => \$q\$$of->[0]\$q\$)");
 		defined $of->[1] ? like($err, qr/DETAIL:  $of->[1]/, "bytes of another encoding: $of->[0]") : is($out, '0', "not of the encoding: $of->[0]");
 	}
+	foreach ([ $here, 'red', 'green' ], [ $there, 'green', 'red' ])
+	{
+		my ($node, @labels) = @$_;
+		$node->safe_psql('sorted', "CREATE TYPE colour AS ENUM ('$labels[0]', '$labels[1]'); ALTER TABLE words ADD e colour DEFAULT 'red'");
+	}
+	like(sorted($_), qr/0A000: the condition depends on collations or orders of enums that differ between the sides\nDETAIL:  .*enum \(red, green\) here, .*enum \(green, red\) on the peer\.\nHINT:  Compare the labels/, "enums of another order: $_")
+		foreach q{e > 'green'}, q{e BETWEEN 'green' AND 'red'}, q{GREATEST(e, 'green') = 'green'}, q{e > ANY (ARRAY['green'::public.colour])}, q{(e, 1) > ('green', 1)}, q{ARRAY[e] > ARRAY['green'::public.colour]}, q{t > t};
+	is(sorted($_), '0', "labels of them: $_") foreach q{e = 'red'}, q{e <> 'green'}, q{e IN ('red', 'green')}, q{e IS DISTINCT FROM 'green'}, q{ARRAY[e] = ARRAY['red'::public.colour]};
 	is(sorted(q{w < 'zz'}, q{peer_condition => 'true'}), '0', 'on one side only, it is no matter');
 	like(sorted('true', q{expressions => '{"v": "lower(w)"}'}), $differ, 'an expression that depends on one');
 	is(sorted('true', q{expressions => '{"v": "nullif(w, ''aas'')"}'}), '0', 'and one that does not');
@@ -311,6 +325,7 @@ SKIP:
 		foreach ([ 'anycase', 'anycase' ], [ 'again', 'anycase' ], [ 'cased', 'cased' ], [ 'bytes', '"C"' ], major_version() < 16 ? () : [ 'ruled', 'ruled' ]);
 	foreach my $case ([ 'anycase', 'bytes', q{v = 'a'}, 'und-u-ks-level2.* nondeterministic here, none' ], [ 'bytes', 'anycase', q{v = 'a'}, 'none here, i und-u-ks-level2' ],
 		[ 'anycase', 'cased', q{v <= 'a'}, 'und-u-ks-level2.* nondeterministic here, i und-u-ks-level2' ], [ 'anycase', 'again', q{v <= 'a'} ], [ 'cased', 'bytes', q{v = 'a'} ], [ 'anycase', 'bytes', q{id > 1} ],
+		[ 'anycase', 'bytes', q{t < t}, 'und-u-ks-level2 .*nondeterministic here, C' ], [ 'cased', 'bytes', q{ARRAY[ROW(v)] < ARRAY[ROW(v)]}, 'und-u-ks-level2.* here, C' ],
 		[ 'anycase', 'bytes', q{v COLLATE "C" = 'a'} ], major_version() < 16 ? () : [ 'cased', 'ruled', q{v <= 'a'}, 'und-u-ks-level2.* here, i und-u-ks-level2.*&z < a' ])
 	{
 		my ($left, $right, $condition, $differ) = @$case;
@@ -321,6 +336,11 @@ SKIP:
 				: is($here->safe_psql('postgres', "SELECT count(*) FROM $call"), '0', "$left and $right: $condition");
 		}
 	}
+	# types of one name may have collations of their own inside
+	$_->[0]->safe_psql('postgres', qq{CREATE TYPE texts AS RANGE (subtype = text, collation = $_->[1]); CREATE TYPE pair AS (v text COLLATE $_->[1]); CREATE TYPE pairs AS (p pair[], r texts);
+		CREATE TABLE inside (id int PRIMARY KEY, r texts, p pair, pp pairs)}) foreach [ $here, 'cased' ], [ $there, '"C"' ];
+	refusal("a collation in $_", "iblt_compare('inside', $peer, condition => \$\$$_\$\$)", qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  .*und-u-ks-level2.* here, .*C on the peer/)
+		foreach q{r < '[a,b)'::public.texts}, q{p = ROW('a')::public.pair}, q{pp < ROW(NULL, r)::public.pairs}, q{ARRAY[p] < ARRAY[ROW('a')::public.pair]}, q{(id, r) < (1, '[a,b)'::public.texts)};
 	is($here->safe_psql('postgres', q{SELECT count(*) FROM iblt_compare('by_anycase', NULL, 'by_bytes', condition => $$v = 'a'$$, peer_condition => $$v IN ('a', 'A')$$)}), '0', 'another condition for the other collation');
 }
 

@@ -320,6 +320,8 @@ is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_repair('two', $peer, 
 # --- conditions --------------------------------------------------------------------------
 
 both(q{CREATE SCHEMA own; CREATE FUNCTION own.is_even(int) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 % 2 = 0';
+	CREATE FUNCTION own.felt(int) RETURNS mood LANGUAGE sql IMMUTABLE AS 'SELECT ''ok''::public.mood';
+	CREATE OPERATOR own.=== (leftarg = int, rightarg = int, function = int4eq); CREATE OPERATOR own.=== (leftarg = anyenum, rightarg = anyenum, function = enum_eq);
 	CREATE TABLE c (id int PRIMARY KEY, v text, feeling mood, day timestamptz, w text COLLATE "C", n numeric, more mood[], letters letters, one int, two text);
 	INSERT INTO c SELECT g, 'v' || g, CASE WHEN g % 3 = 0 THEN 'ok' ELSE 'sad' END::mood, '2024-01-01 00:00+00'::timestamptz + g * interval '1 day', 'w' || g, g / 2.0, '{ok}', 'ab', g, g FROM generate_series(1, 200) g});
 $there->safe_psql('postgres', q{UPDATE c SET v = 'other' WHERE id IN (10, 50, 120); UPDATE c SET feeling = 'sad' WHERE id IN (30, 33); DELETE FROM c WHERE id = 60; UPDATE c SET n = 500 WHERE id = 70;
@@ -332,6 +334,8 @@ foreach my $condition ("id <= 100", "v LIKE 'v1%' AND feeling = 'ok'", "feeling 
 is(plain("'c'", "columns => '{v}', condition => 'id < 100', peer_condition => 'id <= 60'"), truth('c', 'id', columns => 'id, v', where => 'id < 100', peer_where => 'id <= 60'), 'a condition for each side');
 foreach my $case ([ 'own.is_even(id)', 'function is_even' ], [ "v > 'v5'", 'a collation' ], [ q{w < 'w3'}, 'a collation' ], [ "lower(v) = 'v5'", 'a collation' ], [ "feeling > 'sad'", 'type ' ], [ "more = '{ok}'", 'type ' ], [ "feeling::text = 'sad'", 'function enum_out', 'condition depends on' ], [ 'length(v) = 4', 'a collation' ],
 	[ 'one < 5', '"one"' ], [ 'two IS NULL', '"two"' ], [ 'more IS NULL', 'type ' ], [ 'ROW(id, v) < ROW(5, v)', 'a collation' ], [ 't IS NULL', 'a whole row' ], [ "v = '\\'", 'a backslash' ],
+	# what is behind a name of a user may be something else there
+	[ 'id OPERATOR(own.===) 3', 'operator ===' ], [ "feeling OPERATOR(own.===) 'ok'", 'type ' ], [ "feeling = ANY (ARRAY[own.felt(id), 'ok'])", 'type ' ],
 	[ 'id < random()', 'more than the row', 'condition depends on' ], [ 'EXISTS (SELECT FROM c)', 'a subquery', 'condition depends on' ])
 {
 	my ($condition, $reason, $message) = @$case;
