@@ -172,9 +172,9 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass, planned text DEFAULT
 -- Conditions
 
 -- The type of an expression on the rows of a relation, the collations that it depends on, 0 for
--- the encoding, its columns, and the enums whose order it depends on; an error unless it depends on the row alone, or is a condition
--- and not true or false.  If portable, an error also unless it means the same on any server whose
--- columns have the same types.
+-- the encoding, its columns, and the enums whose order it depends on; an error unless it depends on
+-- the row alone, or is a condition and not true or false.  If portable, an error also unless it
+-- means the same on any server whose columns have the same types.
 CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
 	is_condition boolean, portable boolean DEFAULT false, OUT type oid, OUT base oid,
 	OUT typmod integer, OUT collations oid[], OUT columns text[], OUT enums oid[]) RETURNS record
