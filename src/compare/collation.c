@@ -13,6 +13,7 @@
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
@@ -41,6 +42,11 @@ iblt_call_args(Node *call)
 									((RowCompareExpr *) call)->rargs);
 		case T_CoerceViaIO:
 			return list_make1(((CoerceViaIO *) call)->arg);
+#if PG_VERSION_NUM >= 170000
+		case T_JsonExpr:
+			return list_make2(((JsonExpr *) call)->formatted_expr,
+							  ((JsonExpr *) call)->path_spec);
+#endif
 		default:
 			return NIL;
 	}
@@ -285,8 +291,10 @@ add_collations_of_texts(List *collations, Node *call, bool text_varies)
 {
 	Oid			collation = exprInputCollation(call);
 
+	/* there LIKE takes each byte for a character */
 	if (is_equality(call))
-		return collations;
+		return GetDatabaseEncoding() == PG_SQL_ASCII && !ignores_order(call)
+			? list_append_unique_oid(collations, InvalidOid) : collations;
 	if (OidIsValid(collation))
 		collations = list_append_unique_oid(collations, collation);
 	/* a function, or a value made of text, may see its bytes */

@@ -233,6 +233,20 @@ check_function(Oid function, void *context)
 	return false;
 }
 
+#if PG_VERSION_NUM >= 170000
+/* JSON_VALUE and others may read their result from text, when they are run. */
+static void
+check_json_result(Expression *expression, Node *node)
+{
+	Oid			function;
+	Oid			param;
+
+	getTypeInputInfo(exprType(node), &function, &param);
+	expression->call = node;
+	(void) check_function(function, expression);
+}
+#endif
+
 static void
 check_column(Expression *expression, Var *column)
 {
@@ -302,7 +316,8 @@ check_portable(Expression *expression, Node *node)
 		refuse_portable(expression, psprintf("operator %s", get_opname(operator_of(node))));
 	if (IsA(node, CoerceToDomain) || IsA(node, XmlExpr))
 		refuse_portable(expression, "a domain or xml");
-	if (!IsA(node, List) && !IsA(node, CaseWhen) &&
+	/* ON ERROR of SQL/JSON may have no type */
+	if (!IsA(node, List) && !IsA(node, CaseWhen) && OidIsValid(exprType(node)) &&
 		getBaseType(exprType(node)) >= FirstNormalObjectId)
 		refuse_portable(expression, psprintf("type %s", format_type_be(exprType(node))));
 }
@@ -324,6 +339,10 @@ check_node(Node *node, void *context)
 		refuse(expression, exprLocation(node), "an XML constructor", HINT_CONSTANT);
 	else if (IsA(node, SQLValueFunction))
 		refuse(expression, exprLocation(node), "the clock or the user", HINT_CONSTANT);
+#if PG_VERSION_NUM >= 170000
+	else if (IsA(node, JsonExpr))
+		check_json_result(expression, node);
+#endif
 	if (expression->portable)
 		check_portable(expression, node);
 	expression->call = node;

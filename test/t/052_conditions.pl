@@ -180,6 +180,9 @@ my @wrong = (
 	[ q{ctid = '(0,1)'}, '0A000 : system column ctid' ],
 	[ q{t.xmin::text <> ''}, '0A000 : system column xmin' ],
 	[ q{tableoid > 0}, '0A000 : system column tableoid' ],
+	# what SQL/JSON reads from text
+	major_version() < 17 ? () : ([ q{JSON_VALUE(j, '$.d' RETURNING date) > '2024-01-01'}, '0A000 : function date_in(cstring) is not immutable' ],
+		[ q{JSON_VALUE(j, '$.a' RETURNING date DEFAULT 'now' ON EMPTY) > '2024-01-01'}, undef ]),
 	# what a function or type brings along
 	[ q{public.since(id)}, '0A000 : a function or a default of its arguments is not immutable' ],
 	# not one expression
@@ -230,7 +233,7 @@ my @right = (
 	q{(ts, ts) OVERLAPS ('2024-01-02'::timestamptz, '2024-01-03')},
 	q{i > '100 days'}, q{make_date(2024, 2, 1) < d}, q{ta @> ARRAY['2024-01-01 UTC'::timestamptz]},
 	# other types
-	q{j @> '{"a": 7}'}, q{j ->> 'd' > '2024-02-01'}, q{j ? 'a'}, q{(j -> 'a')::int > 100}, q{j @@ '$.a > 100'}, q{j <> '"now"'}, q{jsonb_path_exists(j, '$.a ? (@ > 20)')},
+	q{j @> '{"a": 7}'}, q{j ->> 'd' > '2024-02-01'}, q{j ? 'a'}, major_version() < 17 ? () : (q{JSON_VALUE(j, '$.a' RETURNING int) > 100}, q{JSON_EXISTS(j, '$.a')}), q{(j -> 'a')::int > 100}, q{j @@ '$.a > 100'}, q{j <> '"now"'}, q{jsonb_path_exists(j, '$.a ? (@ > 20)')},
 	q{a @> '{1}'}, q{a[1] > 100}, q{a && ARRAY[0]}, q{e = 'red'}, q{e IN ('red')}, q{e > 'red'}, q{p = ROW('2024-01-03'::date, 'today'::text)}, q{(p).s = 'today'}, q{(t.p).d > '2024-02-01'}, q{p > ROW('2024-02-01', '')::public.dated},
 	q{x IS DOCUMENT}, q{xpath_exists('/a', x)}, q{m > '$100.00'}, q{f > 20.5 AND f < 'Infinity'}, q{f::text LIKE '%33333'}, q{by > '\x00000040'}, q{by > decode('00000040', 'hex')}, q{u > '80000000-0000-0000-0000-000000000000'}, q{u::text LIKE 'a%'},
 	q{n::int = 7},
@@ -301,6 +304,10 @@ SKIP:
 		my ($rc, $out, $err) = $here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('latin2'))}, condition => \$q\$$of->[0]\$q\$)");
 		defined $of->[1] ? like($err, qr/DETAIL:  $of->[1]/, "bytes of another encoding: $of->[0]") : is($out, '0', "not of the encoding: $of->[0]");
 	}
+	$there->safe_psql('postgres', "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'");
+	$there->safe_psql('bytes', q{CREATE EXTENSION iblt; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
+	like(($here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('bytes'))}, condition => \$q\$w LIKE '_as'\$q\$)"))[2], qr/DETAIL:  none here, encoding SQL_ASCII on the peer/, 'LIKE in a database without an encoding');
+	is(($here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('bytes'))}, condition => \$q\$w = 'aas'\$q\$)"))[1], '0', 'and equality');
 	foreach ([ $here, 'red', 'green' ], [ $there, 'green', 'red' ])
 	{
 		my ($node, @labels) = @$_;
