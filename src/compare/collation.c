@@ -22,6 +22,10 @@
 
 #include "compare/collation.h"
 
+#if PG_VERSION_NUM >= 180000
+#define get_op_btree_interpretation(operator) get_op_index_interpretation(operator)
+#endif
+
 List *
 iblt_call_args(Node *call)
 {

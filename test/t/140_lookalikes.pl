@@ -183,7 +183,6 @@ sub drivers
 		"SELECT * FROM iblt_compare($both, rows => 'changed'::text, recheck => 1, key_columns => '{id}'::text[], condition => 'id > 0'::text)",
 		"SELECT * FROM iblt_compare(here_peer => $peer, here_relation => 'shop.items'::text, peer => $peer, peer_relation => 'shop.copy'::text)",
 		'SELECT * FROM iblt_compare_stats()',
-		"SELECT * FROM iblt_compare_ranges($both, ranges => 3)",
 		"SELECT * FROM iblt_compare_nodes(relation => 'shop.items'::text, nodes => ARRAY[NULL, $peer])",
 		"SELECT * FROM iblt_audit_nodes(schema => 'shop'::text, nodes => ARRAY[NULL, $peer])",
 		"SELECT * FROM iblt_repair_nodes(relation => 'shop.items'::text, nodes => ARRAY[NULL, $peer], source => 'node 2'::text)",
@@ -304,7 +303,7 @@ as_mallory('bare', 'CREATE SCHEMA iblt_internal', 'GRANT USAGE ON SCHEMA iblt_in
 		grep { $internal{$_->[0]} && $_->[2] eq '' && $_->[1] !~ /"any"|any/ && !$public{$_->[0]} && !$first{"$_->[0]($_->[1])"}++ } @functions));
 my $bare = literal($server->connstr('bare'));
 my $both = "relation => 'shop.items'::regclass, peer => $bare";
-my @refused = ("SELECT * FROM genuine.iblt_compare($both)", "SELECT * FROM genuine.iblt_compare_ranges($both)", "SELECT * FROM genuine.iblt_audit(peer => $bare, schema => 'shop')", "SELECT * FROM genuine.iblt_repair($both, direction => 'pull')",
+my @refused = ("SELECT * FROM genuine.iblt_compare($both)", "SELECT * FROM genuine.iblt_audit(peer => $bare, schema => 'shop')", "SELECT * FROM genuine.iblt_repair($both, direction => 'pull')",
 	"SELECT * FROM genuine.iblt_compare_nodes(relation => 'shop.items', nodes => ARRAY[NULL, $bare])", "CALL genuine.iblt_track($both)", "CALL genuine.iblt_track_all(peer => $bare, schema => 'shop')", "CALL genuine.iblt_audit_run(peer => $bare, schema => 'shop')");
 foreach my $call (@refused)
 {

@@ -55,7 +55,7 @@ sub told
 	return ($out, $err, slurp_file($here->logfile, $from));
 }
 
-my @calls = ("iblt_compare('t', $string)", "iblt_compare_ranges('t', $string)", "iblt_audit($string, '{t,u}')", "iblt_audit($string, schema => 'public')",
+my @calls = ("iblt_compare('t', $string)", "iblt_audit($string, '{t,u}')", "iblt_audit($string, schema => 'public')",
 	"iblt_compare_nodes('public.t', ARRAY['here', $string])", "iblt_audit_nodes(ARRAY['here', $string, $honest], '{public.t}', without => 'skip')",
 	"iblt_repair('t', $string, direction => 'pull')", "iblt_repair('t', $string, direction => 'push', apply => true)", "iblt_repair_nodes('public.t', ARRAY['here', $string, $honest], without => 'skip')",
 	"CALL iblt_track('t', $string)", "CALL iblt_track_all($string, '{t,u}')", "CALL iblt_audit_run($string, '{t,u}', method => 'sketch')");
