@@ -46,7 +46,7 @@ sub hold_step
 		'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared($lock); RETURN $schema.${name}_it($numbers); END'");
 	return;
 }
-hold_step($there, 'public', 'iblt_session_get', 'text', 'iblt', 3);
+hold_step($there, 'iblt_internal', 'iblt_session_get', 'text', 'public.iblt', 3);
 hold_step($here, 'iblt_internal', 'look', 'iblt_internal.plan, text[]', 'iblt_internal.difference[]', 4);
 hold_step($here, 'iblt_internal', 'passed', 'iblt_internal.plan, timestamptz', 'boolean', 5);
 
