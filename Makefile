@@ -38,7 +38,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	nodes/types nodes/describe nodes/search nodes/look nodes/plain nodes/compare nodes/audit \
 	digest/stores digest/parts digest/start digest/live \
 	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
-	digest/many \
+	track/track \
 	structure/kinds structure/structure structure/audit structure/sequences \
 	repair/types repair/target repair/winner repair/plan repair/statements repair/long repair/steps repair/exchange repair/preview repair/absent \
 	repair/referring repair/execute repair/lock repair/claim repair/claim_found repair/verify repair/apply repair/commit repair/repair nodes/repair nodes/drive \

@@ -54,57 +54,29 @@ BEGIN
 END
 $$;
 
--- A transaction of the procedures, with the arguments of its function.
-CREATE FUNCTION track_step(act text, relation regclass, generation bigint DEFAULT NULL,
-	key_columns text[] DEFAULT NULL, columns text[] DEFAULT NULL, capacity integer DEFAULT NULL,
-	peer text DEFAULT NULL, peer_relation text DEFAULT NULL) RETURNS bigint
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-DECLARE
-	e failure;
-BEGIN
-	BEGIN
-		CASE act
-			WHEN 'start' THEN generation := track_start(relation, key_columns, columns, capacity,
-				peer, peer_relation);
-			WHEN 'restart' THEN generation := track_restart(relation);
-			WHEN 'scan' THEN PERFORM track_scan(relation, generation);
-			WHEN 'stop' THEN PERFORM track_stop(relation);
-		END CASE;
-		RETURN generation;
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		PERFORM iblt_raise(peer_fail(NULL, peers_secret(ARRAY[peer]), e), true);
-		RAISE;
-	END;
-END
-$$;
-
 -- Procedures, because each commits before it scans.  They have no SET clause for that
 -- reason, and name everything with its schema.
 
 CREATE PROCEDURE @extschema@.iblt_track(
 	relation regclass,
-	peer text DEFAULT NULL,
-	peer_relation text DEFAULT NULL,
 	columns text[] DEFAULT NULL,
 	key_columns text[] DEFAULT NULL,
-	capacity integer DEFAULT NULL)
+	capacity integer DEFAULT NULL,
+	peer_relation text DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
 	generation pg_catalog.int8;
 BEGIN
 	PERFORM iblt_internal.iblt_require_no_block('iblt_track');
-	generation := iblt_internal.track_step('start', relation, NULL, key_columns, columns, capacity,
-		peer, peer_relation);
+	generation := iblt_internal.track_start(relation, key_columns, columns, capacity,
+		iblt_internal.track_offer_of(relation, peer_relation));
 	COMMIT;
-	generation := iblt_internal.track_step('scan', relation, generation);
+	PERFORM iblt_internal.track_scan(relation, generation);
 END
 $$;
-COMMENT ON PROCEDURE @extschema@.iblt_track IS
-'starts to keep a digest of a table, with its own options or those of a peer';
+COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text[], text[], integer, text) IS
+'starts to keep a digest of a table, with its own options or those of a table of this database';
 
 CREATE PROCEDURE @extschema@.iblt_live_rebuild(relation regclass)
 	LANGUAGE plpgsql
@@ -113,9 +85,9 @@ DECLARE
 	generation pg_catalog.int8;
 BEGIN
 	PERFORM iblt_internal.iblt_require_no_block('iblt_live_rebuild');
-	generation := iblt_internal.track_step('restart', relation);
+	generation := iblt_internal.track_restart(relation);
 	COMMIT;
-	generation := iblt_internal.track_step('scan', relation, generation);
+	PERFORM iblt_internal.track_scan(relation, generation);
 END
 $$;
 COMMENT ON PROCEDURE @extschema@.iblt_live_rebuild IS
@@ -125,7 +97,7 @@ CREATE PROCEDURE @extschema@.iblt_untrack(relation regclass)
 	LANGUAGE sql
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-	SELECT track_step('stop', relation)
+	SELECT track_stop(relation)
 $$;
 COMMENT ON PROCEDURE @extschema@.iblt_untrack(regclass) IS
 'stops tracking a table, and drops its digest';
@@ -209,6 +181,21 @@ AS $$
 			GROUP BY tgrelid) AS s
 	WHERE has_table_privilege(relid, 'SELECT') AND NOT row_security_active(relid)
 	ORDER BY relid::regclass::text
+$$;
+
+-- How a table is tracked here: 'live', 'not trustworthy', or NULL if it is not.
+CREATE FUNCTION track_state(relation text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	options tracking := iblt_track_options(to_regclass(relation));
+BEGIN
+	IF options.template IS NOT NULL THEN
+		RETURN (SELECT s.state FROM live_status() AS s
+			WHERE s.relation = to_regclass(track_state.relation));
+	END IF;
+	RETURN NULL;
+END
 $$;
 
 CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,

@@ -57,7 +57,7 @@ AS $$
 		ORDER BY c.n)
 $$;
 
--- How a table is tracked here, for another server; NULL if it is not.
+-- How a table is tracked here, for another server; the JSON null if it is not.
 CREATE FUNCTION track_offer(relation text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -66,10 +66,21 @@ DECLARE
 	options tracking := iblt_track_options(found);
 BEGIN
 	IF options.template IS NULL THEN
-		RETURN NULL;
+		RETURN 'null';
 	END IF;
 	RETURN to_jsonb(options) || jsonb_build_object('types',
 		track_types(found, options.key_columns || options.columns));
+END
+$$;
+
+-- The offer of another table of this database; NULL without one.
+CREATE FUNCTION track_offer_of(relation regclass, peer_relation text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN peer_relation IS NOT NULL
+		THEN track_offer(peer_name(relation_name(relation), peer_relation)) END;
 END
 $$;
 
@@ -78,12 +89,12 @@ CREATE FUNCTION track_accept(relation regclass, offer jsonb) RETURNS tracking
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
-	options tracking := jsonb_populate_record(NULL::tracking, offer);
+	options tracking := jsonb_populate_record(NULL::tracking, nullif(offer, 'null'));
 	names text[] := options.key_columns || options.columns;
 	mine text[] := track_types(relation, names);
 	theirs text[] := ARRAY(SELECT jsonb_array_elements_text(offer -> 'types'));
 BEGIN
-	IF offer IS NULL THEN
+	IF options.template IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = 'the peer does not track its table',
 			HINT = 'CALL iblt_track on the peer first.';
@@ -97,27 +108,6 @@ BEGIN
 	options.from_peer := true;
 	options.all_columns := false;
 	RETURN options;
-END
-$$;
-
--- How the peer tracks its table, or another table of this database if peer is NULL.
-CREATE FUNCTION track_ask(relation regclass, peer text, peer_relation text) RETURNS tracking
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	options tracking;
-	e failure;
-BEGIN
-	conn := peer_connect(peer, conn);
-	options := track_accept(relation, ask_one(conn, format('SELECT track_offer(%L)',
-			peer_name(relation_name(relation), peer_relation)), 0.001, 'iblt_track')::jsonb);
-	PERFORM peer_close(conn);
-	RETURN options;
-EXCEPTION WHEN @on_any_error@ THEN
-	@take_failure@;
-	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e));
-	RAISE;
 END
 $$;
 
@@ -245,8 +235,9 @@ END
 $$;
 
 -- The first transaction of iblt_track.
+-- An offer is what track_offer answers for a table that the digest is to be compared with.
 CREATE FUNCTION track_start(relation regclass, key_columns text[], columns text[],
-	capacity integer, peer text, peer_relation text) RETURNS bigint
+	capacity integer, offer jsonb) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET client_min_messages = warning
@@ -255,13 +246,16 @@ DECLARE
 	options tracking;
 	info record;
 BEGIN
-	IF coalesce(peer, peer_relation) IS NOT NULL THEN
-		IF coalesce(key_columns, columns) IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'key_columns and columns cannot be given with a peer',
-				HINT = 'Both sides track the columns that the peer tracks.';
-		END IF;
-		options := track_ask(relation, peer, peer_relation);
+	IF offer IS NULL THEN
+		PERFORM track_lock(relation);
+		options := track_plan(relation, key_columns, columns,
+			coalesce(capacity, 10000), random_seed());
+	ELSIF coalesce(key_columns, columns) IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'key_columns and columns cannot be given with a peer',
+			HINT = 'Both sides track the columns that the peer tracks.';
+	ELSE
+		options := track_accept(relation, offer);
 		-- templates are of 2520 cells doubled a number of times, so one is a fold of the other
 		IF capacity IS NOT NULL THEN
 			info := iblt_info(options.template);
@@ -269,10 +263,6 @@ BEGIN
 			options.template := iblt_compare_template(capacity, info.key_size, info.seed);
 		END IF;
 		PERFORM track_lock(relation);
-	ELSE
-		PERFORM track_lock(relation);
-		options := track_plan(relation, key_columns, columns,
-			coalesce(capacity, 10000), random_seed());
 	END IF;
 	RETURN track_begin(relation, options);
 END

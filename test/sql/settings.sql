@@ -144,7 +144,7 @@ SELECT query, c.* FROM unnest(ARRAY[
 	$$SELECT * FROM iblt_compare('told', NULL, 'no such table')$$,
 	$$CALL iblt_untrack('pg_stat_activity')$$,
 	$$SELECT iblt_live_verify('told')$$]) WITH ORDINALITY AS q(query, n), LATERAL pg_temp.context(query) AS c ORDER BY n;
--- nor does that of procedures that commit, which an EXCEPTION block keeps from their work
+-- what iblt_track and iblt_live_rebuild say
 CALL iblt_track('told', columns => '{w}');
 \echo :SQLSTATE
 CALL iblt_track('told', capacity => -1);

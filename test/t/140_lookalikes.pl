@@ -192,7 +192,7 @@ sub drivers
 		"SELECT * FROM iblt_audit_structure(peer => $peer, schema => 'shop'::text)",
 		"SELECT * FROM iblt_repair_sequences(peer => $peer, schema => 'shop'::text)",
 		map({ "SELECT * FROM iblt_repair($both, direction => 'pull'::text, recheck => 0$_)" } '', ", method => 'plain'::text", ", apply => true", ", apply => true"),
-		map({ "CALL iblt_track(relation => 'shop.$_'::regclass, peer => NULL::text)" } qw(items parts)), "CALL iblt_live_rebuild(relation => 'shop.items'::regclass)",
+		map({ "CALL iblt_track(relation => 'shop.$_'::regclass)" } qw(items parts)), "CALL iblt_live_rebuild(relation => 'shop.items'::regclass)",
 		"SELECT iblt_live_merge(relation => 'shop.items'::regclass)", "SELECT iblt_live_verify(relation => 'shop.items'::regclass)", 'SELECT * FROM iblt_live_status()',
 		"CALL iblt_track_all(peer => $peer, schema => 'shop'::text)",
 		"SELECT * FROM iblt_compare($both, live => 'require'::text, recheck => 0)",

@@ -39,10 +39,10 @@ $here->safe_psql('hostile', q{DROP TABLE u; CREATE TABLE u (id int PRIMARY KEY, 
 		PERFORM iblt_internal.own_settings(date_style, interval_style, timezone_abbreviations, label);
 	END $$;
 	ALTER FUNCTION iblt_internal.track_start RENAME TO own_start;
-	CREATE FUNCTION iblt_internal.track_start(relation regclass, key_columns text[], columns text[], capacity integer, peer text, peer_relation text) RETURNS bigint LANGUAGE plpgsql AS $$
+	CREATE FUNCTION iblt_internal.track_start(relation regclass, key_columns text[], columns text[], capacity integer, offer jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
 	BEGIN
 		PERFORM public.fail_at('track_start');
-		RETURN iblt_internal.own_start(relation, key_columns, columns, capacity, peer, peer_relation);
+		RETURN iblt_internal.own_start(relation, key_columns, columns, capacity, offer);
 	END $$});
 sub hostile { my ($state, $at) = @_; $here->safe_psql('hostile', "TRUNCATE public.hostility; INSERT INTO public.hostility VALUES ('$state', '$at')"); return }
 

@@ -1,8 +1,60 @@
--- Live digests of many tables ------------------------------------------------------------
+-- Live digests that are compared with those of a peer -------------------------------------
 --
--- iblt_track_all tracks the tables that iblt_audit would compare, on the peer first, because
--- this side takes columns, key and template from there.  As in iblt_track, each table is
--- locked in one transaction and scanned in the next one, so an error is caught in each step.
+-- iblt_track takes columns, key and template from the digest of a peer's table.
+-- iblt_track_all tracks the tables that iblt_audit would compare, on the peer first.  As in
+-- iblt_track, each table is locked in one transaction and scanned in the next one, so an error is
+-- caught in each step.
+
+-- How the peer tracks its table, or another table of this database if conn is NULL.
+CREATE FUNCTION track_ask(conn text, name text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 0.001, 'iblt_track'),
+		'null');
+END
+$$;
+
+-- The first transaction of iblt_track with a peer.
+CREATE FUNCTION track_start_as(relation regclass, peer text, peer_relation text,
+	capacity integer) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+DECLARE
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	offer jsonb;
+	e failure;
+BEGIN
+	conn := peer_connect(peer, conn);
+	offer := track_ask(conn, peer_name(relation_name(relation), peer_relation));
+	PERFORM peer_close(conn);
+	RETURN track_start(relation, NULL, NULL, capacity, offer);
+EXCEPTION WHEN @on_any_error@ THEN
+	@take_failure@;
+	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e), true);
+	RAISE;
+END
+$$;
+
+CREATE PROCEDURE @extschema@.iblt_track(
+	relation regclass,
+	peer text,
+	peer_relation text DEFAULT NULL,
+	capacity integer DEFAULT NULL)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	generation pg_catalog.int8;
+BEGIN
+	PERFORM iblt_internal.iblt_require_no_block('iblt_track');
+	generation := iblt_internal.track_start_as(relation, peer, peer_relation, capacity);
+	COMMIT;
+	PERFORM iblt_internal.track_scan(relation, generation);
+END
+$$;
+COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text, text, integer) IS
+'starts to keep a digest of a table, with the options of a peer''s digest';
 
 -- A table on its way.
 CREATE TYPE track_work AS (
@@ -59,21 +111,6 @@ BEGIN
 END
 $$;
 
--- How a table is tracked here: 'live', 'not trustworthy', or NULL if it is not.
-CREATE FUNCTION track_state(relation text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	options tracking := iblt_track_options(to_regclass(relation));
-BEGIN
-	IF options.template IS NOT NULL THEN
-		RETURN (SELECT s.state FROM live_status() AS s
-			WHERE s.relation = to_regclass(track_state.relation));
-	END IF;
-	RETURN NULL;
-END
-$$;
-
 -- Makes the peer track a table, unless it does; says whether it did not track it at all.
 CREATE FUNCTION track_there(conn text, name text, capacity integer) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -89,7 +126,7 @@ BEGIN
 	PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
 		'1000', false) WHERE pg_catalog.version() LIKE '%linux%'$q$);
 	generation := track_run(conn, format(CASE WHEN state IS NULL
-		THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL, NULL)'
+		THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL)'
 		ELSE 'SELECT iblt_internal.track_restart(%L)' END, name, capacity));
 	PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name, generation));
 	RETURN state IS NULL;
@@ -120,6 +157,7 @@ DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	name text := audit_name(item);
 	made boolean;
+	offer jsonb;
 	e failure;
 BEGIN
 	work.relation := item.relid;
@@ -128,14 +166,15 @@ BEGIN
 		RETURN work;
 	END IF;
 	IF conn IS NULL THEN
-		work.generation := track_start(item.relid, NULL, NULL, capacity, NULL, NULL);
+		work.generation := track_start(item.relid, NULL, NULL, capacity, NULL);
 		RETURN work;
 	END IF;
 	PERFORM peer_connect(peer, conn);
 	made := track_there(conn, name, capacity);
 	BEGIN
-		IF NOT track_fits(item.relid, track_ask(item.relid, peer, name)) THEN
-			work.generation := track_start(item.relid, NULL, NULL, NULL, peer, name);
+		offer := track_ask(conn, name);
+		IF NOT track_fits(item.relid, track_accept(item.relid, offer)) THEN
+			work.generation := track_start(item.relid, NULL, NULL, NULL, offer);
 		END IF;
 	EXCEPTION WHEN @on_error@ THEN
 		work.problem := SQLERRM;
