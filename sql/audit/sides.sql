@@ -65,9 +65,10 @@ AS $$
 		FROM pg_partition_tree(c.oid) AS t JOIN pg_class l ON l.oid = t.relid
 		JOIN pg_namespace m ON m.oid = l.relnamespace WHERE t.isleaf),
 		audit_partitioning(c.oid))), '[]')
-	FROM live_status() AS s JOIN pg_class c ON c.oid = s.relation
-	JOIN pg_namespace n ON n.oid = c.relnamespace
-	WHERE c.relkind = 'p' AND s.state = 'live'
+	FROM unnest(iblt_live_tables()) AS tracked(relid) JOIN pg_class c ON c.oid = tracked.relid
+	JOIN pg_namespace n ON n.oid = c.relnamespace, LATERAL iblt_live_state(c.oid) AS s
+	WHERE c.relkind = 'p' AND s.unmerged IS NOT NULL AND s.reason IS NULL
+		AND has_table_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid)
 $$;
 
 -- Publications

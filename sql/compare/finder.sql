@@ -30,8 +30,7 @@ $$;
 CREATE FUNCTION key_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN plan.buckets IS NOT NULL THEN plain_key_sql(plan)
-		WHEN plan.by_hash THEN key_hash_sql(plan)
+	SELECT CASE WHEN plan.by_hash THEN key_hash_sql(plan)
 		WHEN cardinality(plan.key) = 1 THEN value_sql(plan.key[1])
 		ELSE format('ROW(%s)', values_sql(plan.key)) END
 $$;

@@ -176,12 +176,11 @@ CREATE FUNCTION distributed_sketch_sql(plan plan, s side, capacity integer) RETU
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	f finder := finder(plan, s);
 	template text := format('iblt_internal.iblt_compare_template(%s, %s, %L)', capacity,
 		plan.key_size, plan.seed);
 BEGIN
 	RETURN format('sketch, fingerprint FROM sum_distributed(%L, %L, %s)',
-		format('SELECT iblt_internal.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', f.key,
+		format('SELECT iblt_internal.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', key_sql(plan, s),
 			row_checksum_sql(plan), template, s.relation,
 			condition_sql(plan, s)), s.relation, template);
 END
