@@ -4,7 +4,7 @@
 # missing, so they must also work before PGXS is installed.  Its inclusion is
 # guarded for that reason.
 
-EXTENSION = iblt
+EXTENSION = iblt kbf
 EXTVERSION = 0.1.0
 MODULE_big = iblt
 
@@ -24,12 +24,13 @@ SRCS = $(call in_src,$(SRC_DIRS:%=%/*.c))
 HDRS = $(wildcard $(SRC_DIRS:%=$(SRC)/%/*.h))
 OBJS = $(patsubst %.c,%.o,$(SRCS))
 
-DATA = $(call in_src,sql/iblt--*--*.sql)
-DATA_built = sql/iblt--$(EXTVERSION).sql
-# The parts of the script, in order: a room after the other, types first.  (A name that test/sql has too would not do:
-# pg_regress would run the script.)
-SQL_PARTS = $(patsubst %,sql/%.sql, schema \
-	sketch/iblt sketch/strata sketch/salvage sketch/own kbf/kbf \
+DATA = $(call in_src,$(EXTENSION:%=sql/%--*--*.sql))
+DATA_built = $(EXTENSION:%=sql/%--$(EXTVERSION).sql)
+# The parts of each extension's script, in order.  The first one pins search_path.  (A script with the name of a file
+# in test/sql would not do: pg_regress would run it.)
+SQL_PARTS_kbf = kbf/kbf rights
+SQL_PARTS_iblt = schema \
+	sketch/iblt sketch/strata sketch/salvage sketch/own \
 	compare/types compare/failure compare/peer compare/query compare/ask compare/parts compare/protocol compare/shards \
 	compare/describe compare/mapping compare/progress compare/plan compare/prepare compare/statements compare/finder compare/read \
 	compare/sketch compare/many compare/digest compare/lookup compare/waiting compare/confirm compare/damaged_index \
@@ -46,7 +47,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	run/rows run/probe run/pause run/begin run/claim run/small run/work run/blocks run/views run/run \
 	run/after run/repair \
 	report/report report/text report/metrics report/html report/page report/baseline \
-	rights)
+	rights
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.
@@ -118,7 +119,7 @@ uninstall-scripts:
 .PHONY: uninstall-scripts
 
 ifneq ($(docdir),)
-doc_target = $(DESTDIR)$(docdir)/$(docmoduledir)/$(EXTENSION)
+doc_target = $(DESTDIR)$(docdir)/$(docmoduledir)/$(MODULE_big)
 install: install-docs
 install-docs:
 	$(MKDIR_P) '$(doc_target)/doc/figures' '$(doc_target)/doc/examples' $(DOC_ROOMS:%='$(doc_target)/doc/%')
@@ -185,9 +186,12 @@ endif
 .DELETE_ON_ERROR:
 
 # assemble.awk says what it writes into the parts.
-sql/iblt--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure \
-		sql/user_trigger $(SQL_PARTS)
-	awk -f $^ > $@
+define script_rule
+sql/$(1)--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure \
+		sql/user_trigger $(SQL_PARTS_$(1):%=sql/%.sql)
+	awk -f $$^ > $$@
+endef
+$(foreach extension,$(EXTENSION),$(eval $(call script_rule,$(extension))))
 
 # --- unit tests of src/core, without a server -------------------------------
 

@@ -1,5 +1,5 @@
--- The script of the extension: every object, with its comment.  The Makefile puts
--- the parts together (SQL_PARTS).  A release adds sql/iblt--A--B.sql, with what
+-- The script of the extension iblt: every object, with its comment.  The Makefile puts
+-- the parts together (SQL_PARTS_iblt).  A release adds sql/iblt--A--B.sql, with what
 -- changed since the release before.
 
 \echo Use "CREATE EXTENSION iblt" to load this file. \quit

@@ -1,23 +1,33 @@
--- The key-value Bloom filter ---------------------------------------------------------
--- Xiong, Yao, Cao & He 2014, "kBF: a Bloom filter for key-value storage with an
--- application on approximate state machines".
+-- The script of the extension kbf ------------------------------------------------------
+-- The key-value Bloom filter of Xiong, Yao, Cao & He 2014, "kBF: a Bloom filter for
+-- key-value storage with an application on approximate state machines".
+
+\echo Use "CREATE EXTENSION kbf" to load this file. \quit
+
+-- sql/schema.sql says why the script looks nothing up in the schema that users call.
+SET LOCAL search_path = kbf_internal, pg_temp;
+
+CREATE SCHEMA kbf_internal;
+COMMENT ON SCHEMA kbf_internal IS
+'parts of the extension kbf that are not documented: they can change in every release';
+GRANT USAGE ON SCHEMA kbf_internal TO PUBLIC;
 
 CREATE TYPE @extschema@.kbf;
 
-CREATE FUNCTION iblt_internal.kbf_in(cstring) RETURNS @extschema@.kbf
+CREATE FUNCTION kbf_internal.kbf_in(cstring) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_out(@extschema@.kbf) RETURNS cstring
+CREATE FUNCTION kbf_internal.kbf_out(@extschema@.kbf) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_recv(internal) RETURNS @extschema@.kbf
+CREATE FUNCTION kbf_internal.kbf_recv(internal) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_send(@extschema@.kbf) RETURNS bytea
+CREATE FUNCTION kbf_internal.kbf_send(@extschema@.kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 CREATE TYPE @extschema@.kbf (
-	INPUT = iblt_internal.kbf_in,
-	OUTPUT = iblt_internal.kbf_out,
-	RECEIVE = iblt_internal.kbf_recv,
-	SEND = iblt_internal.kbf_send,
+	INPUT = kbf_internal.kbf_in,
+	OUTPUT = kbf_internal.kbf_out,
+	RECEIVE = kbf_internal.kbf_recv,
+	SEND = kbf_internal.kbf_send,
 	STORAGE = external
 );
 COMMENT ON TYPE @extschema@.kbf IS
@@ -25,17 +35,17 @@ COMMENT ON TYPE @extschema@.kbf IS
 'different values, which can be added and subtracted';
 
 -- The bytes of a filter, as doc/internals/format.md describes them.
-CREATE FUNCTION iblt_internal.kbf_to_bytea(@extschema@.kbf) RETURNS bytea
+CREATE FUNCTION kbf_internal.kbf_to_bytea(@extschema@.kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- A filter from its bytes, which are validated.
-CREATE FUNCTION iblt_internal.kbf_from_bytea(bytea) RETURNS @extschema@.kbf
+CREATE FUNCTION kbf_internal.kbf_from_bytea(bytea) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE CAST (@extschema@.kbf AS bytea) WITH FUNCTION iblt_internal.kbf_to_bytea(@extschema@.kbf);
+CREATE CAST (@extschema@.kbf AS bytea) WITH FUNCTION kbf_internal.kbf_to_bytea(@extschema@.kbf);
 COMMENT ON CAST (@extschema@.kbf AS bytea) IS 'the bytes of a filter';
 
-CREATE CAST (bytea AS @extschema@.kbf) WITH FUNCTION iblt_internal.kbf_from_bytea(bytea);
+CREATE CAST (bytea AS @extschema@.kbf) WITH FUNCTION kbf_internal.kbf_from_bytea(bytea);
 COMMENT ON CAST (bytea AS @extschema@.kbf) IS 'a filter from its bytes, which are validated';
 
 -- Making and describing filters ---------------------------------------------------------
@@ -67,31 +77,31 @@ COMMENT ON FUNCTION @extschema@.kbf_info IS
 
 -- Linear algebra on filters ---------------------------------------------------------------
 
-CREATE FUNCTION iblt_internal.kbf_add(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
+CREATE FUNCTION kbf_internal.kbf_add(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_subtract(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
+CREATE FUNCTION kbf_internal.kbf_subtract(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_eq(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
+CREATE FUNCTION kbf_internal.kbf_eq(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_ne(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
+CREATE FUNCTION kbf_internal.kbf_ne(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 CREATE OPERATOR @extschema@.+ (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_add,
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_add,
 	COMMUTATOR = OPERATOR(@extschema@.+)
 );
 COMMENT ON OPERATOR @extschema@.+ (@extschema@.kbf, @extschema@.kbf) IS
 'the pairs of both filters, which must have the same parameters';
 
 CREATE OPERATOR @extschema@.- (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_subtract
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_subtract
 );
 COMMENT ON OPERATOR @extschema@.- (@extschema@.kbf, @extschema@.kbf) IS
 'the left filter without the pairs of the right one; error IB007 if its cells show that it does '
 'not have them';
 
 CREATE OPERATOR @extschema@.= (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_eq,
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_eq,
 	COMMUTATOR = OPERATOR(@extschema@.=), NEGATOR = OPERATOR(@extschema@.<>), RESTRICT = eqsel,
 	JOIN = eqjoinsel
 );
@@ -99,7 +109,7 @@ COMMENT ON OPERATOR @extschema@.= (@extschema@.kbf, @extschema@.kbf) IS
 'do both filters have the same cells and number of keys?';
 
 CREATE OPERATOR @extschema@.<> (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_ne,
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_ne,
 	COMMUTATOR = OPERATOR(@extschema@.<>), NEGATOR = OPERATOR(@extschema@.=), RESTRICT = neqsel,
 	JOIN = neqjoinsel
 );
@@ -216,30 +226,30 @@ COMMENT ON FUNCTION @extschema@.kbf_lookup(@extschema@.kbf[], anyelement) IS
 -- Without inverse transition functions, because a cell that became full forgets its
 -- pairs.  The costs are those of a filter of some 100 keys, as for iblt_agg.
 
-CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer)
+CREATE FUNCTION kbf_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
-CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, @extschema@.kbf)
+CREATE FUNCTION kbf_internal.kbf_agg_trans(internal, anyelement, anycompatible, @extschema@.kbf)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
-CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, integer)
+CREATE FUNCTION kbf_internal.kbf_agg_final(internal, anyelement, anycompatible, integer)
 RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, @extschema@.kbf)
+CREATE FUNCTION kbf_internal.kbf_agg_final(internal, anyelement, anycompatible, @extschema@.kbf)
 RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-CREATE FUNCTION iblt_internal.kbf_agg_serial(internal) RETURNS bytea
+CREATE FUNCTION kbf_internal.kbf_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 500;
-CREATE FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) RETURNS internal
+CREATE FUNCTION kbf_internal.kbf_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 700;
-CREATE FUNCTION iblt_internal.kbf_agg_combine(internal, internal) RETURNS internal
+CREATE FUNCTION kbf_internal.kbf_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
 
 CREATE AGGREGATE @extschema@.kbf_agg(key anyelement, value anycompatible, capacity integer) (
-	SFUNC = iblt_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
-	FINALFUNC = iblt_internal.kbf_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.kbf_agg_combine,
-	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
+	SFUNC = kbf_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
+	FINALFUNC = kbf_internal.kbf_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = kbf_internal.kbf_agg_combine,
+	SERIALFUNC = kbf_internal.kbf_agg_serial, DESERIALFUNC = kbf_internal.kbf_agg_deserial,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE @extschema@.kbf_agg(anyelement, anycompatible, integer) IS
@@ -248,10 +258,10 @@ COMMENT ON AGGREGATE @extschema@.kbf_agg(anyelement, anycompatible, integer) IS
 
 CREATE AGGREGATE @extschema@.kbf_agg(key anyelement, value anycompatible,
 	template @extschema@.kbf) (
-	SFUNC = iblt_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
-	FINALFUNC = iblt_internal.kbf_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.kbf_agg_combine,
-	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
+	SFUNC = kbf_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
+	FINALFUNC = kbf_internal.kbf_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = kbf_internal.kbf_agg_combine,
+	SERIALFUNC = kbf_internal.kbf_agg_serial, DESERIALFUNC = kbf_internal.kbf_agg_deserial,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE @extschema@.kbf_agg(anyelement, anycompatible, @extschema@.kbf) IS
@@ -259,16 +269,16 @@ COMMENT ON AGGREGATE @extschema@.kbf_agg(anyelement, anycompatible, @extschema@.
 'from 1, or labels as text or as values of an enum type, whose labels may go on after those of the '
 'template; no rows give an empty filter';
 
-CREATE FUNCTION iblt_internal.kbf_sum_trans(internal, @extschema@.kbf) RETURNS internal
+CREATE FUNCTION kbf_internal.kbf_sum_trans(internal, @extschema@.kbf) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-CREATE FUNCTION iblt_internal.kbf_sum_final(internal) RETURNS @extschema@.kbf
+CREATE FUNCTION kbf_internal.kbf_sum_final(internal) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
 CREATE AGGREGATE @extschema@.kbf_sum(@extschema@.kbf) (
-	SFUNC = iblt_internal.kbf_sum_trans, STYPE = internal, SSPACE = 4096,
-	FINALFUNC = iblt_internal.kbf_sum_final,
-	COMBINEFUNC = iblt_internal.kbf_agg_combine,
-	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
+	SFUNC = kbf_internal.kbf_sum_trans, STYPE = internal, SSPACE = 4096,
+	FINALFUNC = kbf_internal.kbf_sum_final,
+	COMBINEFUNC = kbf_internal.kbf_agg_combine,
+	SERIALFUNC = kbf_internal.kbf_agg_serial, DESERIALFUNC = kbf_internal.kbf_agg_deserial,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE @extschema@.kbf_sum(@extschema@.kbf) IS

@@ -44,7 +44,7 @@ sql() {
 
 # Filters of at least so many MB, full to their capacity.
 make_tables() {
-	sql -c "CREATE EXTENSION iblt"
+	sql -c "CREATE EXTENSION kbf"
 	table_sql "$ROWS" | sed 's/a bigint/a bigint, v int/; s/hashint8extended(g, 1)/&, 1 + (g % 255)::int/' | sql
 	sql -c "VACUUM (FREEZE, ANALYZE) t"
 	sql -c "CREATE TABLE f AS SELECT mb, kbf_agg(g, 1 + g % 255, mb * 95000) AS s

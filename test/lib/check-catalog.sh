@@ -2,12 +2,12 @@
 # check-catalog.sh
 #	The rules that the SQL objects keep, as TAP, on the server that PGHOST and
 #	PGPORT name:
-#	- every object that users see has a comment; what is in iblt_internal has one in the source;
+#	- every object that users see has a comment; what is in the internal schemas has one in the source;
 #	- a function is parallel unsafe if it writes, calls such a function, or begins a
 #	  subtransaction, and no C function is by default;
 #	- a function that takes "internal" belongs to an aggregate;
 #	- doc/internals/functions.md lists the functions in C, and says who may call them;
-#	- everybody may execute a function of iblt_internal only where what users call leads to it;
+#	- everybody may execute a function of iblt_internal or kbf_internal only where what users call leads to it;
 #	- no function has other privileges than its caller;
 #	- what users, views and committing procedures call pins search_path, and such a procedure names
 #	  schemas; a function that iblt has twice is the same in both schemas;
@@ -38,24 +38,33 @@ skipped() {
 	echo "ok $number - $1 # SKIP $2"
 }
 
+controls=("$(dirname "$0")"/../../*.control)
+extensions=("${controls[@]##*/}")
+extensions=("${extensions[@]%.control}")
+names=$(printf ", '%s'" "${extensions[@]}")
+names=${names#, }
 members="
 	FROM pg_depend d
 	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')"
+	AND d.refobjid IN (SELECT oid FROM pg_extension WHERE extname IN ($names))"
+# the schemas of what users do not call
+internal="(SELECT oid FROM pg_namespace WHERE nspname ~ '^[a-z]+_internal\$')"
+create=$(printf 'CREATE EXTENSION IF NOT EXISTS %s CASCADE; ' "${extensions[@]}")
 
 psql -X -q -v ON_ERROR_STOP=1 -d postgres -c 'CREATE DATABASE check_catalog'
 # functions are checked under the path that those who call them pin
 psql -X -q -v ON_ERROR_STOP=1 -d postgres -c 'ALTER DATABASE check_catalog SET search_path = public, iblt_internal'
-psql -X -q -v ON_ERROR_STOP=1 -d check_catalog -c 'CREATE EXTENSION iblt'
+psql -X -q -v ON_ERROR_STOP=1 -d check_catalog -c "$create"
 
-no_rows "the extension has members" "SELECT 'none' WHERE NOT EXISTS (SELECT $members)"
+no_rows "each extension has members" "SELECT name FROM unnest(ARRAY[$names]) AS name
+	WHERE NOT EXISTS (SELECT $members AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = name))"
 
 no_rows "every SQL object that users see has a comment" "
 	SELECT pg_describe_object(d.classid, d.objid, d.objsubid) $members
 	AND obj_description(d.objid, (SELECT relname FROM pg_class WHERE oid = d.classid)) IS NULL
 	AND NOT EXISTS (SELECT FROM pg_type t WHERE d.classid = 'pg_type'::regclass AND t.oid = d.objid
 		AND (t.typcategory = 'A' OR t.typrelid <> 0))
-	AND 'iblt_internal' IS DISTINCT FROM (pg_identify_object(d.classid, d.objid, 0)).schema
+	AND coalesce((pg_identify_object(d.classid, d.objid, 0)).schema, '') !~ '^[a-z]+_internal\$'
 	ORDER BY 1"
 
 # These write, set, lock for the transaction, or take the latest snapshot.  A parallel plan can
@@ -144,7 +153,7 @@ no_rows "doc/internals/functions.md says who may call which function in C" "
 # source of one, or in a statement that it makes, counts as a call.  So does an operator or a cast,
 # and in place of iblt_checksum the planner calls one that its support function names.  Citus looks
 # at the privileges on the parts of iblt_agg_bigint.
-no_rows "everybody may execute in iblt_internal what users' calls lead to, and nothing else" "
+no_rows "everybody may execute what users' calls lead to, and nothing else" "
 	WITH RECURSIVE member AS (SELECT d.classid, d.objid $members
 	), function AS (SELECT p.* FROM pg_proc p JOIN member ON classid = 'pg_proc'::regclass AND objid = p.oid
 	), source AS (
@@ -153,7 +162,7 @@ no_rows "everybody may execute in iblt_internal what users' calls lead to, and n
 		WHERE c.relkind = 'v'
 	), word AS (SELECT DISTINCT oid, w[1] AS name FROM source, regexp_matches(body, '[a-z_0-9]+', 'g') AS w
 	), called (oid) AS (
-		SELECT oid FROM function WHERE pronamespace <> 'iblt_internal'::regnamespace
+		SELECT oid FROM function WHERE pronamespace NOT IN $internal
 		UNION SELECT oid FROM source JOIN member ON classid = 'pg_class'::regclass AND objid = oid
 		UNION SELECT o.oprcode::oid FROM pg_operator o JOIN member ON classid = 'pg_operator'::regclass AND objid = o.oid
 		UNION SELECT c.castfunc FROM pg_cast c JOIN member ON classid = 'pg_cast'::regclass AND objid = c.oid
@@ -163,13 +172,13 @@ no_rows "everybody may execute in iblt_internal what users' calls lead to, and n
 		SELECT p.oid, EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) WHERE grantee = 0) AS everybody,
 			p.oid IN (SELECT oid FROM called) AND 'internal'::regtype <> ALL (p.proargtypes)
 				AND NOT EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typinput, t.typoutput, t.typreceive, t.typsend)) AS needed
-		FROM function p WHERE pronamespace = 'iblt_internal'::regnamespace)
+		FROM function p WHERE pronamespace IN $internal)
 	SELECT oid::regprocedure, everybody, needed FROM right_of WHERE everybody <> needed ORDER BY 1"
 no_rows "nobody else has a right to the stores, or may create something beside them" "
 	SELECT c.oid::regclass, a.privilege_type FROM pg_class c, aclexplode(c.relacl) AS a
-	WHERE c.relnamespace = 'iblt_internal'::regnamespace AND a.grantee <> c.relowner AND c.relkind <> 'v'
+	WHERE c.relnamespace IN $internal AND a.grantee <> c.relowner AND c.relkind <> 'v'
 	UNION ALL SELECT n.oid, a.privilege_type FROM pg_namespace n, aclexplode(n.nspacl) AS a
-	WHERE n.nspname = 'iblt_internal' AND a.grantee <> n.nspowner AND (a.grantee, a.privilege_type) <> (0, 'USAGE')"
+	WHERE n.oid IN $internal AND a.grantee <> n.nspowner AND (a.grantee, a.privilege_type) <> (0, 'USAGE')"
 
 no_rows "no function has other privileges than its caller" "
 	SELECT d.objid::regprocedure $members AND d.classid = 'pg_proc'::regclass
@@ -178,7 +187,7 @@ no_rows "no function has other privileges than its caller" "
 no_rows "functions that users call pin search_path, except procedures that commit" "
 	SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
 	WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
-	AND p.pronamespace <> 'iblt_internal'::regnamespace
+	AND p.pronamespace NOT IN $internal
 	AND NOT coalesce('search_path=iblt_internal, pg_catalog, pg_temp' = ANY (p.proconfig), false)
 	AND NOT (p.prokind = 'p' AND p.proconfig IS NULL AND p.prosrc ~ '\mCOMMIT;')"
 
@@ -202,7 +211,7 @@ no_rows "what such procedures and views call pins search_path, or is in C" "$com
 			AND r.ev_class IN (SELECT d.objid $members AND d.classid = 'pg_class'::regclass)))"
 no_rows "a function that iblt calls and users call is the same in both schemas" "
 	WITH both_of AS (
-		SELECT p.oid, p.pronamespace = 'iblt_internal'::regnamespace AS internal, p.proname, p.proargtypes, p.probin,
+		SELECT p.oid, p.pronamespace IN $internal AS internal, p.proname, p.proargtypes, p.probin,
 			jsonb_build_array(to_jsonb(p) - '{oid,pronamespace,proacl}'::text[], to_jsonb(a) - 'aggfnoid') AS said
 		FROM pg_proc p LEFT JOIN pg_aggregate a ON a.aggfnoid = p.oid
 		WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
@@ -269,15 +278,15 @@ if [ "$(psql -X -q -At -d check_catalog -c "$available")" = 1 ]; then
 		SELECT name FROM unnest(ARRAY['faulty_a', 'faulty_b', 'faulty_c', 'faulty_d']) AS name
 		WHERE name NOT IN (SELECT split_part(found, ':', 1) FROM ($(plpgsql_findings \
 			"SELECT oid FROM pg_proc WHERE proname LIKE 'faulty_%'")) AS f (found))"
-	no_rows "plpgsql_check finds none in the extension" "$(plpgsql_findings \
+	no_rows "plpgsql_check finds none in the extensions" "$(plpgsql_findings \
 		"SELECT d.objid $members AND d.classid = 'pg_proc'::regclass")"
 else
 	skipped "plpgsql_check finds faults" "the server has no plpgsql_check"
-	skipped "plpgsql_check finds none in the extension" "the server has no plpgsql_check"
+	skipped "plpgsql_check finds none in the extensions" "the server has no plpgsql_check"
 fi
 
-no_rows "the extension can be dropped and created again" "
-	DROP EXTENSION iblt; CREATE EXTENSION iblt"
+no_rows "the extensions can be dropped and created again" "
+	DROP EXTENSION $(IFS=,; echo "${extensions[*]}"); $create"
 
 echo "1..$number"
 exit $failed

@@ -5,7 +5,7 @@
 #	- src/core takes no memory and reports nothing by itself;
 #	- no function in C is longer than 60 lines, no body in SQL longer than 120, and no
 #	  file longer than 500;
-#	- the script sets its path first, and names the schema that users call only where it makes what is there;
+#	- each extension's script sets its path first, and names the schema that users call only where it makes what is there;
 #	- no line of SQL is longer than 100 columns, and all SQL is ASCII;
 #	- every function of iblt_internal has a comment above it;
 #	- handlers in SQL for all errors are written by assemble.awk;
@@ -96,18 +96,28 @@ uncommented() {
 		{ previous = $0 }' "$@"
 }
 
-# Everything before the path of the script is set, which is set once, and bodies that name the schema
+# The first part of each extension's script.
+heads() {
+	local control
+	for control in *.control; do
+		sed -nE "s|^SQL_PARTS_${control%.control} = ([a-z_/]+).*|sql/\\1.sql|p" Makefile
+	done
+}
+
+# Everything before the path of a script is set, which is set once, and bodies that name the schema
 # that users call.
 trusts_names() {
-	awk '
+	awk -v heads="$(heads | xargs)" '
+		BEGIN { n = split(heads, names, " "); for (i = 1; i <= n; i++) head[names[i]] }
 		FNR == 1 { inside = 0 }
-		FILENAME == "sql/schema.sql" && !set && /^[A-Z]/ && !/^SET LOCAL search_path = iblt_internal, pg_temp;$/ {
+		(FILENAME in head) && !(FILENAME in set) && /^[A-Z]/ && !/^SET LOCAL search_path = [a-z]+_internal, pg_temp;$/ {
 			printf "%s:%d: before the path is set: %s\n", FILENAME, FNR, $0
 		}
-		/^SET LOCAL search_path/ { if (set++ || FILENAME != "sql/schema.sql") printf "%s:%d: another path\n", FILENAME, FNR }
+		/^SET LOCAL search_path/ { if (FILENAME in set || !(FILENAME in head)) printf "%s:%d: another path\n", FILENAME, FNR; set[FILENAME] }
 		/^(AS|DO) \$[a-z]*\$$/ { inside = 1 }
 		inside && /@extschema@/ { printf "%s:%d: names the schema that users call: %s\n", FILENAME, FNR, $0 }
-		/\$[a-z]*\$;$/ { inside = 0 }' "$@"
+		/\$[a-z]*\$;$/ { inside = 0 }
+		END { for (name in head) if (!(name in set)) print name ": the path is not set" }' "$@"
 }
 
 # Lines over the limit, where a tab stands for four columns.
@@ -138,13 +148,14 @@ if ! compgen -G 'src/core/*.c' >/dev/null; then
 	exit 1
 fi
 sources=(src/*.[ch] src/*/*.[ch])
-scripts=(sql/*[a-z].sql sql/*/*.sql)	# not iblt--0.1.0.sql, which is built
+scripts=(sql/*[a-z].sql sql/*/*.sql)	# not those that are built
 result "src/core includes only C99 headers, xxhash.h and its own" "$(foreign_includes)"
 result "src/core takes no memory and reports nothing" "$(foreign_calls)"
 result "no function is longer than $MAX_FUNCTION lines" "$(long_functions "${sources[@]}")"
 result "no source file is longer than $MAX_FILE lines" "$(long_files "${sources[@]}")"
 result "no body of a function in SQL is longer than $MAX_BODY lines" "$(long_bodies "${scripts[@]}")"
-result "the script and bodies take no name from the schema that users call" "$(trusts_names "${scripts[@]}")"
+result "every extension has a script of its own" "$(diff <(ls ./*.control | wc -l) <(heads | wc -l))"
+result "the scripts and bodies take no name from the schema that users call" "$(trusts_names "${scripts[@]}")"
 result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${scripts[@]}")"
 # CREATE EXTENSION would fail in a database whose encoding lacks the character
 result "all SQL is ASCII" "$(LC_ALL=C grep -nP '[^\x00-\x7F]' "${scripts[@]}" || true)"

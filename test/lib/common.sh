@@ -287,16 +287,14 @@ common_path() {
 	echo "$prefix"
 }
 
-# Link the entries of directory $1 into directory $2, except an iblt that the
+# Link the entries of directory $1 into directory $2, except our extensions that the
 # system may have.
 link_entries() {
-	local entry
+	local entry name
 	mkdir -p "$2"
 	for entry in "$1"/*; do
-		case "${entry##*/}" in
-		iblt | iblt.* | iblt--*) ;;
-		*) ln -s "$entry" "$2/" ;;
-		esac
+		name=${entry##*/}
+		if [ ! -e "$TOP/${name%%[.-]*}.control" ]; then ln -s "$entry" "$2/"; fi
 	done
 }
 

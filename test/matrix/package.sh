@@ -92,7 +92,7 @@ program_conducts() {
 # debian/tests, with the packages installed and nothing built.
 package_tests() {
 	apt-get -qq -y --no-install-recommends install /one/iblt/build/iblt-common_*.deb /one/iblt/build/postgresql-"$PG"-iblt_*.deb &&
-		rm -rf /tested && mkdir /tested && cp -r debian test expected Makefile iblt.control sql src /tested/ && (cd /tested && debian/tests/installcheck)
+		rm -rf /tested && mkdir /tested && cp -r debian test expected Makefile ./*.control sql src /tested/ && (cd /tested && debian/tests/installcheck)
 }
 
 # It has no server here, and says so.

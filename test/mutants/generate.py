@@ -342,7 +342,7 @@ def candidates(tree):
         for directory, _, names in sorted(os.walk(os.path.join(tree, room))):
             for name in sorted(names):
                 file = os.path.relpath(os.path.join(directory, name), tree)
-                if not re.search(r"\.(?:c|h|sql)$", file) or re.search(UNSEEN_FILES + r"|iblt--", file):
+                if not re.search(r"\.(?:c|h|sql)$", file) or re.search(UNSEEN_FILES + r"|--", file):
                     continue
                 faults = list(of_file(tree, file))
                 for fault in faults:

@@ -315,17 +315,19 @@ class Worker:
 
     def can_load(self, fault):
         """Does the function have no error that its first call would show, whatever it is called with?"""
-        built, = (name for name in os.listdir(os.path.join(self.tree, "sql")) if re.fullmatch(r"iblt--[^-]+\.sql", name))
-        with open(os.path.join(self.tree, "sql", built), encoding="utf-8") as script:
-            text = "\n".join("CREATE OR REPLACE " + found for found in re.findall(
-                rf"^CREATE ((?:FUNCTION|PROCEDURE) (?:\S+\.)?{fault.function}\(.*?^\$\$;$)", script.read(), re.MULTILINE | re.DOTALL))
+        scripts = ""
+        for built in glob.glob(os.path.join(self.tree, "sql/*--*.sql")):
+            with open(built, encoding="utf-8") as script:
+                scripts += script.read()
+        text = "\n".join("CREATE OR REPLACE " + found for found in re.findall(
+            rf"^CREATE ((?:FUNCTION|PROCEDURE) (?:\S+\.)?{fault.function}\(.*?^\$\$;$)", scripts, re.MULTILINE | re.DOTALL))
         text = text.replace("@extschema@", "public")
         if not self.has_check:
             self.install()
             self.psql("DROP DATABASE IF EXISTS mutants")
             self.psql("CREATE DATABASE mutants")
-            self.psql("CREATE EXTENSION iblt", "mutants")
-            self.psql("CREATE EXTENSION plpgsql_check", "mutants")
+            for extension in [os.path.basename(path)[:-len(".control")] for path in glob.glob(os.path.join(self.tree, "*.control"))] + ["plpgsql_check"]:
+                self.psql(f"CREATE EXTENSION IF NOT EXISTS {extension} CASCADE", "mutants")
             self.has_check = True
         errors = f"""SELECT 'errors: ' || count(*) FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang,
             LATERAL plpgsql_check_function_tb(p.oid, fatal_errors => false) AS f

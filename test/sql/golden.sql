@@ -2,6 +2,7 @@
 -- the same bytes and reads them.  These are frozen: see doc/compatibility.md.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS kbf;
 RESET client_min_messages;
 SET timezone = 'UTC';
 

@@ -1,6 +1,6 @@
 -- The aggregates kbf_agg and kbf_sum.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS kbf;
 RESET client_min_messages;
 
 CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$

@@ -1,6 +1,6 @@
 -- Look-ups: of stored values by slices, of several filters, and of damaged values.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS kbf;
 RESET client_min_messages;
 
 CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$

@@ -1,6 +1,6 @@
 -- Filters that get more labels, and that get a successor when they are full.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS kbf;
 RESET client_min_messages;
 CREATE FUNCTION pg_temp.outcome(call text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,6 +1,6 @@
 -- Linear algebra on filters, folds, and pairs inserted, updated and deleted one at a time.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS kbf;
 RESET client_min_messages;
 
 CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$

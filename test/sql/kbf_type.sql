@@ -1,6 +1,7 @@
 -- The type kbf: its forms, its doors, its parameters.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS kbf;
 RESET client_min_messages;
 
 CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$

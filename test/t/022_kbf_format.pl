@@ -30,7 +30,7 @@ sub sql
 }
 
 sql(<<'SQL');
-CREATE EXTENSION iblt;
+CREATE EXTENSION kbf;
 CREATE TABLE rows AS SELECT g, 1 + (g * 31) % 200 AS v FROM generate_series(1, 200) g;
 CREATE TABLE loaded (s kbf);
 CREATE FUNCTION refusal(statement text) RETURNS text LANGUAGE plpgsql AS $$

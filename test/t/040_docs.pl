@@ -149,16 +149,16 @@ foreach my $page (@pages)
 	}
 }
 
-# What the extension has outside of its private schema is what the pages document:
+# What the extensions have outside of their private schemas is what the pages document:
 # each function is in the list of the index, and has a heading in the reference,
 # with its signature below.
-my $public = $node->safe_psql('doc_sketches', q{
+my $public = $node->safe_psql('doc_sketches', create_extensions('') . q{
 	SELECT string_agg(DISTINCT p.proname, ' ' ORDER BY p.proname) FROM pg_depend d
 	JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
 	JOIN pg_namespace n ON n.oid = p.pronamespace
 	WHERE d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
-	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
-	AND n.nspname <> 'iblt_internal'});
+	AND d.refobjid IN (SELECT oid FROM pg_extension WHERE } . of_extensions() . q{)
+	AND n.nspname !~ '_internal$'});
 my @indexed = slurp_file("$top/doc/index.md") =~ /^\| \[`((?:iblt|kbf)_\w+)`\]\(/gm;
 my (%headed, @unsigned);
 foreach my $name (qw(sketches checksum compare nodes audit structure repair kbf/filters digests runs))

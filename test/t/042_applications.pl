@@ -23,7 +23,7 @@ my $node = server('applications');
 foreach my $database (qw(flows states files oblivious))
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	$node->safe_psql($database, 'CREATE EXTENSION iblt');
+	$node->safe_psql($database, 'CREATE EXTENSION ' . ($database eq 'states' ? 'kbf' : 'iblt'));
 }
 
 # --- network flows -----------------------------------------------------------------------

@@ -157,7 +157,7 @@ my $node = server('forged', 'fsync = off', 'max_prepared_transactions = 5', 'log
 my $secret = "hush$seed";
 my $largest = 0;
 
-$node->safe_psql('postgres', qq{CREATE EXTENSION iblt; CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
+$node->safe_psql('postgres', create_extensions('') . qq{CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
 	CREATE TABLE shown (id bigint PRIMARY KEY, body text); INSERT INTO shown SELECT g, g FROM generate_series(1, 100) g; GRANT SELECT ON shown TO mallory;
 	CALL iblt_track('shown', capacity => 100); UPDATE shown SET body = 'new' WHERE id < 10;
 	CREATE TABLE secret AS SELECT 1 AS id, '$secret' AS body;
@@ -223,9 +223,9 @@ note('values: ' . join(', ', map {; "$number{$_} of $_" } sort keys %made));
 # --- what can be called ------------------------------------------------------------------------
 
 # Aggregates of the role's own, of every function whose result can be its first argument again.
-my $steps = q{(SELECT p.oid, p.oid::regproc AS name, p.prorettype::regtype AS type, oidvectortypes(p.proargtypes) AS types,
+my $steps = qq{(SELECT p.oid, p.oid::regproc AS name, p.prorettype::regtype AS type, oidvectortypes(p.proargtypes) AS types,
 	regexp_replace(oidvectortypes(p.proargtypes), '^[^,]*, ', '') AS rest
-	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND extname = 'iblt'
+	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND @{[ of_extensions() ]}
 	WHERE p.prokind = 'f' AND p.pronargs > 1 AND p.proargtypes[0] = p.prorettype AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c'))};
 run_as_role(split /\n/, $node->safe_psql('postgres', qq{
 	SELECT format('CREATE AGGREGATE mine.own_%s(%s) (SFUNC = %s, STYPE = %s%s)', s.oid, rest, name, type,
@@ -233,12 +233,12 @@ run_as_role(split /\n/, $node->safe_psql('postgres', qq{
 	SELECT format('CREATE AGGREGATE mine.moving_%s_%s(%s) (SFUNC = %s, STYPE = %s, MSFUNC = %s, MINVFUNC = %s, MSTYPE = %s)', a.oid, b.oid, a.rest, a.name, a.type, a.name, b.name, a.type)
 	FROM $steps AS a JOIN $steps AS b USING (types)}));
 
-my $functions = q{SELECT p.oid::regproc, CASE WHEN p.prokind = 'a' THEN 'a' WHEN 'internal'::regtype = ANY (p.proargtypes) THEN CASE WHEN p.prorettype = 'tsm_handler'::regtype THEN 's' ELSE 'i' END
+my $functions = qq{SELECT p.oid::regproc, CASE WHEN p.prokind = 'a' THEN 'a' WHEN 'internal'::regtype = ANY (p.proargtypes) THEN CASE WHEN p.prorettype = 'tsm_handler'::regtype THEN 's' ELSE 'i' END
 		WHEN p.prorettype = 'trigger'::regtype THEN 't' ELSE 'f' END, p.provariadic <> 0,
 		array_to_string(ARRAY(SELECT format_type(t, NULL) || ':' || coalesce(p.proargnames[i], '') FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS x(t, i) ORDER BY i), ','), p.oid
 	FROM pg_proc p LEFT JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' LEFT JOIN pg_extension e ON e.oid = d.refobjid
-	WHERE p.prokind = 'f' AND extname = 'iblt' AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
-		OR p.prokind = 'a' AND (extname = 'iblt' OR p.proowner = 'mallory'::regrole) ORDER BY p.oid};
+	WHERE p.prokind = 'f' AND @{[ of_extensions() ]} AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
+		OR p.prokind = 'a' AND (@{[ of_extensions() ]} OR p.proowner = 'mallory'::regrole) ORDER BY p.oid};
 my %called;
 foreach (split /\n/, $node->safe_psql('postgres', $functions))
 {
@@ -373,8 +373,8 @@ sub trigger
 # --- the calls ---------------------------------------------------------------------------------
 
 my %make = (f => \&call, a => \&aggregate, s => \&sample, t => \&trigger);
-my $operators = $node->safe_psql('postgres', q{SELECT coalesce(oprleft::regtype::text, ''), oprname, oprright::regtype FROM pg_operator WHERE oprcode::oid IN
-	(SELECT objid FROM pg_depend d JOIN pg_extension e ON e.oid = refobjid WHERE extname = 'iblt' AND classid = 'pg_proc'::regclass) ORDER BY oid});
+my $operators = $node->safe_psql('postgres', qq{SELECT coalesce(oprleft::regtype::text, ''), oprname, oprright::regtype FROM pg_operator WHERE oprcode::oid IN
+	(SELECT objid FROM pg_depend d JOIN pg_extension e ON e.oid = refobjid WHERE @{[ of_extensions() ]} AND classid = 'pg_proc'::regclass) ORDER BY oid});
 my @calls = map { my ($left, $name, $right) = split /\|/; map { [ 'SELECT ' . ($left eq '-' ? '' : argument($left)) . " $name " . argument($right) ] } 1 .. $rounds } split /\n/, $operators;
 foreach my $kind (sort keys %make)
 {

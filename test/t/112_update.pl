@@ -75,7 +75,7 @@ sub objects
 		LEFT JOIN (SELECT aggfnoid::oid AS o, concat_ws(' ', aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggtransspace) AS parts FROM pg_aggregate) a ON a.o = p.oid
 		LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
 		LEFT JOIN pg_type t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
-		WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
+		WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.refobjid IN (SELECT oid FROM pg_extension WHERE } . of_extensions() . q{)
 		ORDER BY 1});
 }
 
@@ -91,23 +91,23 @@ sub differences
 
 sub fresh
 {
-	my ($database, $version) = @_;
+	my ($database, $version, $extension) = (@_, 'iblt');
 	$here->safe_psql('postgres', "CREATE DATABASE $database");
-	$here->safe_psql($database, "CREATE EXTENSION iblt VERSION '$version'");
+	$here->safe_psql($database, "CREATE EXTENSION $extension VERSION '$version' CASCADE");
 	return;
 }
 
 # --- releases ------------------------------------------------------------------------------------
 
-fresh('new', $current);
-my $n = 0;
-foreach my $script (sort glob('test/releases/iblt--*.sql'))
+foreach my $script (sort glob('test/releases/*--*.sql'))
 {
-	my ($release) = $script =~ /iblt--(.*)\.sql/;
-	make_file("iblt--$release.sql", slurp_file($script));
-	fresh('old' . ++$n, $release);
-	$here->safe_psql("old$n", "ALTER EXTENSION iblt UPDATE TO '$current'");
-	is(differences("old$n", 'new'), '', "$release updated to $current has the objects of $current");
+	my ($name, $release) = $script =~ m{([^/]+)--(.*)\.sql$};
+	make_file("$name--$release.sql", slurp_file($script));
+	fresh("new_$name", $current, $name) if $here->safe_psql('postgres', "SELECT NOT EXISTS (SELECT FROM pg_database WHERE datname = 'new_$name')") eq 't';
+	my $old = 'old_' . "${name}_$release" =~ s/\W/_/gr;
+	fresh($old, $release, $name);
+	$here->safe_psql($old, "ALTER EXTENSION $name UPDATE TO '$current'");
+	is(differences($old, "new_$name"), '', "$name: $release updated to $current has the objects of $current");
 }
 
 # --- a made-up version, a digest and a run --------------------------------------------------------

@@ -1,7 +1,7 @@
 # Look-alikes: whoever may create in a database or in a schema makes functions, operators, types
-# and relations with the names of those that the script of iblt names, and with types that fit
+# and relations with the names of those that the scripts of the extensions name, and with types that fit
 # better.  Whatever the script, a view or a driver bound or called of them would run as the
-# superuser who installs, compares or repairs.  They are made of the script itself, in each place
+# superuser who installs, compares or repairs.  They are made of the scripts themselves, in each place
 # from which it might take one: in the schema that users call before iblt comes, in that schema
 # afterwards, and in a schema that takes the name of that one.
 use strict;
@@ -28,22 +28,21 @@ sub as_mallory
 # --- what the script names --------------------------------------------------------------------
 
 chomp(my $share = `pg_config --sharedir`);
-my ($file) = glob "$share/extension/iblt--[0-9]*[0-9].sql";
-my $script = slurp_file($file);
+my $script = join '', map { my ($file) = glob "$share/extension/$_--[0-9]*[0-9].sql"; slurp_file($file) } extensions();
 my %word = map { $_ => 1 } $script =~ /\b([a-z_][a-z0-9_]*)\b/g;
 my $words = join ', ', map { "'$_'" } sort keys %word;
 my %token = map { $_ => 1 } $script =~ m{([-+*/<>=~!@#%^&|?]+)}g;
 
 run('postgres', 'CREATE ROLE mallory LOGIN');
 run('postgres', 'CREATE DATABASE clean');
-run('clean', 'CREATE EXTENSION iblt');
+run('clean', create_extensions(''));
 
 # Functions of PostgreSQL, and those that iblt makes, as name, types of arguments, the type of an
 # argument VARIADIC, type of the result, and whether it is a set.
 my @functions = map { [ split /\|/, $_, -1 ] } split /\n/, run('clean', "
 	SELECT p.proname, array_to_string(ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS u(t, i) ORDER BY i), ';'),
 		CASE p.provariadic WHEN 0 THEN '' ELSE format_type(p.provariadic, NULL) END, format_type(p.prorettype, NULL), p.proretset
-	FROM pg_proc p WHERE p.pronamespace IN ('pg_catalog'::regnamespace, 'iblt_internal'::regnamespace, 'public'::regnamespace) AND p.proname IN ($words)
+	FROM pg_proc p WHERE p.pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^(pg_catalog|[a-z]+_internal|public)\$') AND p.proname IN ($words)
 	AND NOT EXISTS (SELECT FROM unnest(p.proargtypes || p.prorettype) AS t WHERE t::regtype::text IN ('internal', 'cstring', 'trigger', 'event_trigger', 'language_handler', 'table_am_handler', 'index_am_handler', 'tsm_handler', 'fdw_handler')
 		OR (SELECT x.typnamespace <> 'pg_catalog'::regnamespace FROM pg_type x WHERE x.oid = t)) ORDER BY 1, 2");
 my %public = map { $_ => 1 } split /\n/, run('clean', "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace");
@@ -145,7 +144,7 @@ sub traps_of_names
 sub bound
 {
 	my ($database, $schema) = @_;
-	return run($database, "WITH member AS (SELECT classid, objid FROM pg_depend WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt'))
+	return run($database, "WITH member AS (SELECT classid, objid FROM pg_depend WHERE deptype = 'e' AND refclassid = 'pg_extension'::regclass AND refobjid IN (SELECT oid FROM pg_extension WHERE ${\ of_extensions() }))
 		SELECT pg_describe_object(d.classid, d.objid, 0), pg_describe_object(d.refclassid, d.refobjid, 0) FROM pg_depend d, LATERAL pg_identify_object(d.refclassid, d.refobjid, 0) AS o
 		WHERE o.schema = '$schema' AND (d.refclassid, d.refobjid) NOT IN (SELECT * FROM member)
 		AND NOT (d.refclassid = 'pg_type'::regclass AND ('pg_type'::regclass, (SELECT typelem FROM pg_type t WHERE t.oid = d.refobjid)) IN (SELECT * FROM member))
@@ -256,18 +255,18 @@ as_mallory('owned', 'CREATE SCHEMA evil');
 my $made = as_mallory('owned', traps_of_functions('evil'), traps_of_operators('evil'), traps_of_names('evil'));
 cmp_ok($made, '>', 5000, "$made look-alikes in the schema that iblt is installed into");
 run('postgres', 'CREATE DATABASE installed TEMPLATE owned');
-my (undef, undef, $err) = $server->psql('installed', 'SET search_path = pg_catalog; CREATE EXTENSION iblt SCHEMA evil');
-is($err, '', 'a superuser installs iblt there');
+my (undef, undef, $err) = $server->psql('installed', 'SET search_path = pg_catalog; ' . create_extensions('SCHEMA evil'), on_error_stop => 1);
+is($err, '', 'a superuser installs all there');
 nothing_ran('installed by a superuser');
-is(bound('installed', 'evil'), '', 'and nothing of iblt needs a look-alike');
+is(bound('installed', 'evil'), '', 'and nothing of them needs a look-alike');
 
 # --- installed by that role, with others that come afterwards -----------------------------------------
 
-(undef, undef, $err) = $server->psql('owned', 'CREATE EXTENSION iblt SCHEMA evil', extra_params => [ '-U', 'mallory' ]);
-is($err, '', 'an ordinary role installs iblt there');
+(undef, undef, $err) = $server->psql('owned', create_extensions('SCHEMA evil'), on_error_stop => 1, extra_params => [ '-U', 'mallory' ]);
+is($err, '', 'an ordinary role installs all there');
 nothing_ran('installed by an ordinary role');
-is(bound('owned', 'evil'), '', 'and nothing of iblt needs a look-alike');
-is(run('owned', q{SELECT nspowner, has_schema_privilege('mallory', oid, 'CREATE') FROM pg_namespace WHERE nspname = 'iblt_internal'}), '10|f', 'the schema of its other parts is not that role\'s');
+is(bound('owned', 'evil'), '', 'and nothing of them needs a look-alike');
+is(run('owned', q{SELECT nspowner, has_schema_privilege('mallory', oid, 'CREATE') FROM pg_namespace WHERE nspname ~ '_internal$' ORDER BY nspname}), "10|f\n10|f", 'the schemas of their other parts are not that role\'s');
 $made = as_mallory('owned', traps_of_functions('evil', taken('owned', 'evil')));
 cmp_ok($made, '>', 100, "$made look-alikes of what users call");
 copied('owned');
@@ -289,7 +288,7 @@ foreach my $database ('owned', 'far_owned')
 	my @same = split /\n/, run($database, q{SELECT format('%s;%s', proname, (SELECT string_agg(format_type(t, NULL), ',' ORDER BY i) FROM unnest(p.proargtypes) WITH ORDINALITY AS u(t, i)))
 		FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' WHERE pronamespace = 'genuine'::regnamespace AND prokind <> 'p' AND 2276 <> ALL (proargtypes)});
 	as_mallory($database, map({ my ($name, $args) = split /;/, $_, -1; trap('evil', $name, [ split /,/, $args ], 'text', 'f') } @same),
-		map({ trap('evil', "check_$_", [ "genuine.$_" ], 'boolean', 'f'), "CREATE DOMAIN evil.$_ AS genuine.$_ CHECK (evil.check_$_(VALUE))" } 'iblt', 'iblt_strata'));
+		map({ trap('evil', "check_$_", [ "genuine.$_" ], 'boolean', 'f'), "CREATE DOMAIN evil.$_ AS genuine.$_ CHECK (evil.check_$_(VALUE))" } 'iblt', 'iblt_strata', 'kbf'));
 }
 drivers('owned', 'far_owned', 'genuine', 'under another name');
 

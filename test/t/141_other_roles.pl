@@ -11,7 +11,7 @@ use Test::More;
 my $node = server('roles', 'fsync = off', 'autovacuum = off', 'track_commit_timestamp = on', 'log_error_verbosity = verbose', 'restart_after_crash = on');
 my $secret = 'hush' . random_seed();
 
-$node->safe_psql('postgres', qq{CREATE EXTENSION dblink; CREATE EXTENSION iblt; CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE mallory LOGIN;
+$node->safe_psql('postgres', qq{CREATE EXTENSION dblink; ${\ create_extensions('') } CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE mallory LOGIN;
 	CREATE SCHEMA theirs; GRANT USAGE ON SCHEMA theirs TO mallory;
 	CREATE TABLE theirs.hidden (id int PRIMARY KEY, v text); INSERT INTO theirs.hidden SELECT g, '$secret' FROM generate_series(1, 300) g;
 	CREATE INDEX by_v ON theirs.hidden (v); CREATE SEQUENCE theirs.number; CREATE VIEW theirs.seen AS SELECT * FROM theirs.hidden;
@@ -71,7 +71,7 @@ my @relations = map({; "'$_'::regclass" } qw(theirs.hidden theirs.hidden_pkey th
 
 my @functions = map { my ($name, $types) = split /\|/; { name => $name, types => [ split /;/, $types ] } } split /\n/, $node->safe_psql('postgres', q{
 	SELECT p.oid::regproc, array_to_string(ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS x(t, i) ORDER BY i), ';')
-	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND extname = 'iblt'
+	FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND } . of_extensions() . q{
 	WHERE p.prokind = 'f' AND p.proargtypes::oid[] && '{oid,regclass,oid[],regclass[],regtype,tid,xid,xid8,pg_lsn}'::regtype[]::oid[]
 	AND NOT p.proargtypes::oid[] && '{internal}'::regtype[]::oid[] ORDER BY 1});
 cmp_ok(scalar @functions, '>', 80, 'the catalog has functions of such arguments');

@@ -10,6 +10,9 @@
 #	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
 #	share_sessions([ON])         from here on, calls of psql share sessions (IbltPool.pm), or do not
 #	sides(HERE, THERE)           sets the two servers that the functions below use
+#	extensions(), create_extensions(OPTIONS), of_extensions()
+#	                             the names of our extensions, the statements that create all, and
+#	                             the condition on pg_extension that chooses them
 #	awkward_extensions()         installs dblink here and iblt on both sides, in awkward schemas
 #	inside(NODE, ...)            sessions find the functions of iblt_internal by their names alone
 #	both(SQL)                    runs SQL on both
@@ -34,14 +37,16 @@ package IbltTest;
 use strict;
 use warnings;
 
+use Cwd qw(abs_path);
 use Exporter 'import';
+use File::Basename qw(basename dirname);
 use IbltPool ();
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
+our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides extensions create_extensions of_extensions awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
 	background finish start_load stop_load connections nothing_left);
 
 our ($here, $there);
@@ -122,6 +127,12 @@ sub inside
 	$_->safe_psql('postgres', 'ALTER ROLE CURRENT_USER SET search_path = public, iblt_internal') foreach @_;
 	return;
 }
+
+sub extensions { return map { basename($_, '.control') } sort glob abs_path(dirname(__FILE__) . '/../..') . '/*.control' }
+
+sub create_extensions { my ($options) = @_; return join ' ', map { "CREATE EXTENSION IF NOT EXISTS $_ $options CASCADE;" } extensions() }
+
+sub of_extensions { return 'extname IN (' . join(', ', map { "'$_'" } extensions()) . ')' }
 
 # The schemas are not in search_path, and their names must be quoted.
 sub awkward_extensions
