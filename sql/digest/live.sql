@@ -198,6 +198,20 @@ BEGIN
 END
 $$;
 
+-- Is a table tracked as the peer tracks its own, by track_offer there?
+CREATE FUNCTION track_fits(relation regclass, offer jsonb) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	wanted tracking := track_accept(relation, offer);
+	found tracking := iblt_track_options(relation);
+BEGIN
+	RETURN coalesce(found.template::bytea = wanted.template::bytea
+		AND found.columns = wanted.columns AND found.key_columns = wanted.key_columns
+		AND track_state(relation::text) = 'live', false);
+END
+$$;
+
 CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
 	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,
 	OUT store_bytes bigint)

@@ -15,6 +15,21 @@ BEGIN
 END
 $$;
 
+-- An error for a place without the extension that keeps digests.
+CREATE FUNCTION track_require(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF NOT ask_one(conn, $q$SELECT to_regproc('iblt_internal.track_offer') IS NOT NULL$q$)::boolean
+	THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'extension iblt_live is not installed '
+				|| CASE WHEN conn IS NULL THEN 'here' ELSE 'on ' || peer_title(conn) END,
+			HINT = 'Run CREATE EXTENSION iblt_live there.';
+	END IF;
+END
+$$;
+
 -- The first transaction of iblt_track with a peer.
 CREATE FUNCTION track_start_as(relation regclass, peer text, peer_relation text,
 	capacity integer) RETURNS bigint
@@ -27,6 +42,7 @@ DECLARE
 	e failure;
 BEGIN
 	conn := peer_connect(peer, conn);
+	PERFORM track_require(place) FROM unnest(ARRAY[NULL, conn]) AS place;
 	offer := track_ask(conn, peer_name(relation_name(relation), peer_relation));
 	PERFORM peer_close(conn);
 	RETURN track_start(relation, NULL, NULL, capacity, offer);
@@ -86,7 +102,9 @@ BEGIN
 		peer := audit_peer(target.name, peer);
 	END IF;
 	conn := peer_connect(peer, CASE WHEN peer IS NOT NULL THEN conn END);
+	PERFORM track_require(NULL);
 	IF conn IS NOT NULL THEN
+		PERFORM track_require(conn);
 		PERFORM audit_check_peers(ARRAY[NULL, conn]);
 	END IF;
 	items := audit_list(ARRAY[NULL, conn], target);
@@ -133,19 +151,6 @@ BEGIN
 END
 $$;
 
--- Is a table tracked as the peer tracks its own?
-CREATE FUNCTION track_fits(relation regclass, wanted tracking) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found tracking := iblt_track_options(relation);
-BEGIN
-	RETURN coalesce(found.template::bytea = wanted.template::bytea
-		AND found.columns = wanted.columns AND found.key_columns = wanted.key_columns
-		AND track_state(relation::text) = 'live', false);
-END
-$$;
-
 -- The first transaction of a table: the peer's digest, and the triggers here.  A digest that was
 -- made there for nothing goes again.
 CREATE FUNCTION track_first(peer text, item audit_item, capacity integer) RETURNS track_work
@@ -173,7 +178,7 @@ BEGIN
 	made := track_there(conn, name, capacity);
 	BEGIN
 		offer := track_ask(conn, name);
-		IF NOT track_fits(item.relid, track_accept(item.relid, offer)) THEN
+		IF NOT track_fits(item.relid, offer) THEN
 			work.generation := track_start(item.relid, NULL, NULL, NULL, offer);
 		END IF;
 	EXCEPTION WHEN @on_error@ THEN
