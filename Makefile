@@ -48,6 +48,8 @@ SQL_PARTS_iblt = schema \
 	run/after run/repair \
 	report/report report/text report/metrics report/html report/page report/baseline \
 	rights
+# Where assemble.awk finds the options of comparisons, and what iblt_compare has by default.
+OPTION_PARTS = sql/compare/types.sql sql/compare/compare.sql
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.
@@ -188,8 +190,8 @@ endif
 # assemble.awk says what it writes into the parts.
 define script_rule
 sql/$(1)--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure \
-		sql/user_trigger $(SQL_PARTS_$(1):%=sql/%.sql)
-	awk -f $$^ > $$@
+		sql/user_trigger $(OPTION_PARTS) $(SQL_PARTS_$(1):%=sql/%.sql)
+	awk -f $$(wordlist 1,4,$$+) read_only=1 $$(wordlist 5,6,$$+) read_only=0 $$(wordlist 7,999,$$+) > $$@
 endef
 $(foreach extension,$(EXTENSION),$(eval $(call script_rule,$(extension))))
 

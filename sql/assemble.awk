@@ -1,7 +1,9 @@
 # assemble.awk
-#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger PART ... > SCRIPT
+#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger \
+#		read_only=1 PART ... read_only=0 PART ... > SCRIPT
 #
-# Puts the parts of the script together, and writes in place of
+# Puts the parts of a script together.  It reads the first ones for their types and defaults only, as
+# they may be in another extension's script.  It writes in place of
 #
 # @pinned_settings@	that file: the settings that a driver pins, because SET clauses cannot share
 #			a list.  Its first statement is a call of iblt_guard, until it ends.
@@ -46,8 +48,8 @@ function put(text) {
 FILENAME ~ /pinned_settings$/ { pinned = pinned $0 "\n"; next }
 FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
 FILENAME ~ /user_trigger$/ { user_trigger = user_trigger (user_trigger ? "\n" : "") $0; next }
-/@pinned_settings@/ { printf "%s", pinned; guarded = 1; next }
-/@take_failure@;/ { printf "%s", failure; next }
+!read_only && /@pinned_settings@/ { printf "%s", pinned; guarded = 1; next }
+!read_only && /@take_failure@;/ { printf "%s", failure; next }
 {
 	gsub(/@on_any_error@/, "query_canceled OR assert_failure OR OTHERS")
 	gsub(/@on_error@/, "assert_failure OR OTHERS")
@@ -59,6 +61,7 @@ FILENAME ~ /user_trigger$/ { user_trigger = user_trigger (user_trigger ? "\n" : 
 	name = $3
 	in_head = 1
 	type = $2 == "TYPE" ? $3 : ""
+	delete fields[type]
 	model = $3 ~ /\.iblt_compare\($/
 }
 
@@ -72,6 +75,8 @@ in_head { head = head $0 }
 	if (model && match($0, / DEFAULT .*[^,)]/))
 		by_default[$1] = substr($0, RSTART + 9, RLENGTH - 9)
 }
+
+read_only { next }
 
 /^--/ { print; next }
 
