@@ -5,75 +5,10 @@
  *		decoding can go wrong at small sizes, against their formulas.
  *
  * The paper's k = 2 is below what the core allows, so that the cells for each
- * difference are computed on the graph, with the core's hash, for every k; that
- * the core decodes exactly what the graph allows is tested first, for the k it
- * has.
+ * difference are computed on the graph, with the core's hash, for every k.  That
+ * the core decodes exactly what the graph allows is for test/unit/test_peel.c.
  */
 #include "graph.h"
-
-/* --- the core against the graph ------------------------------------------- */
-
-/*
- * Two tables with rows in common and d that only one side has; is their
- * difference decoded exactly when the graph of the d can be peeled?
- */
-static bool
-core_agrees(int k, uint32_t s, uint32_t d, uint32_t common, bool *complete)
-{
-	uint64_t seed = tap_random();
-	uint64_t first = tap_random();
-	IbltSketch *left = sim_sketch(k, s, false, seed);
-	IbltSketch *right = sim_sketch(k, s, false, seed);
-	uint32_t recovered;
-	uint32_t i;
-	Graph g;
-
-	sim_add_range(left, first, d / 2, 1);
-	sim_add_range(right, first + d / 2, d - d / 2, 1);
-	for (i = 0; i < common; i++)
-	{
-		uint64_t y = tap_random();
-
-		sim_add(left, first + d + i, y, 1);
-		sim_add(right, first + d + i, y, 1);
-	}
-	iblt_core_add_sketch(left, right, -1);
-	*complete = sim_peel(left, &recovered);
-	sim_sketch_free(left);
-	sim_sketch_free(right);
-
-	graph_open(&g, k, s, d);
-	graph_draw(&g, seed, first);
-	graph_peel(&g);
-	graph_close(&g);
-	return *complete == (g.left == 0) && recovered == d - g.left;
-}
-
-static void
-run_graph(void)
-{
-	uint32_t trials = sim_trials(2000, 40000);
-	uint32_t agree = 0;
-	uint32_t decoded = 0;
-	uint32_t i;
-
-	for (i = 0; i < trials; i++)
-	{
-		int k = IBLT_MIN_HASHES + (int) (tap_random() % 6);
-		uint32_t s = 2 + (uint32_t) (tap_random() % 60);
-		uint32_t d = 1 + (uint32_t) (tap_random() % (3 * s));
-		bool complete;
-
-		agree +=
-			core_agrees(k, s, d, (uint32_t) (tap_random() % 100), &complete);
-		decoded += complete;
-	}
-	tap_ok(agree == trials && decoded > 0 && decoded < trials,
-		   "the core decodes "
-		   "a difference exactly when the graph allows: %u of %u trials, %u "
-		   "complete",
-		   agree, trials, decoded);
-}
 
 /* --- cells for each difference -------------------------------------------- */
 
@@ -477,8 +412,7 @@ int
 main(int argc, char **argv)
 {
 	static const SimExperiment experiments[] = {
-		{ "graph", run_graph }, { "cells", run_cells },
-		{ "floor", run_floor }, { "purity", run_purity },
+		{ "cells", run_cells }, { "floor", run_floor }, { "purity", run_purity },
 		{ "size", run_size },	{ NULL, NULL }
 	};
 

@@ -1,7 +1,7 @@
 /*
  * sim_kbf_ours.c
  *		What our key-value Bloom filter promises, with the core itself: its size
- *		and rates, values that are alike, sums, deletions and updates, overload,
+ *		and rates, values that are alike, deletions and updates, overload,
  *		growth and compaction.
  *
  * Rates are held against the limits that a size was chosen for, or against the
@@ -12,7 +12,7 @@
 
 #define KEYS 200000
 #define Z_SURE 3.0903 /* 99.9 % */
-#define FORMULA_OFF 0.25 /* how far the formulas may be off, with test_kbf_rates.c */
+#define FORMULA_OFF 0.25 /* how far the formulas may be off, with test_kbf_size.c */
 
 static IbltKbfParams
 chosen(unsigned values, int superposed, uint64_t capacity, double failure)
@@ -210,47 +210,6 @@ turn(void)
 		sim_row(table, "%u\t%g\t%g", alike[i], kbf_share(c.unknown, c.present), unturned);
 	}
 	sim_table_close(table);
-}
-
-/* --- sums ------------------------------------------------------------------ */
-
-static bool
-same_bytes(IbltKbf *a, IbltKbf *b)
-{
-	iblt_core_kbf_seal(a);
-	iblt_core_kbf_seal(b);
-	return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
-}
-
-static void
-sums(void)
-{
-	uint64_t keys = sim_trials(20000, KEYS);
-	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
-	KbfPairs pairs = kbf_pairs(255, 0);
-	IbltKbf *all = kbf_take(&params);
-	IbltKbf *sum = kbf_take(&params);
-	IbltKbf *half = kbf_take(&params);
-	uint64_t part;
-
-	kbf_fill(all, &pairs, 0, keys);
-	for (part = 0; part < 7; part++)
-	{
-		/* the last part first, as it may come from parallel workers */
-		IbltKbf *some = kbf_take(&params);
-
-		kbf_fill(some, &pairs, keys * (6 - part) / 7, keys * (7 - part) / 7);
-		(void) iblt_core_kbf_add(sum, some);
-		kbf_free(some);
-	}
-	tap_ok(same_bytes(all, sum), "the sum of seven parts has the bytes of the whole");
-	kbf_fill(half, &pairs, 0, keys / 2);
-	tap_ok(iblt_core_kbf_subtract(sum, half) == IBLT_OK &&
-			   iblt_core_kbf_add(sum, half) == IBLT_OK && same_bytes(all, sum),
-		   "a part that is subtracted and added again leaves the bytes as they were");
-	kbf_free(all);
-	kbf_free(sum);
-	kbf_free(half);
 }
 
 /* --- deletions and updates --------------------------------------------------- */
@@ -483,7 +442,6 @@ main(int argc, char **argv)
 		{ "small", small },
 		{ "sizes", sizes },
 		{ "turn", turn },
-		{ "sums", sums },
 		{ "changes", changes },
 		{ "overload", overload },
 		{ "growth", growth },

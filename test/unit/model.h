@@ -341,16 +341,10 @@ model_find(const Model *model, const uint8_t *key, uint32_t nkeys)
 static inline uint64_t
 random_limb(uint32_t i, uint64_t base)
 {
-	static const uint64_t extremes[] = { 0,
-										 1,
-										 UINT64_MAX,
-										 UINT64_MAX - 58,
-										 UINT64_MAX - 59,
-										 UINT64_MAX - 60,
-										 UINT64_C(1) << 63,
-										 (UINT64_C(1) << 63) - 1,
-										 58,
-										 59 };
+	static const uint64_t extremes[] = {
+		0, 1, UINT64_MAX, UINT64_MAX - 58, UINT64_MAX - 59, UINT64_MAX - 60,
+		UINT64_C(1) << 63, (UINT64_C(1) << 63) - 1, 58, 59
+	};
 
 	switch (below(4))
 	{

@@ -16,39 +16,13 @@
 #define BATCH 200
 
 /* Around every place where a carry or a reduction turns. */
-static const uint64_t edges[] = { 0,
-								  1,
-								  2,
-								  57,
-								  58,
-								  59,
-								  60,
-								  61,
-								  118,
-								  3480,
-								  3481,
-								  3482,
-								  UINT64_C(0x7fffffff),
-								  UINT64_C(0x80000000),
-								  UINT64_C(0xffffffff),
-								  UINT64_C(0x100000000),
-								  UINT64_C(0x100000001),
-								  UINT64_C(0x7fffffffffffffff),
-								  UINT64_C(0x8000000000000000),
-								  UINT64_C(0xffffffff00000000),
-								  UINT64_C(312656679215416129),
-								  P - 3481,
-								  P - 60,
-								  P - 59,
-								  P - 58,
-								  P - 2,
-								  P - 1,
-								  P,
-								  P + 1,
-								  P + 2,
-								  P + 29,
-								  P + 57,
-								  P + 58 };
+static const uint64_t edges[] = {
+	0, 1, 2, 57, 58, 59, 60, 61, 118, 3480, 3481, 3482,
+	UINT64_C(0x7fffffff), UINT64_C(0x80000000), UINT64_C(0xffffffff), UINT64_C(0x100000000),
+	UINT64_C(0x100000001), UINT64_C(0x7fffffffffffffff), UINT64_C(0x8000000000000000),
+	UINT64_C(0xffffffff00000000), UINT64_C(312656679215416129),
+	P - 3481, P - 60, P - 59, P - 58, P - 2, P - 1, P, P + 1, P + 2, P + 29, P + 57, P + 58
+};
 
 #define EDGES ((int) (sizeof edges / sizeof edges[0]))
 

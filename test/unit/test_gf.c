@@ -4,7 +4,8 @@
  *
  * For small fields every sum is enumerated, and every word is decoded.  A word
  * decodes if and only if it was enumerated.  For the large fields sums and
- * words are drawn at random.
+ * words are drawn at random.  test/sim/sim_kbf_codes.c has the bound and the
+ * search of the paper.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -215,62 +216,6 @@ test_share_of_triples(void)
 		   "degree 8: %d of 20000 random words are triples, %.0f expected", triples, expected);
 }
 
-/* The bound of the paper: n singles and n(n-1)/2 pairs need as many words. */
-static int
-bound(uint64_t n)
-{
-	int			bits = 0;
-
-	while ((UINT64_C(1) << bits) < n * (n - 1) / 2 + n)
-		bits++;
-	return bits;
-}
-
-/* Algorithm 1 of the paper: the bits of the n-th word that it accepts. */
-static int
-greedy_bits(int n)
-{
-	static bool taken[1 << 16];
-	unsigned	word[128];
-	unsigned	candidate;
-	int			count = 0,
-				i,
-				bits = 0;
-
-	memset(taken, 0, sizeof taken);
-	for (candidate = 1; count < n; candidate++)
-	{
-		bool		fresh = !taken[candidate];
-
-		for (i = 0; i < count && fresh; i++)
-			fresh = !taken[candidate ^ word[i]];
-		if (!fresh)
-			continue;
-		taken[candidate] = true;
-		for (i = 0; i < count; i++)
-			taken[candidate ^ word[i]] = true;
-		word[count++] = candidate;
-	}
-	while (word[n - 1] >> bits != 0)
-		bits++;
-	return bits;
-}
-
-static void
-test_bound(void)
-{
-	int			degree,
-				wrong = 0;
-
-	tap_ok(bound(4) == 4 && bound(7) == 5 && bound(100) == 13 && bound(1 << 14) == 28,
-		   "the published bound for 4, 7, 100 and 16384 values");
-	tap_ok(greedy_bits(4) == 4 && greedy_bits(7) == 6 && greedy_bits(17) == 8 &&
-		   greedy_bits(100) == 15, "the published search needs 4, 6, 8 and 15 bits");
-	for (degree = 3; degree <= IBLT_GF_MAX_DEGREE; degree++)
-		wrong += bound(gf_values(degree)) != 2 * degree - 1;
-	tap_ok(wrong == 0, "two terms take one bit more than the bound");
-}
-
 int
 main(void)
 {
@@ -279,6 +224,5 @@ main(void)
 	test_small_fields();
 	test_large_fields();
 	test_share_of_triples();
-	test_bound();
 	return tap_done();
 }

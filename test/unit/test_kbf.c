@@ -4,8 +4,8 @@
  *
  * The golden values were computed from doc/internals/format.md by a program of its own,
  * in Python with its own arithmetic.  Answers are compared with an enumeration
- * of all values that a cell can have.  test_kbf_rates.c tests how often a
- * filter answers.
+ * of all values that a cell can have.  How often a filter answers, and what an
+ * overload leaves, is for test_kbf_size.c and test/sim/sim_kbf_ours.c.
  */
 #include "kbf_cell.h"
 #include "kbf_size.h"
@@ -740,42 +740,6 @@ test_deletions(void)
 	checked("deletions leave what was never inserted, except in full cells");
 }
 
-/* Four times the keys, and back. */
-static void
-test_overload(void)
-{
-	IbltKbfParams params = params_of(5, 8, 3, 1500);
-	int			n = 1000;
-	IbltKbf		kbf,
-				before;
-	unsigned	value;
-	int			i,
-				wrong = 0,
-				unknown = 0;
-
-	draw_pairs(pairs, 4 * n, 255);
-	make_kbf(&kbf, &params);
-	fill(&kbf, pairs, n);
-	copy_kbf(&before, &kbf);
-	fill(&kbf, pairs + n, 3 * n);
-	for (i = 0; i < 4 * n; i++)
-	{
-		IbltPresence presence = get(&kbf, pairs[i].key, &value);
-
-		unknown += presence == IBLT_UNKNOWN;
-		wrong += presence != IBLT_UNKNOWN &&
-			(presence != IBLT_PRESENT || value != pairs[i].value);
-	}
-	check(wrong == 0 && unknown > 100, "%d wrong, %d unknown", wrong, unknown);
-	check(iblt_core_kbf_full_cells(&kbf) == 0, "a cell is full");
-	for (i = 4 * n - 1; i >= n; i--)
-		check(drop(&kbf, pairs[i]) == IBLT_OK, "pair %d", i);
-	check(same(&kbf, &before), "not as before");
-	checked("an overloaded filter gives no wrong value, and recovers");
-	free(kbf.bytes);
-	free(before.bytes);
-}
-
 static void
 test_updates(void)
 {
@@ -1186,7 +1150,6 @@ main(void)
 	test_any_order();
 	test_folds();
 	test_deletions();
-	test_overload();
 	test_updates();
 	test_refusals();
 	test_full();

@@ -1,9 +1,12 @@
 /*
  * test_kbf_size.c
- *		The table of sizes of key-value Bloom filters, and the choice from it.
+ *		How often a key-value Bloom filter answers, the table of its sizes, and the
+ *		choice from it.
  *
- * Each entry of the table is held against the formulas, and each row against a
- * small simulation.  test/sim/kbf_sizing.c has made the table with large ones.
+ * The formulas are held against small simulations, each entry of the table
+ * against the formulas, and each row against a simulation again.
+ * test/sim/kbf_sizing.c has made the table with large ones.  The formulas and
+ * the load of the paper are for test/sim/sim_kbf_paper.c.
  */
 #include <math.h>
 
@@ -158,9 +161,25 @@ test_choice(void)
 	checked("the choice has the fewest bits of all entries");
 }
 
-/* Unknown keys and false positives of one filter of the chosen size. */
+typedef struct Counts
+{
+	uint64_t	unknown;		/* keys of the filter */
+	uint64_t	positive;		/* other keys, of which there are as many */
+	uint64_t	absent_unknown;
+} Counts;
+
+/* The value of key i.  This many of a hundred keys have the value 1. */
+static unsigned
+value_of_key(uint64_t i, uint64_t salt, unsigned skew, unsigned values)
+{
+	uint64_t	word = i * IBLT_GOLDEN ^ salt;
+
+	return (word >> 32) % 100 < skew ? 1 : 1 + (unsigned) (word % values);
+}
+
+/* Adds what one filter of random pairs answers.  No answer is wrong. */
 static void
-count(IbltKbfParams params, uint64_t keys, uint64_t *unknown, uint64_t *positive)
+count(IbltKbfParams params, uint64_t keys, unsigned skew, Counts *counts)
 {
 	uint8_t    *bytes = take(iblt_core_kbf_size(&params));
 	uint64_t	salt = tap_random();
@@ -171,7 +190,6 @@ count(IbltKbfParams params, uint64_t keys, uint64_t *unknown, uint64_t *positive
 	iblt_core_kbf_init(&kbf, &params, bytes);
 	for (i = 0; i < 3 * keys; i++)
 	{
-		unsigned	value = 1 + (unsigned) ((i * IBLT_GOLDEN ^ salt) % params.values);
 		unsigned	found = 0;
 		uint8_t		key[8];
 		IbltPresence answer;
@@ -179,20 +197,69 @@ count(IbltKbfParams params, uint64_t keys, uint64_t *unknown, uint64_t *positive
 		iblt_store64(key, i % (2 * keys));
 		if (i < keys)
 		{
-			(void) iblt_core_kbf_insert(&kbf, key, sizeof key, value);
+			(void) iblt_core_kbf_insert(&kbf, key, sizeof key,
+										value_of_key(i, salt, skew, params.values));
 			continue;
 		}
 		answer = iblt_core_kbf_get(&kbf, key, sizeof key, &found);
 		if (i < 2 * keys)
-			*positive += answer == IBLT_PRESENT;
-		else
 		{
-			value = 1 + (unsigned) (((i - 2 * keys) * IBLT_GOLDEN ^ salt) % params.values);
-			*unknown += answer == IBLT_UNKNOWN;
-			check(answer == IBLT_UNKNOWN || (answer == IBLT_PRESENT && found == value), "wrong");
+			counts->positive += answer == IBLT_PRESENT;
+			counts->absent_unknown += answer == IBLT_UNKNOWN;
+			continue;
 		}
+		counts->unknown += answer == IBLT_UNKNOWN;
+		check(answer == IBLT_UNKNOWN ||
+			  (answer == IBLT_PRESENT &&
+			   found == value_of_key(i - 2 * keys, salt, skew, params.values)), "wrong");
 	}
 	free(bytes);
+}
+
+/* Is a count within four standard errors, and a quarter that the formula may be off? */
+static bool
+near(uint64_t seen, double expected)
+{
+	return fabs((double) seen - expected) <= 4 * sqrt(expected) + 0.25 * expected + 1;
+}
+
+/* The rates, at loads where there is something to count. */
+static void
+test_rates(void)
+{
+	static const struct
+	{
+		unsigned	values;
+		int			superposed,
+					hashes;
+		double		load;
+	}			cases[] = {
+		{255, 1, 4, 0.6}, {255, 2, 4, 1.5}, {255, 3, 4, 2.0}, {255, 3, 3, 2.5},
+		{4095, 3, 3, 2.0}, {63, 3, 4, 1.8}, {15, 2, 5, 1.4}, {3, 2, 4, 1.0}
+	};
+	size_t		i;
+
+	for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
+	{
+		double		keys = (double) scaled(20000);
+		IbltKbfParams params = params_of(cases[i].values, cases[i].superposed);
+		Counts		c = {0};
+		IbltKbfRates rates;
+
+		params.degree = IBLT_GF_MIN_DEGREE;
+		while (gf_values(params.degree) < params.values)
+			params.degree++;
+		params.hashes = cases[i].hashes;
+		params.subtable_cells = (uint32_t) (keys / cases[i].load);
+		iblt_core_kbf_rates(&params, cases[i].load, &rates);
+		count(params, (uint64_t) keys, i % 2 == 0 ? 0 : 90, &c);
+		check(near(c.unknown, keys * rates.unknown) &&
+			  near(c.positive, keys * rates.false_positive) &&
+			  near(c.absent_unknown, keys * rates.absent_unknown),
+			  "case %zu: unknown %" PRIu64 ", false positives %" PRIu64 ", absent unknown %" PRIu64,
+			  i, c.unknown, c.positive, c.absent_unknown);
+	}
+	checked("filters answer as often as the formulas say, also of values that are alike");
 }
 
 /*
@@ -209,8 +276,7 @@ test_shared(void)
 	{
 		IbltKbfParams params = params_of(255, 3);
 		IbltKbfRates rates;
-		uint64_t	unknown = 0;
-		uint64_t	positive = 0;
+		Counts		c = {0};
 		long		filters = scaled(2000) << 2 * h;
 		double		expected;
 		long		i;
@@ -222,9 +288,9 @@ test_shared(void)
 		expected = 24 * (double) filters *
 			(rates.false_positive + iblt_core_kbf_shared(&params, 24, 16));
 		for (i = 0; i < filters; i++)
-			count(params, 24, &unknown, &positive);
-		check(fabs((double) positive - expected) <= 4 * sqrt(expected) + 0.25 * expected,
-			  "k = %d: %" PRIu64 " false positives, not %.1f", hashes[h], positive, expected);
+			count(params, 24, 0, &c);
+		check(near(c.positive, expected), "k = %d: %" PRIu64 " false positives, not %.1f",
+			  hashes[h], c.positive, expected);
 	}
 	checked("keys that share cells are counted in small filters");
 }
@@ -252,17 +318,16 @@ test_rows(void)
 				{
 					IbltKbfParams params = params_of((1u << bits) - 1, t);
 					uint64_t	keys = size > 40 ? (uint64_t) scaled(size) : 40;
-					uint64_t	unknown = 0;
-					uint64_t	positive = 0;
+					Counts		c = {0};
 					double		failure = kbf_size_failure[f];
 
 					check(iblt_core_kbf_choose(&params, keys, failure) == IBLT_OK &&
 						  iblt_core_kbf_check_params(&params) == IBLT_OK, "refused");
-					count(params, keys, &unknown, &positive);
-					check(at_most(unknown, (double) keys, failure) &&
-						  at_most(positive, (double) keys, failure * SHARE),
+					count(params, keys, bits % 2 * 50, &c);
+					check(at_most(c.unknown, (double) keys, failure) &&
+						  at_most(c.positive, (double) keys, failure * SHARE),
 						  "failure %g, t = %d, %d bits, %" PRIu64 " keys: %" PRIu64 " unknown, %"
-						  PRIu64 " false positives", failure, t, bits, keys, unknown, positive);
+						  PRIu64 " false positives", failure, t, bits, keys, c.unknown, c.positive);
 				}
 	checked("all rows of the table keep their rates in simulated filters");
 }
@@ -270,9 +335,19 @@ test_rows(void)
 static void
 test_limits(void)
 {
-	IbltKbfParams params = params_of(255, 3);
+	static const unsigned refused[][2] = {{0, 3}, {4096, 3}, {255, 0}, {255, 4}};
+	IbltKbfParams params;
 	IbltKbfParams before;
+	int			i;
 
+	for (i = 0; i < 4; i++)
+	{
+		params = params_of(refused[i][0], (int) refused[i][1]);
+		check(iblt_core_kbf_choose(&params, 100, 1e-3) == IBLT_BAD_VALUES, "values %d", i);
+	}
+	params = params_of(255, 3);
+	check(iblt_core_kbf_choose(&params, 0, 1e-3) == IBLT_BAD_CELLS, "no keys");
+	check(iblt_core_kbf_choose(&params, 100, (double) NAN) == IBLT_BAD_CELLS, "not a number");
 	check(iblt_core_kbf_choose(&params, (UINT64_C(1) << 27) - 1, 1e-3) == IBLT_BAD_CELLS, "2^27 - 1");
 	check(iblt_core_kbf_choose(&params, UINT64_C(1) << 27, 1e-3) == IBLT_BAD_CELLS, "2^27");
 	check(iblt_core_kbf_choose(&params, UINT64_C(1) << 63, 1e-3) == IBLT_BAD_CELLS, "2^63");
@@ -332,6 +407,7 @@ int
 main(void)
 {
 	(void) tap_seed();
+	test_rates();
 	test_entries();
 	test_choice();
 	test_shared();
