@@ -123,7 +123,7 @@ my $settle = "SELECT iblt_internal.settle(NULL, 'public.%s', clock_timestamp() +
 {
 	my $waiting = hanging('UPDATE plain SET v = -1 WHERE id = 7');
 	wait_for($subscriber, 'SELECT v = -1 FROM plain WHERE id = 7');
-	is(compare($_, 'plain', "timeout => '6 s'") =~ s/ (here|there)//r, '3 both f, 7 both f', $_->name . ': a commit that waits for longer than a second confirms nothing') foreach ($subscriber, $publisher);
+	is(compare($_, 'plain', "timeout => '3 s'") =~ s/ (here|there)//r, '3 both f, 7 both f', $_->name . ': a commit that waits for longer than a second confirms nothing') foreach ($subscriber, $publisher);
 	like($publisher->safe_psql('postgres', q{SET search_path = iblt_internal; SELECT settled(jsonb_populate_record(NULL::plan, jsonb_build_object('links', '[{"source": "here", "relation": "public.plain"}]'::jsonb)),
 		clock_timestamp() + interval '3 s'), unconfirmed_cause()}), qr/^f\|transactions that have committed did not become visible in time/, 'it is waited for until the deadline, and the cause says so');
 	is($publisher->safe_psql('postgres', sprintf($settle, 'family')), 't', 'but not where it did not write');
@@ -184,7 +184,7 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 	is($publisher->safe_psql('postgres', 'SELECT count(*) FROM plain WHERE id = 40'), '0', "$text: a commit that the subscriber shows, and the publisher does not");
 	is(compare($_, 'plain', "timeout => '1 s'") =~ s/ (here|there)//r, '3 both f, 40 f', "$text, " . $_->name . ': nothing is confirmed while the process is stopped') foreach ($subscriber, $publisher);
 	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', status FROM iblt_repair('plain', ${\ conninfo($publisher)}, direction => 'pull', apply => true, timeout => '1 s') ORDER BY 1"), "3|skipped\n40|skipped", "$text: and no repair deletes its row");
-	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare_nodes('public.plain', ARRAY[NULL, ${\ conninfo($publisher)}], timeout => '2 s') ORDER BY 1"), "3|f\n40|f", "$text: nor do nodes confirm it")
+	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare_nodes('public.plain', ARRAY[NULL, ${\ conninfo($publisher)}], timeout => '3 s') ORDER BY 1"), "3|f\n40|f", "$text: nor do nodes confirm it")
 		if $text eq 'a transaction';
 	like(failure("SELECT * FROM iblt_compare('plain', ${\ conninfo($publisher)}, max_differences => 1, timeout => '1 s')"), qr/IB003: .*\nDETAIL:  .*: transactions that have committed did not become visible in time\./, "$text: too many may be in flight")
 		if $sql =~ /PREPARED/;
@@ -214,7 +214,7 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 	my $nodes = "ARRAY[NULL, ${\ conninfo($publisher)}]";
 	foreach my $method (qw(sketch plain))
 	{
-		my $options = "timeout => '2 s', method => '$method'";
+		my $options = "timeout => '3 s', method => '$method'";
 		is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', missing, confirmed FROM iblt_compare_nodes('public.plain', $nodes, $options) ORDER BY 1"), "3|{}|f\n42|{\"node 2\"}|f", "$method: nodes confirm nothing while a commit waits");
 		is($subscriber->safe_psql('postgres', "SELECT status, unconfirmed FROM iblt_audit_nodes($nodes, tables => '{public.plain}', $options)"), 'not comparable|2', 'an audit does not say that they differ') if $method eq 'sketch';
 		is($subscriber->safe_psql('postgres', "SELECT status FROM iblt_repair_nodes('public.plain', $nodes, source => 'node 2', apply => true, $options)"), "skipped\nskipped", 'and a repair deletes nothing');
@@ -233,7 +233,7 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 	foreach my $node ($subscriber, $publisher)
 	{
 		my $side = $node == $subscriber ? 'here' : 'there';
-		is(compare($node, 'parent', "timeout => '6 s'"), "150 $side f, 151 $side f, 3 both f", $node->name . ': nothing is confirmed while its commit waits');
+		is(compare($node, 'parent', "timeout => '3 s'"), "150 $side f, 151 $side f, 3 both f", $node->name . ': nothing is confirmed while its commit waits');
 	}
 	visible($waiting);
 	is(compare($_, 'parent'), '3 both t', $_->name . ': once it is attached, what differs is confirmed') foreach ($subscriber, $publisher);
@@ -243,7 +243,7 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 {
 	my $waiting = hanging('INSERT INTO heir VALUES (50, 0)');
 	wait_for($subscriber, 'SELECT count(*) = 1 FROM family WHERE id = 50');
-	is(compare($subscriber, 'family', "$view, timeout => '6 s'"), '3 both f, 50 here f', 'a view of several tables: nothing is confirmed while a commit to one of them waits');
+	is(compare($subscriber, 'family', "$view, timeout => '3 s'"), '3 both f, 50 here f', 'a view of several tables: nothing is confirmed while a commit to one of them waits');
 	visible($waiting);
 	is(compare($subscriber, 'family', $view), '3 both t', 'once it is visible, what differs is confirmed');
 }

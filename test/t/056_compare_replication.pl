@@ -323,6 +323,13 @@ SKIP:
 both_directions('origin') if $version >= 160000;
 
 $_->quit foreach ($from_here, $from_there, $holder);
+# A subscription that does not run confirms nothing, and says so.
+$there->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');
+my ($rc, $out, $err) = $here->psql('postgres', "SELECT count(*) > 0, bool_or(confirmed) FROM iblt_compare('by_int', ${\ conninfo($there)})");
+is($out, 't|f', 'a disabled subscription: nothing is confirmed');
+like($err, qr/WARNING:  replication of this relation is not ready/, 'with a warning');
+is($here->safe_psql('postgres', "SELECT bool_and(confirmed IS NULL) FROM iblt_compare('by_int', ${\ conninfo($there)}, recheck => 0)"), 't', 'recheck => 0: not tested');
+
 $there->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
 $_->stop foreach ($here, $there);
 done_testing();

@@ -1,6 +1,6 @@
 # iblt_audit of a subscription on real servers: the answer has every table of the
 # subscription, with the counts of a full comparison, and what is on its way is no
-# difference; who may call it; and the rows that a publication lets through.
+# difference (088_compare_live.pl and 098_runs_drift.pl have a load); who may call it; and the rows that a publication lets through.
 use strict;
 use warnings;
 
@@ -56,31 +56,6 @@ $there->safe_psql('postgres', q{DELETE FROM r.a WHERE id % 1000 = 1; UPDATE r.a 
 	($got) = audit("publication => 'First', $mine");
 	is(line($got->{'r.a'}), counts('r.a'), 'iblt_audit on the publisher finds the same');
 }
-# a load, whose rows are no differences
-{
-	# a slow subscriber, so that there always are rows on their way
-	$there->safe_psql('postgres', q{CREATE FUNCTION r.delay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END';
-		CREATE TRIGGER delay BEFORE UPDATE ON r.b FOR EACH ROW EXECUTE FUNCTION r.delay(); ALTER TABLE r.b ENABLE REPLICA TRIGGER delay});
-	my $load = start_load($here, <<'SQL', '-c', '2', '-R', '200');
-\set id random(3, 300)
-UPDATE r.a SET v = v || 'x' WHERE id = :id AND id % 1000 <> 1 AND id % 500 <> 2;
-UPDATE r.b SET v = v || 'x' WHERE id = :id;
-INSERT INTO r.b SELECT 1000 + count(*) FROM r.b ON CONFLICT DO NOTHING;
-DELETE FROM r.b WHERE id = :id AND :id % 20 = 0;
-SQL
-	wait_for($here, "SELECT count(*) > 20 FROM r.b WHERE v LIKE '%x'");
-	foreach my $round (1 .. 6)
-	{
-		my $node = $round % 2 ? $there : $here;
-		my ($got) = $round % 2 ? audit_subscription("'Sub', $mine") : audit("publication => 'First', $mine", node => $here);
-		is(join(' ', (split ' ', line($got->{'r.a'}))[ 0, 3 .. 6 ]), $round % 2 ? 'differs 5 4 10 0' : 'differs 4 5 10 0', "round $round, under a load: the drift and no more");
-		is(join(' ', (split ' ', line($got->{'r.b'}))[ 0, 3 .. 6 ]), 'equal 0 0 0 0', 'rows on their way are no differences') or note($got->{'r.b'}{detail});
-	}
-	cmp_ok($here->safe_psql('postgres', "SELECT count(*) FROM r.b WHERE v LIKE '%xx'"), '>', 10, 'the load was at work');
-	stop_load($load, 'rows on their way');
-	$here->wait_for_catchup("Sub");
-}
-
 # published, but not refreshed; subscribed, but not published any more
 $here->safe_psql('postgres', 'ALTER PUBLICATION "First" ADD TABLE r.later; ALTER PUBLICATION "First" DROP TABLE r.gone; CREATE TABLE r.unknown (id int PRIMARY KEY); ALTER PUBLICATION second ADD TABLE r.unknown');
 {

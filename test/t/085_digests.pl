@@ -1,6 +1,6 @@
 # Digests that triggers keep up to date: in every snapshot the digest is the sketch
 # of a scan, byte for byte, while sessions write, roll back, prepare and merge, and
-# after immediate shutdowns.  A standby reads them, and a subscriber keeps its own.
+# after immediate shutdowns.  A standby reads them.  087_digests_rounds.pl has a subscriber.
 #
 #	IBLT_TEST_LONG    1: ten times as long
 use strict;
@@ -285,29 +285,7 @@ is($standby->safe_psql('postgres', "SELECT iblt_live_verify('items')"), 't', 'an
 is($standby->safe_psql('postgres', "SELECT iblt_live('items')::bytea"), $node->safe_psql('postgres', "SELECT iblt_live('items')::bytea"), 'to the same bytes');
 $standby->stop;
 
-# --- a subscriber ------------------------------------------------------------------------
-
-my $subscriber = server('subscriber', 'fsync = off');
-inside($subscriber);
-sides($subscriber, $node);
-$subscriber->safe_psql('postgres', q{CREATE EXTENSION iblt; CREATE EXTENSION dblink;
-	CREATE TABLE items (price numeric, id int PRIMARY KEY, name text)});
 $node->safe_psql('postgres', 'CREATE PUBLICATION everything FOR ALL TABLES');
 is($node->safe_psql('postgres', "SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'iblt_internal'"), '0', 'the stores are not published');
-$subscriber->safe_psql('postgres', "CALL iblt_track('items', peer => ${\ conninfo($node)})");
-$node->safe_psql('postgres', 'DROP PUBLICATION everything; CREATE PUBLICATION shop FOR TABLE items');
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION shop CONNECTION ${\ conninfo($node)} PUBLICATION shop");
-subscribed($subscriber, 1);
-foreach my $round (1 .. 3)
-{
-	$node->safe_psql('postgres', "UPDATE items SET price = price + $round WHERE id % 3 = $round % 3; DELETE FROM items WHERE id % 11 = $round; SELECT try(g % 14 + 1, g, g % 5 = 0) FROM generate_series(1, 40) g");
-	$node->wait_for_catchup('shop');
-	is($subscriber->safe_psql('postgres', "SELECT iblt_live('items')::bytea"), $node->safe_psql('postgres', "SELECT iblt_live('items')::bytea"),
-		"round $round: publisher and subscriber have the same digest");
-}
-is($subscriber->safe_psql('postgres', "SELECT iblt_live_verify('items')"), 't', 'which is that of a scan of the copy');
-$subscriber->safe_psql('postgres', "CALL iblt_live_rebuild('items')");
-is($subscriber->safe_psql('postgres', "SELECT iblt_live('items')::bytea"), $node->safe_psql('postgres', "SELECT iblt_live('items')::bytea"), 'and is after a rebuild');
-$subscriber->stop;
 $node->stop;
 done_testing();

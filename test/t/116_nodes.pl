@@ -2,6 +2,8 @@
 # differences than a small fold tells; and what a node may do to the others: be gone, lack the
 # table, have another one, fail in the middle, or have a damaged index.
 #
+# 144_nodes_lag.pl is about rows in flight.
+#
 # IBLT_TEST_ROUNDS   the number of random rounds (25)
 use strict;
 use warnings;
@@ -252,32 +254,6 @@ sql('here', 'TRUNCATE script; DROP FUNCTION iblt_internal.nodes_look_again(iblt_
 is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '', 'the same, and no time to look again');
 sql('here', "UPDATE shop.t SET v = 'wrong' WHERE id = 7");
 is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '{"id": 7} tie {here} {n3} {} f', 'no time to look again: not confirmed');
-# A row is on its way for as long as the subscriber cannot apply it.
-sql($_, 'CREATE TABLE shop.flow (id int PRIMARY KEY)') foreach qw(here n2 n3);
-sql('n3', 'CREATE PUBLICATION flow FOR TABLE shop.flow');
-sql('here', "CREATE SUBSCRIPTION flow CONNECTION ${\ literal($nodes{n3}[0]->connstr('n3'))} PUBLICATION flow");
-subscribed($servers[0], 1);
-{
-	my $blocking = IbltTest::Session->new($servers[0]);
-	$blocking->run('BEGIN; LOCK TABLE shop.flow IN SHARE MODE');
-	sql('n3', 'INSERT INTO shop.flow VALUES (1)');
-	is(compare('shop.flow', [qw(n2 here n3)], "timeout => '1.5 s'"), '{"id": 1} majority {n2,here} {n3} {n2,here} f', 'a row that is late is not confirmed');
-	is(sql('here', "SELECT node, status FROM iblt_repair_nodes('shop.flow', '{n2,NULL,n3}', method => 'plain', timeout => '1.5 s')"), '|skipped', 'nor would a repair by plain queries delete it');
-	is(audit([qw(n2 here n3)], "tables => '{shop.flow,shop.flow}', timeout => '1.5 s', progress => true") =~ s/the slot is \w+ \w+ behind/the slot is N behind/gr,
-		join("\n", ('shop.flow not comparable 1 0 {} {"n3": 1} {} 1 1 differences could not be confirmed: replication did not pass in time (subscription "flow" has an apply worker, the slot is N behind)') x 2), 'an audit');
-	is(scalar(() = $notices =~ /replication has not moved, and is not waited for again/g), 1, 'which does not wait for the same again');
-	$blocking->quit;
-}
-$nodes{n3}[0]->wait_for_catchup('flow');
-is(compare('shop.flow', [qw(here n3)]), '', 'once it is there, the two are equal');
-sql('here', 'DELETE FROM shop.flow');
-is(compare('shop.flow', [qw(here n3)]), '{"id": 1} tie {here} {n3} {here} t', 'what differs when replication has passed is confirmed');
-sql('here', 'ALTER SUBSCRIPTION flow DISABLE');
-is(compare('shop.flow', [qw(here n3)]), '{"id": 1} tie {here} {n3} {here} f', 'a subscription that is disabled: nothing is');
-like($notices, qr/^WARNING:  replication of this relation is not ready, differences cannot be confirmed/, 'with a warning');
-sql('here', 'DROP SUBSCRIPTION flow');
-sql($_, 'DROP TABLE shop.flow') foreach qw(here n2 n3);
-sql('n3', 'DROP PUBLICATION flow');
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_compare_nodes('shop.t', '{NULL,n3}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
 sql('here', "UPDATE shop.t SET v = 'row 7' WHERE id = 7");
 
