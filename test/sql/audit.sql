@@ -47,35 +47,9 @@ SELECT asked, p -> 'publications' AS there, (SELECT string_agg(concat_ws(' ', t 
 FROM unnest('{p_all,p_changes,p_inserts,p_none,p_empty,p_missing}'::text[]) AS asked, LATERAL (SELECT iblt_internal.audit_published(ARRAY[asked])) AS y(p);
 SELECT (SELECT string_agg(concat_ws(' ', t ->> 'name', 'lacks', t ->> 'operations_left_out'), '; ' ORDER BY n) FROM jsonb_array_elements(p -> 'tables') WITH ORDINALITY AS x(t, n)) AS of_two
 FROM iblt_internal.audit_published('{p_changes,p_inserts}') AS p;
-SELECT outcome('SELECT iblt_internal.audit_list(NULL, target(''{"kind": "tables", "tables": []}''))') AS no_tables;
-SELECT iblt_internal.audit_notes(published('{"operations_left_out": "insert"}')) AS note, iblt_internal.audit_notes(published('{"operations_left_out": ""}')) AS nothing, iblt_internal.audit_notes(NULL) AS unknown;
 -- what forbids to compare a table
 SELECT iblt_internal.audit_subscribed_problem('S "s', subscribed, published, state) AS problem, subscribed, published, state
 FROM (VALUES (true, true, 'r'), (false, true, NULL), (true, false, 'r'), (true, true, 'i'), (true, true, 'd'), (true, true, 'f'), (true, true, 's')) AS v(subscribed, published, state);
-SELECT iblt_internal.audit_twofold_problem(published(mine), published(theirs)) AS problem
-FROM (VALUES (NULL, '{"unpublished": []}'::jsonb), ('{"unpublished": []}'::jsonb, NULL), ('{"filter": "a", "unpublished": []}', '{"filter": "a", "unpublished": []}'),
-	('{"filter": "a", "unpublished": []}', '{"filter": "b", "unpublished": []}'), ('{"filter": null, "unpublished": []}', '{"filter": "b", "unpublished": []}'),
-	('{"filter": null, "unpublished": []}', '{"filter": null, "unpublished": [{"name": "x", "generated": false}]}')) AS v(mine, theirs);
-SELECT iblt_internal.audit_only_source(ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::iblt_internal.feed, feeds) AS f),
-	published('{"publications": ["p"], "others": ["o"]}')) AS alone, feeds
-FROM unnest(ARRAY['[{"publications": ["p"]}]', '[{"publications": ["p", "q"]}]', '[{"publications": ["p", "o"]}]', '[{"publications": ["q"]}]', '[]',
-	'[{"publications": ["p"]}, {"publications": ["q"]}]']::jsonb[]) AS feeds;
-SELECT outcome('SELECT iblt_internal.audit_require_trusted(''here'', ''x > 1'', false)') AS of_the_peer, outcome('SELECT iblt_internal.audit_require_trusted(''here'', ''x > 1'', true)') AS trusted;
--- columns that are not published have other names in a comparison if the publisher is the peer
-SELECT side, (iblt_internal.audit_compare_options(item(format('{"schema": "s", "name": "t", "subscriber": "%s", "exclude": ["old", "x"]}', side)::jsonb),
-	jsonb_populate_record(NULL::iblt_internal.audit_options, '{"mappings": {"s.t": {"there": {"columns": {"gone": "old", "old": "new"}}}}}'))).exclude
-FROM unnest('{here,there}'::text[]) AS side;
--- unless an expression stands for them where they are published
-SELECT side, (iblt_internal.audit_compare_options(item(format('{"schema": "s", "name": "t", "subscriber": "%s", "exclude": ["old", "x", "y"]}', side)::jsonb),
-	jsonb_populate_record(NULL::iblt_internal.audit_options, '{"mappings": {"s.t": {"here": {"expressions": {"x": "1"}}, "there": {"columns": {"gone": "old"}, "expressions": {"y": "2"}}}}}'))).exclude
-FROM unnest('{here,there}'::text[]) AS side;
-SELECT outcome(format('SELECT iblt_internal.audit_check_foreign(plan(''{"here": {"kind": "%s"}, "there": {"kind": "%s"}}''))', here, there)) AS foreign_table, here, there
-FROM (VALUES ('r', 'r'), ('f', 'r'), ('p', 'f'), ('f', 'f'), ('p", "remote": "true', 'r'), ('p', 'r", "remote": "true')) AS v(here, there);
--- nor does the subscriber have to have one that is not published
-SELECT outcome('SELECT iblt_internal.audit_check_columns(plan(''{"columns_left_out": ["x"], "here": {"columns": [{"name": "y"}]}}''), ''here'', ''{x}'')') AS unpublished;
-SELECT outcome(format('SELECT iblt_internal.audit_check_columns(plan(''{"columns_left_out": ["x"], "here": {"columns": [{"name": "%s"}]}, "there": {"columns": [{"name": "%s"}]}}''), ''%s'')', here, there, side)) AS lacks, side
-FROM (VALUES ('x', 'y', 'here'), ('x', 'y', 'there'), ('y', 'x', 'here'), ('y', 'x', 'there')) AS v(here, there, side);
-
 -- what an error says of a table
 CREATE FUNCTION failure(state text, message text, detail text) RETURNS iblt_internal.failure LANGUAGE sql
 	AS $$SELECT jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', message, 'detail', detail))$$;
@@ -108,25 +82,6 @@ SELECT status, subscription, public.iblt_audit_report(json_build_array(json_buil
 FROM (VALUES ('differs', 's'), ('error', 's'), ('equal', 's'), ('differs', 'none'), ('differs', NULL)) AS v(status, subscription);
 DROP SUBSCRIPTION s;
 DROP PUBLICATION p_parts, p_leaf;
-SELECT generated, (i).exclude, (i).notes FROM unnest('{"[]","[\"twice\"]","[\"twice\", \"z\"]"}'::text[]) AS generated, LATERAL (SELECT iblt_internal.audit_scope_columns('{NULL,NULL}', item(jsonb_build_object('notes', '["n"]'::jsonb, 'generated', generated::jsonb,
-	'published', '{"unpublished": [{"name": "twice", "generated": true}, {"name": "z", "generated": false}]}'::jsonb))) AS i OFFSET 0) AS x;
-SELECT subscriber, feeds, elsewhere, trusted, filter, outcome(format('SELECT iblt_internal.audit_scope_rows(%L, item(%L), %L)', CASE WHEN elsewhere THEN '{iblt_a,NULL}' ELSE '{NULL,NULL}' END, i, trusted)) AS said,
-	CASE WHEN trusted THEN (SELECT concat_ws(' | ', (x).condition, (x).peer_condition, (x).notes) FROM (SELECT iblt_internal.audit_scope_rows('{NULL,NULL}', item(i), true) AS x OFFSET 0) AS y) END AS scope
-FROM (VALUES ('here', '[{"subscription": "s", "publications": ["p"]}]'::jsonb, false, false, 'f'), ('here', '[{"subscription": "s", "publications": ["q"]}]', false, false, 'f'), ('here', '[{"subscription": "s", "publications": ["p"]}]', false, true, 'f'),
-	('here', '[{"subscription": "s", "publications": ["p"]}, {"subscription": "t", "publications": ["q"]}]', false, true, 'f'), ('there', '[]', false, false, 'f'), ('there', '[]', true, false, 'f'), ('there', '[{"subscription": "s", "publications": ["p"]}]', false, true, 'f'),
-	('there', '[]', false, true, 'f'), ('here', '[]', false, true, NULL)) AS v(subscriber, feeds, elsewhere, trusted, filter),
-	LATERAL (SELECT jsonb_build_object('subscriber', subscriber, 'feeds', feeds, 'notes', '[]'::jsonb, 'published', jsonb_build_object('filter', filter, 'publications', '["p"]'::jsonb)) AS i) AS x;
--- what there is to say of a table that was compared, and what its plan becomes
-SELECT plan, item, unconfirmed, differences, iblt_internal.audit_detail(item(item), plan('{"recheck": 1, "here": {"columns": []}}'::jsonb || plan), unconfirmed, differences)
-FROM (VALUES ('{}'::jsonb, '{}'::jsonb, 0, 1), ('{"buckets": 16}', '{}', 0, 1), ('{"buckets": 16, "recheck": 0}', '{}', 0, 1), ('{"buckets": 16, "recheck": 0}', '{}', 0, 0), ('{"buckets": 16, "recheck": 0}', '{"unready": true}', 1, 1), ('{"recheck": 0}', '{}', 0, 1)) AS v(plan, item, unconfirmed, differences);
-SELECT recheck, subscription, links, wait, (c.plan).recheck AS rounds, (c.plan).versions, (c.item).unready, (c.item).notes
-FROM (VALUES (NULL, 's', '[]'::jsonb, true), (2, 's', '[]', true), (NULL, NULL, '[]', true), (NULL, 's', '[{"ready": true}]', true), (NULL, 's', '[{"ready": false}]', true), (NULL, 's', '[{"ready": false}]', false)) AS v(recheck, subscription, links, wait),
-	LATERAL (SELECT iblt_internal.audit_adjust_plan(item(jsonb_build_object('subscription', subscription, 'unready', false, 'notes', '[]'::jsonb)), plan(jsonb_build_object('recheck', 1, 'versions', false, 'wait', wait, 'links', links, 'here', '{"versions": true}'::jsonb, 'there', '{"versions": true}'::jsonb)), options(recheck)) AS c OFFSET 0) AS y,
-	LATERAL (SELECT (y.c).*) AS c;
-SELECT rows, distributed, iblt_internal.audit_core(jsonb_build_object('most_rows', rows, 'distributed', distributed, 'keys', '[]'::jsonb)) IS NOT NULL AS small FROM (VALUES (37449, false), (37450, false), (NULL, false), (1, true), (1, NULL)) AS v(rows, distributed);
-SELECT mappings, outcome(format('SELECT iblt_internal.audit_mappings(%L)', mappings)) AS said FROM unnest('{"{}","[]","{\"a.b\": 1}","{\"a.b\": {\"other\": {}}}","{\"a.b\": {\"peer_columns\": {\"x\": \"y\"}, \"expressions\": {}, \"peer_expressions\": {}}}","{\"a.b\": {}, \"A.b\": {}}","{\"a.\": {}}"}'::text[]) AS mappings;
-SELECT iblt_internal.audit_mappings('{"A.\"B b\"": {"peer_columns": {"x": "y"}, "expressions": {"z": "1"}}, "c": {"peer_expressions": {"z": "2"}}}');
-
 -- reports in all forms
 CREATE FUNCTION reported(form text, tables json, structure json DEFAULT NULL, name text DEFAULT 'a "name"') RETURNS text LANGUAGE sql AS $$
 	SELECT regexp_replace(public.iblt_audit_report(tables, form, name, structure => structure), '(finished": "|seconds\{[^}]*\} |made at )[^"<\n]*', '\1NOW', 'g')
@@ -145,16 +100,6 @@ FROM (VALUES ('summary', 20, NULL::json, -1), ('summary', 21, NULL, -1), ('nagio
 	('summary', 1, (SELECT json_agg(json_build_object('kind', 'k' || g)) FROM generate_series(1, 21) AS g), -1)) AS v(form, n, structure, line);
 SELECT reported('nagios', tables, structure, NULL) FROM (VALUES ('[]'::json, NULL::json), ('[{"status": "equal"}]', '[]'), ('[{"status": "equal"}, {"status": "equal"}]', NULL), ('[{"status": "equal"}]', '[{"severity": "unknown"}]'), ('[{"status": "error"}, {"status": "equal"}]', NULL)) AS v(tables, structure);
 \pset format aligned
--- the parts of a page
-SELECT html('<a href="x">&''', 20), html(E'\x01\t', 5), html('abc', 3), html('abcd', 3), html_cell('x'), html_cell('x', 'n'), html_number(NULL), html_number(1234), grouped(0), grouped(1234567), one_line(E'a\n\x1b\tb');
-SELECT page_range('{"id": 1}', NULL), page_range(NULL, '{"id": 2}'), page_bar(12, 10, '{0,5,7.5}', 't');
-CREATE TABLE page (z int, b int, a int);
-CREATE FUNCTION kept(j jsonb) RETURNS iblt_internal.run_difference LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.run_difference, j)';
-SELECT d, page_kind(kept(d)) AS kind, page_side(kept(d), (kept(d)).here, (kept(d)).here_count, '{a,b}') AS here, page_side(kept(d), (kept(d)).there, (kept(d)).there_count, '{a,b}') AS there
-FROM unnest(ARRAY['{"side": "both", "here_count": 1, "there_count": 1, "key": {"a": 1}, "here": {"a": 1, "b": null}, "there": {"a": 1, "b": ""}, "differs": ["b"]}', '{"side": "here", "here_count": 2, "there_count": 0, "confirmed": false, "key": {"a": "<"}}',
-	'{"side": "there", "here_count": 0, "there_count": 1, "key": {"a": 1}, "there": [1]}', '{"side": "both", "here_count": 1, "there_count": 2, "confirmed": true, "key": {"a": 1}, "differs": ["b", "c"]}']::jsonb[]) AS d;
-SELECT page_columns('aud.page', ARRAY(SELECT kept(d) FROM unnest(ARRAY['{"key": {"b": 1}, "here": {"z": 1, "b": 1, "y": 1}, "there": [1], "differs": ["y"]}', '{"key": {"b": 2}, "there": {"a": 1, "y": 2}, "differs": ["y", "a"]}']::jsonb[]) AS d));
-
 -- baselines: what cannot be one, and what tables have become
 CREATE TABLE base (id int PRIMARY KEY, v text);
 CREATE TABLE hashed (id text PRIMARY KEY, v int);

@@ -31,17 +31,6 @@ CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT ROW(key, to_jsonb(key),
 SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(nodes, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
 SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(nodes, keys, source) AS l ORDER BY s.n, l.key;
 DROP TABLE nodes_keys;
--- what follows an error: a node is left out, the next attempt, or none
-SELECT without, state, message, number, a.attempt AS next, a.nodes, a.names, a.failed, (a.options).live_problem FROM (VALUES
-	('skip', '08006', 'on "a": gone', 1, '{x,y,z}', '{a,b,c}'), ('skip', '08006', 'on "b": gone', 1, '{x,y,z}', '{a,b,c}'), ('skip', '08006', 'on "c": gone', 3, '{x,y,z}', '{a,b,c}'),
-	('skip', '08006', 'on "d": gone', 1, '{x,y,z}', '{a,b,c}'), ('skip', '08006', 'on "b": gone', 1, '{x,y}', '{a,b}'), ('error', '08006', 'on "b": gone', 1, '{x,y,z}', '{a,b,c}'),
-	('skip', 'IB008', 'on "b": no digest', 1, '{x,y,z}', '{a,b,c}'), ('error', 'IB004', 'altered', 2, '{x,y,z}', '{a,b,c}'), ('error', 'IB004', 'altered', 3, '{x,y,z}', '{a,b,c}')) AS v(without, state, message, number, places, titles),
-	LATERAL (SELECT nodes_again(without, jsonb_populate_record(NULL::failure, jsonb_build_object('state', state, 'message', message)), number, places::text[], titles::text[],
-		jsonb_populate_record(NULL::options, '{"live": "auto"}')) AS a OFFSET 0) AS y, LATERAL (SELECT (y.a).*) AS a;
--- what follows an error of digests
-SELECT live, problem, state, a.attempt AS next, a.failed, (a.options).live_problem FROM (VALUES ('auto', NULL, 'IB008'), ('auto', 'before', 'IB008'), ('require', NULL, 'IB008'), ('off', NULL, 'XX000')) AS v(live, problem, state),
-	LATERAL (SELECT nodes_again('error', jsonb_populate_record(NULL::failure, jsonb_build_object('state', state, 'message', 'on "a": m')), 1, '{x,y}', '{a,b}', jsonb_populate_record(NULL::options, jsonb_build_object('live', live, 'live_problem', problem))) AS a OFFSET 0) AS y,
-	LATERAL (SELECT (y.a).*) AS a;
 CREATE FUNCTION pg_temp.said(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	answer text;
@@ -52,26 +41,6 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN sqlstate || ' ' || sqlerrm;
 END $$;
 CREATE FUNCTION pg_temp.sides(j jsonb) RETURNS side[] LANGUAGE sql AS 'SELECT ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::iblt_internal.side, j) AS s)';
--- names, and how many nodes there may be
-SELECT nodes, conns, pg_temp.said(format('SELECT nodes_names(%L, %L)', nodes, conns)) AS names FROM (VALUES (NULL, NULL), ('{NULL,dbname=b}', '{NULL,iblt_b}'), ('{postgresql://c,mine}', '{iblt_c,mine}'), ('{NULL,mine}', '{NULL,iblt_b}')) AS v(nodes, conns);
-SELECT n, dimensions, without, pg_temp.said(format('SELECT nodes_check(ARRAY(SELECT ''n'' || g FROM generate_series(1, %s) AS g), %s, %L)', n, dimensions, without)) AS said
-FROM (VALUES (1, 1, 'skip'), (2, 1, 'skip'), (16, 1, 'error'), (17, 1, 'error'), (2, 2, 'error'), (2, 0, 'error'), (2, 1, 'none')) AS v(n, dimensions, without);
-SELECT n, NOT (o).progress AS checked, (o).label, (o).seed IS NOT NULL AS seed FROM unnest('{1,200000}'::bigint[]) AS n,
-	LATERAL (SELECT nodes_options(jsonb_populate_record(NULL::options, '{"content": "none", "cast_types": false, "extra_columns": "ignore", "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}' || jsonb_build_object('max_differences', n)), 'a label') AS o OFFSET 0) AS x;
-SELECT nodes_conns('{NULL}', false) AS here, (nodes_conns('{NULL,dbname=x}', false))[2] LIKE 'iblt\_%' AS a_string, nodes_conns(NULL, true) AS nothing;
-SELECT message, nodes_failed('{a,b}', message) FROM unnest('{"on \"b\": x","on \"c\": x","could not connect to \"a\"","could not send a query to \"b\"","extension iblt is not installed in \"a\"''s database",else}'::text[]) AS message;
--- which columns and which key they have in common
-SELECT options, pg_temp.said(format('SELECT nodes_check_columns(''{a,b,c}'', pg_temp.sides(%L), jsonb_populate_record(NULL::options, %L))', '[{"columns": [{"name": "id"}, {"name": "v"}]}, {"columns": [{"name": "id"}]}, {"columns": [{"name": "id"}, {"name": "w"}]}]', options)) AS said
-FROM unnest('{"{}","{\"exclude\": [\"v\"]}","{\"exclude\": [\"v\", \"w\"]}","{\"exclude\": [\"v\", \"w\", \"x\"]}","{\"columns\": [\"id\"]}"}'::text[]) AS options;
-SELECT options, nodes_key(pg_temp.sides('[{"columns": [{"name": "id"}, {"name": "v"}, {"name": "w"}], "keys": [{"columns": ["w"]}]}, {"columns": [{"name": "id"}, {"name": "v"}], "keys": [{"columns": ["v"]}, {"columns": ["id"]}]}]'), jsonb_populate_record(NULL::options, options)) AS key
-FROM unnest(ARRAY['{}', '{"exclude": ["v"]}', '{"exclude": ["v", "id"]}', '{"key_columns": ["w"]}']::jsonb[]) AS options;
-SELECT b, pg_temp.said(format('SELECT nodes_check_pairs(pg_temp.sides(%L))', jsonb_build_array('{"side": "a", "identity": "1", "collations": [], "bare": false, "condition": "c"}'::jsonb, '{"side": "b", "identity": "2", "collations": [], "bare": false, "condition": "c"}'::jsonb || b))) AS said
-FROM unnest(ARRAY['{}', '{"identity": "1"}', '{"collations": ["x"]}', '{"collations": ["x"], "condition": "d"}']::jsonb[]) AS b;
--- digests of which sizes fit
-SELECT live, pairs, pg_temp.said(format('SELECT concat_ws('' '', p.from_digests, p.live_cells, p.seed, p.live_problem) FROM nodes_live(jsonb_populate_record(NULL::plan, ''{"seed": 5}''), ARRAY(SELECT p FROM jsonb_populate_recordset(NULL::plan, %L) AS p), jsonb_populate_record(NULL::options, %L)) AS p',
-	pairs, jsonb_build_object('live', live, 'seed', 7))) AS plan
-FROM (VALUES ('auto', '[{"live_cells": 280}, {"live_cells": 210}]'), ('auto', '[{"live_cells": 280}, {"live_cells": 207}]'), ('require', '[{"live_cells": 280}, {"live_cells": 207}]'), ('auto', '[{"live_cells": 280, "live_problem": "one"}, {"live_cells": 280, "live_problem": "two"}]'),
-	('auto', '[{"live_cells": 138}, {"live_cells": 207}]')) AS v(live, pairs);
 -- which nodes replicate to which, and whether rows may pass over a server that is not a node
 SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, nodes_by_others(s) AS by_others
 FROM (VALUES ('none', '[]', '[]', '[]', '[]', '[]', '[]'), ('a chain', '["ab"]', '[]', '["bc"]', '["ab"]', '[]', '["bc"]'), ('a star', '["ab", "ac"]', '[]', '[]', '["ab"]', '[]', '["ac"]'), ('a ring', '["ab"]', '["ca"]', '["bc"]', '["ab"]', '["ca"]', '["bc"]'),
@@ -85,11 +54,6 @@ SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.sl
 FROM (VALUES ('a primary and its standby, both fed', 'false', '"1"', '["x"]', 'true', '"1"'), ('a standby whose primary is not a node', 'false', '"2"', '["x"]', 'true', '"1"'), ('two standbys', 'true', '"1"', '["x"]', 'true', '"1"'), ('servers that are not known', 'false', 'null', '[]', 'true', 'null'))
 	AS v(title, ra, sa, fed, rb, sb), LATERAL (SELECT pg_temp.sides(jsonb_agg(jsonb_build_object('side', side, 'recovery', recovery::boolean, 'system', system::jsonb, 'slots', '[]'::jsonb, 'subscriptions',
 		(SELECT coalesce(jsonb_agg(jsonb_build_object('name', 'sub', 'slot', slot, 'ready', true)), '[]') FROM jsonb_array_elements_text(fed::jsonb) AS f(slot))))) FROM (VALUES ('a', ra, sa), ('b', rb, sb)) AS n(side, recovery, system)) AS x(s);
--- keys that an index tells otherwise than sketches did
-SELECT nodes_doubtful('{a,b,c,d,e,f,g}', jsonb_populate_record(NULL::found_rows, '{"checksum": [1, 1, 1, null, 1, null, 1]}'), jsonb_populate_record(NULL::found_rows, '{"checksum": [1, 2, null, 1, 1, null, 2]}'), ROW('{b,c,d,e}', '{both,here,there,both}', NULL)::node_keys) AS doubtful;
-SELECT pg_temp.said(format('SELECT nodes_check_foreign(pg_temp.sides(%L))', sides)) AS said FROM unnest('{"[{\"side\": \"a\", \"kind\": \"r\"}]","[{\"side\": \"a\", \"kind\": \"f\"}, {\"side\": \"b\", \"kind\": \"v\", \"remote\": true}, {\"side\": \"c\", \"kind\": \"v\", \"remote\": false}]"}'::text[]) AS sides;
-SELECT n, (p).buckets, (p).bytes, (p).by_hash FROM (VALUES (1, ARRAY['{"size": {"rows": 1600, "bytes": 70}}', '{"size": {"rows": 800, "bytes": 90}}']::jsonb[]), (2, ARRAY['{"size": {"rows": 0, "bytes": 0}}']::jsonb[])) AS v(n, told),
-	LATERAL (SELECT nodes_plain_plan(jsonb_populate_record(NULL::plan, '{"columns": []}'), told) AS p OFFSET 0) AS x;
 RESET search_path;
 
 -- arguments

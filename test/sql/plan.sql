@@ -112,26 +112,6 @@ INSERT INTO several SELECT i, i FROM generate_series(1, 4) i;
 INSERT INTO several_there SELECT i, -i FROM generate_series(1, 4) i;
 SELECT key, side FROM iblt_compare('several', NULL, 'several_there', condition => 'id = 2 OR id = 3 OR id = 4') ORDER BY key::text;
 
--- rows that a scan finds and an index does not: none, one of two, another version
-CREATE FUNCTION answer(fields jsonb) RETURNS iblt_internal.found_rows LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.found_rows, fields)';
-SELECT iblt_internal.unfound(answer('{"id": ["h1 a", "h2 b", "h3 c", "h4 d"], "n": [1, 1, 2, 1], "mark": ["1", "2", "3", "4"]}'),
-		answer('{"checksum": [7, null, 7, 7, null], "mark": ["1", "0", "3", "9", "0"]}'), '{h1,h2,h3,h4,h5}') AS with_versions,
-	iblt_internal.unfound(answer('{"id": ["h1 a", "h2 b", "h3 c", "h4 d"], "n": [1, 1, 2, 1]}'),
-		answer('{"checksum": [7, null, 7, 7, null]}'), '{h1,h2,h3,h4,h5}') AS without;
--- which of these are the same before and after
-SELECT iblt_internal.unchanged('{a,b,c,d}', answer('{"id": ["a", "b", "c", "e"], "rows_checksum": ["1", "2", "3", "4"], "mark": ["1", "2", "3", "4"]}'),
-		answer('{"id": ["a", "b", "c", "e"], "rows_checksum": ["1", "9", "3", "4"], "mark": ["1", "2", "9", "4"]}')) AS with_versions,
-	iblt_internal.unchanged('{a,b,c,d}', answer('{"id": ["a", "b", "c", "e"], "rows_checksum": ["1", "2", "3", "4"]}'),
-		answer('{"id": ["a", "b", "e"], "rows_checksum": ["1", "9", "4"]}')) AS without;
-
--- keys whose rows stood still, and of which digests say something else: of c, i and j a row was in flight
-SELECT iblt_internal.live_suspects('{a,b,c,d,e,f,g,h,i,j,k}',
-	answer('{"checksum": [1, 1, 1, 1, 1, null, 1, 1, 1, null, null], "mark": ["1", "1", "1", "1", "1", null, "1", "1", "1", null, null]}'),
-	answer('{"checksum": [1, 1, 1, null, null, 2, 2, 2, 2, null, 2], "mark": ["1", "1", "1", null, null, "1", "1", "1", "1", null, "1"]}'),
-	answer('{"checksum": [1, 1, 1, 1, 1, null, 1, 1, 1, null, null], "mark": ["1", "1", "9", "1", "1", null, "1", "1", "1", null, null]}'),
-	answer('{"checksum": [1, 1, 1, null, null, 2, 2, 2, 3, 2, 2], "mark": ["1", "1", "1", null, null, "1", "1", "1", "1", "1", "1"]}'),
-	'{b,c,d,f,g,k}', '{both,both,here,here,both,there}') AS suspects;
-
 -- figures of a comparison that has not finished are not shown
 SELECT (iblt_compare_stats()).relation;
 SELECT outcome($$SELECT * FROM iblt_compare('several', NULL, 'several_there', max_differences => 1)$$);
@@ -167,42 +147,6 @@ SELECT buckets, bytes, here, there, plain_batch(plan(jsonb_build_object('buckets
 FROM (VALUES (1000, 1000000, 10, 20), (1000, 1000000000, 10, 20), (1000, 1, 10, 5000000), (1000, 1, 5000000, 10), (16, 1000000000000, 1, 1), (1000, 0, 0, 0)) AS v(buckets, bytes, here, there);
 SELECT most, here, there, differing, plain_many(plan(jsonb_build_object('buckets', 1000, 'max_differences', most)), jsonb_populate_record(NULL::figures, jsonb_build_object('rows_here', here, 'rows_there', there)), differing)
 FROM (VALUES (100, 1000, 1000, 100), (100, 1000, 1000, 101), (100, 200000, 0, 96), (100, 200000, 0, 95), (100, 0, 200000, 96), (100, 199999, 199999, 96), (100, 1000, 1000, 1000), (6908, 300000, 0, 1000), (6907, 300000, 0, 1000)) AS v(most, here, there, differing);
-SELECT recheck, content, versions, plain_extra(plan(jsonb_build_object('recheck', recheck, 'content', content, 'versions', versions)))
-FROM (VALUES (0, 'none', false), (1, 'none', false), (0, 'texts', false), (0, 'none', true), (1, 'rows', true)) AS v(recheck, content, versions);
--- what plain queries cannot do
-SELECT conns, options, said(format('SELECT plain_check_options(%L, jsonb_populate_record(NULL::options, %L))', conns, options)) AS said
-FROM (VALUES ('{NULL,NULL}', '{}'), ('{NULL,iblt_run}', '{}'), ('{iblt_run_here,iblt_run}', '{"live": "off"}'), ('{NULL,mine}', '{}'), ('{mine,iblt_run}', '{}'), ('{NULL,iblt_run}', '{"live": "auto"}'), ('{NULL,iblt_run}', '{"live": "require"}'),
-	('{NULL,iblt_run}', '{"lo": []}'), ('{NULL,iblt_run}', '{"hi": []}')) AS v(conns, options);
-SELECT here, theirs, said(format('SELECT plain_check_sides(side(%L), %L, %L)', '{"remote": false, "distributed": false}'::jsonb || here::jsonb, '{"version": 150000, "encoding": "UTF8", "hash": 5}', '{"version": 140000, "encoding": "UTF8", "hash": 5}'::jsonb || theirs::jsonb)) AS said
-FROM (VALUES ('{}', '{}'), ('{}', '{"version": 139999}'), ('{}', '{"encoding": "LATIN1"}'), ('{}', '{"hash": 6}'), ('{"remote": true}', '{}'), ('{"distributed": true}', '{}')) AS v(here, theirs);
-SELECT columns, said(format('SELECT plain_check_types(plan(%L), %L, %L)', jsonb_build_object('columns', columns), '{"columns": [{"name": "a", "text": "23"}, {"name": "b", "text": "25"}, {"name": "c"}]}', '{"columns": [{"name": "a", "text": "23"}, {"name": "b", "text": "1043"}, {"name": "c"}]}')) AS said
-FROM unnest(ARRAY['[]', '[{"name": "a", "cast_to": "", "type_here": "integer", "type_there": "integer"}]', '[{"name": "a", "cast_to": "int8", "type_here": "integer", "type_there": "bigint"}]', '[{"name": "b", "cast_to": "", "type_here": "x", "type_there": "x"}]',
-	'[{"name": "a", "cast_to": ""}, {"name": "c", "cast_to": "", "type_here": "y", "type_there": "y"}]', '[{"name": "d", "cast_to": "", "type_here": "z", "type_there": "z"}]']::jsonb[]) AS columns;
-SELECT c.name, c.read_as FROM unnest(plain_read_as((plan('{"columns": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}')).columns, '{"columns": [{"name": "c", "text": "enum[]"}, {"name": "b", "text": "enum"}, {"name": "a", "text": "23"}]}')) AS c;
-SELECT said('SELECT plain_prepare(''{NULL,iblt_none}'', ''one'', NULL, jsonb_populate_record(NULL::options, ''{"relation_name": "plans.renamed"}''))') AS renamed;
-SELECT rows, said(format('SELECT (plain_found(%L, NULL, %L, ''f'')).fingerprint', 'SELECT (jsonb_populate_record(NULL::found_rows, ''{"n": [1, 2]}'')).*', rows)) AS found FROM unnest('{"{a,b,c}","{a,b}","{}"}'::text[]) AS rows;
-
--- options that do not fit
-SELECT change, said(format('SELECT check_options(''pg_class'', jsonb_populate_record(NULL::options, %L))', '{"max_differences": 100, "content": "none", "cast_types": false, "extra_columns": "warn", "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}'::jsonb || change)) AS said
-FROM unnest(ARRAY['{}', '{"max_differences": 1, "recheck": 0, "timeout": "0 s", "columns": ["a"], "key_columns": ["a"], "exclude": [], "extra_columns": "error", "live": "auto", "method": "plain"}', '{"max_differences": 2147483647, "recheck": 1000, "timeout": "1 year", "extra_columns": "ignore", "live": "require", "method": "auto"}',
-	'{"max_differences": 0}', '{"max_differences": 2147483648}', '{"max_differences": null}', '{"recheck": -1}', '{"recheck": 1001}', '{"extra_columns": "none"}', '{"extra_columns": null}', '{"timeout": "-1 ms"}', '{"timeout": "366 days 1 s"}', '{"timeout": null}', '{"columns": []}', '{"key_columns": []}',
-	'{"columns": ["a", null]}', '{"exclude": [null]}', '{"key_columns": ["a", null]}', '{"content": null}', '{"cast_types": null}', '{"progress": null}', '{"by_index": null}', '{"content": ""}', '{"live": "on"}', '{"live": null}', '{"method": "fast"}', '{"method": null}']::jsonb[]) AS change;
-SELECT said('SELECT check_options(NULL, NULL)'), said('SELECT check_options(4294967295::oid, jsonb_populate_record(NULL::options, ''{"max_differences": 100, "content": "none", "cast_types": false, "extra_columns": "warn", "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}''))');
--- how changes flow between the sides
-SELECT here, there, (SELECT string_agg(concat_ws(' ', l.source, l.slot, l.ready), ', ' ORDER BY l.source, l.slot, l.ready) FROM unnest(links(side(base || here::jsonb), side(base || there::jsonb))) AS l) AS links
-FROM (VALUES ('{}', '{}'), ('{"slots": ["s"]}', '{"subscriptions": [{"slot": "s", "ready": true}]}'), ('{"slots": ["s"]}', '{"subscriptions": [{"slot": "s", "ready": false}]}'), ('{"slots": ["t"]}', '{"subscriptions": [{"slot": "s", "ready": true}]}'),
-	('{"subscriptions": [{"slot": "s", "ready": true}], "slots": ["t"]}', '{"slots": ["s"], "subscriptions": [{"slot": "t", "ready": true}]}'), ('{"slots": ["s"]}', '{"subscriptions": [{"slot": "s", "ready": true}], "recovery": true, "system": "2"}'),
-	('{"recovery": true}', '{"subscriptions": [{"slot": "s", "ready": true}], "system": "2"}'), ('{"recovery": true}', '{"subscriptions": [{"slot": "s", "ready": true}]}'), ('{"recovery": true, "system": null}', '{"subscriptions": [{"slot": "s", "ready": true}]}'),
-	('{"recovery": true, "slots": ["s"]}', '{"subscriptions": [{"slot": "s", "ready": true}], "system": "2"}'), ('{}', '{"recovery": true}'), ('{}', '{"recovery": true, "system": "2"}'), ('{}', '{"recovery": true, "system": null}'), ('{"recovery": true}', '{"recovery": true}')) AS v(here, there),
-	(VALUES ('{"subscriptions": [], "slots": [], "recovery": false, "system": "1"}'::jsonb)) AS b(base);
--- columns of other types, and of one side
-SELECT columns, options, bare, said(format('SELECT check_types((plan(%L)).columns, jsonb_populate_record(NULL::options, %L), %L)', jsonb_build_object('columns', columns), '{"cast_types": false, "method": "sketch"}'::jsonb || options, bare)) AS said
-FROM (VALUES ('[]'::jsonb, '{}'::jsonb, true), ('[]', '{}', false), ('[{"name": "a", "cast_to": ""}]', '{}', false), ('[{"name": "a", "cast_to": "text", "type_here": "x", "type_there": "y"}, {"name": "b", "cast_to": "text", "type_here": "z", "type_there": "z", "same_textual": true}]', '{}', false),
-	('[{"name": "b", "cast_to": "text", "type_here": "z", "type_there": "z", "same_textual": false}]', '{}', false), ('[{"name": "a", "cast_to": "text", "type_here": "x", "type_there": "y"}]', '{"cast_types": true}', false), ('[{"name": "b", "cast_to": "text", "type_here": "z", "type_there": "z"}]', '{"method": "plain"}', false),
-	('[{"name": "a", "cast_to": "text", "type_here": "x", "type_there": "y"}]', '{"method": "plain"}', false)) AS v(columns, options, bare);
-SELECT options, said(format('SELECT columns_left_out(side(''{"columns": [{"name": "id"}, {"name": "b"}, {"name": "a"}]}''), side(''{"columns": [{"name": "id"}, {"name": "c"}]}''), jsonb_populate_record(NULL::options, %L))', '{"extra_columns": "ignore"}'::jsonb || options)) AS said
-FROM unnest(ARRAY['{}', '{"extra_columns": "error"}', '{"exclude": ["a", "b", "c"], "extra_columns": "error"}', '{"exclude": ["a"]}', '{"columns": ["id"], "extra_columns": "error"}']::jsonb[]) AS options;
-
 -- What is described in C, a second way.
 -- (autovacuum may change a relation's size meanwhile)
 CREATE TEMPORARY TABLE described AS SELECT c.oid, c.relkind, size, d FROM pg_class c, LATERAL (SELECT CASE WHEN relkind IN ('r', 'm', 't') THEN pg_relation_size(c.oid) END AS size OFFSET 0) AS s, iblt_internal.describe(c.oid) AS d WHERE relkind <> 'i';
