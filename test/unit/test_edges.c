@@ -107,27 +107,6 @@ test_refused_rows(void)
 	checked("a row that is refused leaves nothing in a queue");
 }
 
-/* Where two of few rows fall into one bucket, the bound must make up for it. */
-static void
-test_few_rows(void)
-{
-	long rounds = scaled(20000);
-	long covered = 0;
-	long i;
-	int j;
-
-	for (i = 0; i < rounds; i++)
-	{
-		uint8_t meter[2 * IBLT_METER_BUCKETS] = { 0 };
-
-		for (j = 0; j < 5; j++)
-			iblt_meter_add(meter, tap_random(), tap_random() % 2 == 0 ? 1 : -1);
-		covered += iblt_core_meter_bound(meter) >= 5;
-	}
-	check(covered * 100 >= rounds * 99, "it covers %ld of %ld", covered, rounds);
-	checked("the bound covers five rows in 99 of 100 cases");
-}
-
 /* A character by its code point, or -1 for bytes that are none. */
 static long
 character(const uint8_t *text, size_t size)
@@ -273,7 +252,6 @@ main(void)
 	test_weights();
 	test_lazy_words();
 	test_refused_rows();
-	test_few_rows();
 	test_descriptions();
 	test_strata_not_empty();
 	return tap_done();
