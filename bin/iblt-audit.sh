@@ -304,7 +304,7 @@ for argument in "$@"; do
 	*baseline:*) unknown_name ;;
 	*:peer | *:here_peer | *:progress | *:from | *:to | *:via) ;;
 	iblt_audit_r*:max_time | iblt_audit_r*:max_load | iblt_audit_r*:max_rate | iblt_audit_r*:max_lag) ;;
-	iblt_audit_run:slice_ms | iblt_audit_run:slice_by | iblt_audit_run:check_indexes) ;;
+	iblt_audit_run:slice_ms | iblt_audit_run:check_indexes) ;;
 	iblt_audit_resume:* | iblt_audit_run:live | iblt_audit_run:by_index) unknown_name ;;
 	*:subscription | *:tables | *:schema | *:peer_schema | *:publication | *:max_differences | *:cast_types) ;;
 	*:extra_columns | *:recheck | *:timeout | *:seed | *:trust_filters | *:live | *:method) ;;

@@ -279,8 +279,8 @@ BEGIN
 		-- perhaps rows in flight, an altered table or one that was written to, no such
 		-- table or column, types that differ, not a table, a filter that must not run
 		WHEN e.state IS NULL
-				OR e.state IN ('IB003', 'IB004', 'IB008', 'IB009', '42P01', '42703', '42804',
-					'42809', '0A000')
+				OR e.state IN ('IB003', 'IB004', 'IB008', '42P01', '42703', '42804', '42809',
+					'0A000')
 			THEN 'not comparable'
 		ELSE 'error' END;
 	result.detail := concat_ws('; ', CASE WHEN e.state IS NULL THEN item.problem END,

@@ -2,15 +2,15 @@
 --
 -- What iblt on another server may call here, and what this server calls there: everything in
 -- this file, and audit_answers, audit_feeds, audit_generated, audit_parents, audit_published,
--- audit_subscription, audit_tables, blocks_moment, live_answer, live_read, made_columns,
+-- audit_subscription, audit_tables, live_answer, live_read, made_columns,
 -- plain_expression_columns, repair_check_origin, repair_check_session, repair_close,
 -- repair_describe, repair_execute_bulk, repair_execute_each, repair_execute_left,
 -- repair_flushed, repair_hash, repair_lock_tables, repair_open, repair_texts, repair_values,
--- run_lag, run_probe, sample_slice_index, slice_bound and slice_check.  Queries also name
+-- run_lag, run_probe, slice_bound and slice_check.  Queries also name
 -- iblt_live_options, iblt_peer_show, iblt_repair_keep, iblt_repair_parts, iblt_row_time, ms,
 -- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
 -- track_start, track_state, track_stop, iblt_agg, iblt_agg_bigint, iblt_checksum_seeded,
--- iblt_fold, iblt_info, iblt_session_get, iblt_sum, iblt_slice_rows, iblt_blocks_at_rest, and
+-- iblt_fold, iblt_info, iblt_session_get, iblt_sum, and
 -- what shards.sql makes statements of.
 -- A call that changes its name, its arguments or what it answers raises protocol().  All but
 -- BEGIN, COMMIT and session_forget have iblt_peer_settings before them.

@@ -33,25 +33,16 @@ CREATE FUNCTION iblt_compare_join(s @extschema@.iblt, a bytea, b bytea) RETURNS 
 CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-DECLARE
-	slice text;
 BEGIN
 	IF s.shards <> '{}' THEN
 		RETURN shards_sketch_sql(plan, s, capacity);
 	ELSIF s.distributed THEN
 		RETURN distributed_sketch_sql(plan, s, capacity);
 	END IF;
-	IF has_bounds(plan) THEN
-		slice := slice_rows_sql(plan, s);
-		IF slice <> '' AND s.kind <> 'p' THEN
-			plan.lo := NULL;	-- a condition only takes time, unless it rules partitions out
-			plan.hi := NULL;
-		END IF;
-	END IF;
 	RETURN format('iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s%s', key_sql(plan, s), row_checksum_sql(plan), capacity,
 		 plan.key_size, plan.seed, fingerprint_sql(s),
-		from_sql(plan, s, '{}', coalesce(slice, '')), condition_sql(plan, s));
+		from_sql(plan, s), condition_sql(plan, s));
 END
 $$;
 

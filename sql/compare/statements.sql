@@ -100,14 +100,24 @@ AS $$
 		checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END
 $$;
 
+-- The condition that the user gave for a side, NULL if there is none.
+-- In a slice, it is written so that no index can serve it.  Then only the indexes of the key hide
+-- rows, and the guard checks those.
+CREATE FUNCTION own_condition_sql(plan plan, s side) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	-- the line break ends a comment in the condition
+	SELECT CASE WHEN has_bounds(plan) THEN 'CASE WHEN (' || s.condition || E'\n) THEN true END'
+		ELSE '(' || s.condition || E'\n)' END
+$$;
+
 -- The condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an
 -- empty text.
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	-- the line break ends a comment in the condition
 	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
-		'(' || CASE WHEN s.mapped IS NOT TRUE THEN s.condition END || E'\n)',
+		CASE WHEN s.mapped IS NOT TRUE THEN own_condition_sql(plan, s) END,
 		CASE WHEN has_bounds(plan) THEN slice_condition_sql(plan, s) END,
 		part_sql(plan, s)), ''), '')
 $$;
@@ -140,22 +150,21 @@ END
 $$;
 
 -- A side's relation as an item t of FROM, with columns by the names that the plan has for them,
--- and with more of its own by their own names; behind its name may be what is read of it.
+-- and with more of its own by their own names.
 -- The planner pulls the subquery up.  The condition is in it, because it has the relation's own
 -- names.
-CREATE FUNCTION from_sql(plan plan, s side, more text[] DEFAULT '{}', sample text DEFAULT '')
-RETURNS text
+CREATE FUNCTION from_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	IF s.mapped IS NOT TRUE THEN
-		RETURN format('%s AS t%s', relation_sql(s), sample);
+		RETURN relation_sql(s) || ' AS t';
 	END IF;
-	RETURN format('(SELECT %s FROM %s AS t%s%s) AS t',
+	RETURN format('(SELECT %s FROM %s AS t%s) AS t',
 		(SELECT string_agg(format('%s AS %I', CASE WHEN name = ANY (iblt_field(plan.columns))
 				THEN own_sql(s, name) ELSE format('t.%I', name) END, name), ', ')
 			FROM unnest(used_columns(plan, more)) AS name),
-		relation_sql(s), sample, coalesce(' WHERE (' || s.condition || E'\n)', ''));
+		relation_sql(s), coalesce(' WHERE ' || own_condition_sql(plan, s), ''));
 END
 $$;
 
@@ -174,8 +183,7 @@ $$;
 -- FROM; system columns and others are in it if they are named.
 -- A condition may name any column without its table, so it stands in a subquery of
 -- its own, where it sees only the relation's columns.  The planner pulls that up.
--- Only the columns in use are listed: there may be no right to read the others.  In a slice,
--- rows are read as the sketch reads them, so that an index hides the same ones from both.
+-- Only the columns in use are listed: there may be no right to read the others.
 CREATE FUNCTION rows_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -185,7 +193,7 @@ BEGIN
 	ELSE format('(SELECT %s FROM %s%s%s) AS t',
 		(SELECT string_agg(format('t.%I', name), ', ')
 			FROM unnest(used_columns(plan, more)) AS name),
-		from_sql(plan, s, more, slice_rows_sql(plan, s)), condition_sql(plan, s),
+		from_sql(plan, s, more), condition_sql(plan, s),
 		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
 END
 $$;

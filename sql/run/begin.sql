@@ -10,8 +10,6 @@ DECLARE
 	problem text := CASE
 		WHEN coalesce(options.slice_ms, 0) NOT BETWEEN 1 AND 86400000
 			THEN 'slice_ms must be between 1 and 86400000'
-		WHEN coalesce(options.slice_by, '') NOT IN ('key', 'blocks')
-			THEN 'slice_by must be key or blocks'
 		WHEN options.check_indexes IS NULL THEN 'check_indexes must not be null'
 		WHEN coalesce(options.most_kept, 0) NOT BETWEEN 1 AND 2147483647
 			THEN 'max_differences must be between 1 and 2147483647'
@@ -73,9 +71,8 @@ BEGIN
 	compare.method := plain_method(w.conns, compare.method);
 	w.said := ARRAY[current_setting('iblt.bare_peer', true), current_setting('iblt.nodes', true)];
 	IF compare.method = 'plain' THEN
-		PERFORM plain_check(CASE
-			WHEN options.slice_by = 'blocks' THEN 'slices by blocks are not supported'
-			WHEN options.check_indexes THEN 'indexes of the peer are not checked' END,
+		PERFORM plain_check(CASE WHEN options.check_indexes
+				THEN 'indexes of the peer are not checked' END,
 			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 	END IF;
 	w.options.audit.compare := compare;
@@ -121,7 +118,7 @@ AS $$
 DECLARE
 	items audit_item[] := audit_list(w.conns, target);
 	probes text[] := audit_ask_each(w.conns[1], items,
-		ARRAY['run_probe(c.oid::regclass, NULL)']);
+		ARRAY['run_probe(c.oid::regclass)']);
 	item audit_item;
 	head run_head;
 	t run_table;
@@ -221,19 +218,15 @@ CREATE FUNCTION run_reopen(run bigint, shown boolean) RETURNS void
 AS $$
 DECLARE
 	t run_table;
-	problem text;
 BEGIN
 	PERFORM run_lock_to_write(run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IN ('error', 'not comparable') AND x.sqlstate IS NOT NULL LOOP
-		-- a table whose blocks were written to needs another moment, and a damaged index may have
-		-- hidden rows from the slices before
-		problem := CASE t.sqlstate WHEN 'IB009' THEN 'written to'
-			WHEN 'XX002' THEN 'read by a damaged index' END;
-		IF problem IS NOT NULL AND t.shape IS NOT NULL THEN
+		-- a damaged index may have hidden rows from the slices before
+		IF t.sqlstate = 'XX002' AND t.shape IS NOT NULL THEN
 			t.shape := NULL;
-			PERFORM progress(shown,
-				format('run %s: %s was %s, it starts again', run, t.relation, problem));
+			PERFORM progress(shown, format('run %s: %s was read by a damaged index, it starts '
+				'again', run, t.relation));
 		END IF;
 		t.status := NULL;
 		t.detail := NULL;

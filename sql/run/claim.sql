@@ -121,20 +121,17 @@ CREATE FUNCTION run_see(w run_worker) RETURNS run_seen
 AS $$
 DECLARE
 	plan plan := w.plan;
-	probes jsonb[] := run_probes(plan);
-	here jsonb := probes[1];
-	there jsonb := probes[2];
 	seen run_seen;
 BEGIN
+	seen.probes := run_probes(plan);
 	-- all slices have the same columns and conditions, or the verdict would tell more of a table
-	-- than some have compared; sketches of slices by blocks are also made by the same server
-	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
-		(plan.there).fingerprint, there ->> 'file', run_hash(slice_order(plan)),
-		run_hash(jsonb_build_array(CASE WHEN (w.options).slice_by = 'blocks'
-				THEN ARRAY[here -> 'started', there -> 'started'] END, run_key_fingerprint(plan),
-			plan.columns, (plan.here).condition, (plan.there).condition)::text));
-	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);
-	seen.histogram := here ->> 'histogram';
+	-- than some have compared
+	seen.shape := concat_ws(' ', (plan.here).fingerprint, seen.probes[1] ->> 'file',
+		(plan.there).fingerprint, seen.probes[2] ->> 'file', run_hash(slice_order(plan)),
+		run_hash(jsonb_build_array(run_key_fingerprint(plan), plan.columns, (plan.here).condition,
+			(plan.there).condition)::text));
+	seen.estimate := greatest((seen.probes[1] ->> 'rows')::bigint,
+		(seen.probes[2] ->> 'rows')::bigint);
 	RETURN seen;
 END
 $$;
@@ -154,14 +151,11 @@ BEGIN
 		RETURN seen;
 	END IF;
 	t := run_table_of(w.run, w.table_number);
-	IF t.shape IS DISTINCT FROM seen.shape AND (w.options).slice_by = 'blocks' THEN
-		RETURN blocks_begin(w, seen);
-	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
+	IF t.shape IS DISTINCT FROM seen.shape THEN
 		problem := slice_problem(w.plan);
 		seen.whole := problem IS NOT NULL;
 		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || problem
-			ELSE slice_guard(w.plan, (w.options).check_indexes,
-				seen.estimate) END;
+			ELSE slice_guard(w.plan, (w.options).check_indexes, seen.probes) END;
 	END IF;
 	RETURN seen;
 END
@@ -186,8 +180,6 @@ BEGIN
 	t.shape := seen.shape;
 	t.key_fingerprint := run_key_fingerprint(w.plan);
 	t.estimate := seen.estimate;
-	t.whole := seen.whole;
-	t.moments := seen.moments;
 	t.how := seen.how;
 	t.frontier := NULL;
 	t.at_end := false;
@@ -200,22 +192,6 @@ BEGIN
 	t.recent_ms := NULL;
 	t.left_ms := NULL;
 	RETURN t;
-END
-$$;
-
--- The upper bound of the next slice, or why the table cannot be cut.
-CREATE FUNCTION run_bound(w run_worker, t run_table, OUT hi text[], OUT problem text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF t.moments IS NOT NULL THEN
-		hi := blocks_bound(t);
-	ELSIF NOT t.whole AND t.cut > 0 AND NOT w.walks THEN
-		hi := slice_guess(w.plan, w.histogram, t.frontier, t.slice_rows, t.estimate);
-	ELSIF NOT t.whole THEN
-		SELECT x.hi, x.problem INTO hi, problem
-		FROM slice_end(w.plan, t.frontier, t.slice_rows) AS x;
-	END IF;
 END
 $$;
 
@@ -246,16 +222,25 @@ CREATE FUNCTION run_cut(w run_worker, INOUT t run_table, OUT number bigint) RETU
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	bound record := run_bound(w, t);
+	bound text[];
 BEGIN
-	IF bound.problem IS NOT NULL THEN
-		t.whole := true;
-		t.slice_rows := NULL;
-		t.how := 'compared in one slice: ' || bound.problem;
+	IF t.slice_rows IS NOT NULL THEN
+		BEGIN
+			bound := slice_next(w.plan, t.frontier, t.slice_rows);
+		EXCEPTION WHEN feature_not_supported THEN
+			-- slice_problem does not know which index the planner takes
+			IF t.frontier IS NOT NULL THEN
+				RAISE;
+			END IF;
+			GET STACKED DIAGNOSTICS t.how = MESSAGE_TEXT;
+			PERFORM ask_discard(places_of(w.plan));
+			t.slice_rows := NULL;
+			t.how := 'compared in one slice: ' || t.how;
+		END;
 	END IF;
-	t := run_add_slice(t, t.frontier, bound.hi, t.slice_rows, false);
-	t.frontier := bound.hi;
-	t.at_end := bound.hi IS NULL;
+	t := run_add_slice(t, t.frontier, bound, t.slice_rows, false);
+	t.frontier := bound;
+	t.at_end := bound IS NULL;
 	number := t.cut;
 END
 $$;
@@ -289,7 +274,6 @@ BEGIN
 		w := run_plan(w, t);
 		seen := run_see(w);
 		w.shape := seen.shape;
-		w.histogram := seen.histogram;
 		IF t.shape IS DISTINCT FROM seen.shape THEN
 			seen := run_choose_reading(w, seen);
 		END IF;
@@ -327,7 +311,6 @@ DECLARE
 BEGIN
 	IF w.table_number IS DISTINCT FROM t.table_number THEN
 		w.table_number := t.table_number;
-		w.walks := false;
 		w.planned := NULL;
 	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
 		w.planned := NULL;

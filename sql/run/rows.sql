@@ -96,8 +96,7 @@ AS $$
 BEGIN
 	PERFORM iblt_run_remove(NULL::run_slice, run, table_number, own => own),
 		iblt_run_remove(NULL::run_difference, run, table_number, own => own),
-		iblt_run_remove(NULL::run_range, run, table_number, own => own),
-		iblt_run_remove(NULL::run_sketch, run, table_number, own => own);
+		iblt_run_remove(NULL::run_range, run, table_number, own => own);
 END
 $$;
 

@@ -6,8 +6,7 @@
 -- begin.sql: run_begin adds a run with its tables, or run_resume goes on with one.
 -- claim.sql: run_claim compares small tables together (small.sql), or takes a slice that was
 -- left by a session that died, or cuts the next one (slice.sql and its neighbours).
--- work.sql: run_work compares the slice and stores what it found in one transaction.  What is
--- special to slice_by => 'blocks' is in blocks.sql.
+-- work.sql: run_work compares the slice and stores what it found in one transaction.
 -- run_pause (pause.sql) waits for a moment, where one of these asks for a pause.
 --
 -- claim.sql and work.sql end with their step, so read them from the end.
@@ -73,7 +72,6 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	publication text DEFAULT NULL,
 	subscription text DEFAULT NULL,
 	slice_ms integer DEFAULT 1000,
-	slice_by text DEFAULT 'key',
 	max_load double precision DEFAULT NULL,
 	max_rate bigint DEFAULT NULL,
 	max_lag text DEFAULT NULL,

@@ -8,33 +8,16 @@
 -- all index entries are in maintenance_work_mem: where this is too small, it may overlook
 -- a row, in about 2 of 100 cases.
 --
--- Without amcheck, a sample is looked up: rows of some blocks of the relation, each by all
--- indexes that slices may be read by, in one snapshot (src/run/index.c).  It finds an index
--- that lacks many rows, as one with the order of another library does, or one that was not
--- kept up for a time.  It takes milliseconds, but does not find a single row.
+-- Without amcheck, a sample is looked up: rows of some blocks of the relation, by the index that
+-- the planner takes, in one snapshot.  It finds an index that lacks many rows, as one with the
+-- order of another library does, or one that was not kept up for a time.  It takes milliseconds,
+-- but does not find a single row.
 --
 -- So after the last slice of a small table, a scan of each side counts the rows.  Where the
 -- slices have read as many, they have read all, unless a writer made up for it.  Where they
--- have not, all rows are looked up.  If the indexes have them, somebody wrote meanwhile, or a
--- row stands in a partition that bounds exclude, so an equal table is compared once more, as
--- one slice.  A scan of a large table would cost as much as amcheck, and hold back vacuum.
-
--- The indexes by which the planner may read ranges of these columns, also of partitions; all,
--- if there is a condition too.
-CREATE FUNCTION slice_indexes(relation regclass, names text[], conditional boolean)
-RETURNS TABLE (index regclass, checkable boolean)
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT i.indexrelid::regclass, m.amname = 'btree'
-	FROM relation_tree(relation) AS tree
-	JOIN pg_index i ON i.indrelid = tree.relid AND i.indisvalid
-	JOIN pg_class x ON x.oid = i.indexrelid AND x.relkind = 'i' JOIN pg_am m ON m.oid = x.relam
-	WHERE conditional OR EXISTS (SELECT
-		FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
-		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-		WHERE a.attname = ANY (names) AND k.n <= i.indnkeyatts)
-	ORDER BY i.indexrelid
-$$;
+-- have not, an index lacks rows, or somebody wrote meanwhile, or a row stands in a partition that
+-- bounds exclude.  Then the table is compared once more, as one slice, which needs no index.  A
+-- scan of a large table would cost as much as amcheck, and hold back vacuum.
 
 -- The schema of amcheck; an error without it, or without the right to it.
 CREATE FUNCTION require_amcheck() RETURNS text
@@ -76,87 +59,27 @@ EXCEPTION WHEN data_corrupted OR index_corrupted THEN
 END
 $$;
 
--- A query that looks a sample of rows up by their key: their number, and how many were not
--- found; the relation has about so many blocks and rows.
--- About 300 blocks, and about 3000 rows of them.  This is for a peer without iblt, where the
--- planner chooses the index, as it does for slices there.
-CREATE FUNCTION slice_sample_sql(relation text, names text[], blocks numeric,
-	rows numeric) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	-- OFFSET keeps the planner from reading all keys once, by an index or not
-	RETURN format('SELECT count(*) AS rows, count(*) FILTER (WHERE NOT found) AS lost FROM ('
-			'SELECT EXISTS (SELECT FROM %1$s AS f WHERE %2$s OFFSET 0) AS found'
-			' FROM %1$s AS t TABLESAMPLE system (%3$s) WHERE random() < %4$s) AS s', relation,
-		(SELECT string_agg(format('f.%1$I = t.%1$I', name), ' AND ') FROM unnest(names) AS name),
-		least(100, 100 * 300 / blocks), 3000 / rows / least(1, 300 / blocks));
-END
-$$;
-
--- An error if rows of a sample were not found by an index.
-CREATE FUNCTION check_lost_rows(relation text, rows bigint, lost bigint,
-	index regclass DEFAULT NULL) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF lost > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
-			MESSAGE = format('an index of %s does not find rows that the table has', relation),
-			DETAIL = format('Of a sample of %s rows, %s does not find %s.', rows,
-				coalesce('index ' || index, 'it'), lost),
-			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
-				'and REINDEX it.';
-	END IF;
-END
-$$;
-
--- Looks some rows of some blocks up by each index with one of these columns, or by any: how
--- many, how many were not found, and an index that does not find one.
-CREATE FUNCTION iblt_index_sample(relation regclass, columns text[], "any" boolean, blocks bigint,
-	most integer, place float8, OUT rows bigint, OUT lost bigint, OUT index regclass) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Looks some rows, or all, up by the indexes that slices may be read by; an error if an index does
--- not find one.
-CREATE FUNCTION sample_slice_index(relation regclass, names text[],
-	conditional boolean, every boolean) RETURNS void
+-- An answer of each index with these columns, as amcheck says: how many were checked, and how
+-- many others there are; an error if one is damaged.
+CREATE FUNCTION slice_check(relation regclass, names text[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	part record;
-	looked record;
-BEGIN
-	FOR part IN SELECT c.oid::regclass AS name, x.size / sum(x.size) OVER () AS share
-			FROM relation_tree(relation) AS tree
-			JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'r',
-			LATERAL (SELECT greatest(pg_relation_size(c.oid), 1)::numeric AS size) AS x LOOP
-		looked := iblt_index_sample(part.name, names, conditional,
-			CASE WHEN every THEN 4294967295 ELSE ceil(300 * part.share)::bigint END,
-			CASE WHEN every THEN 2147483647 ELSE 10 END, random());
-		PERFORM check_lost_rows(relation::text, looked.rows, looked.lost, looked.index);
-	END LOOP;
-END
-$$;
-
--- Checks the indexes of a relation that slices are read by, by a sample of rows, or thoroughly
--- with amcheck: how many indexes were checked so, and how many others there are.
-CREATE FUNCTION slice_check(relation regclass, names text[], conditional boolean,
-	thorough boolean) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	schema text;
+	schema text := require_amcheck();
 	checked bigint := 0;
 	others bigint := 0;
 	x record;
 BEGIN
-	IF NOT thorough THEN
-		PERFORM sample_slice_index(relation, names, conditional, false);
-		RETURN '{}';
-	END IF;
-	schema := require_amcheck();
-	FOR x IN SELECT * FROM slice_indexes(relation, names, conditional) LOOP
+	-- also those of partitions
+	FOR x IN SELECT i.indexrelid::regclass AS index, m.amname = 'btree' AS checkable
+			FROM relation_tree(relation) AS tree
+			JOIN pg_index i ON i.indrelid = tree.relid AND i.indisvalid
+			JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+			JOIN pg_am m ON m.oid = c.relam
+			WHERE EXISTS (SELECT FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+				WHERE a.attname = ANY (names) AND k.n <= i.indnkeyatts)
+			ORDER BY i.indexrelid LOOP
 		IF x.checkable THEN
 			PERFORM check_slice_index(schema, x.index);
 			checked := checked + 1;
@@ -168,57 +91,71 @@ BEGIN
 END
 $$;
 
--- A query that checks the indexes of a side, whose relation has about so many rows.
--- Of a peer without iblt, it gives a sample alone.
-CREATE FUNCTION slice_check_sql(plan plan, s side, thorough boolean, estimate bigint) RETURNS text
+-- A query that looks a sample of the rows of a side up by their key: their number, and how many
+-- were not found.  About 300 blocks, and about 3000 rows of them.
+-- The planner chooses the index, as it does for slices.
+CREATE FUNCTION slice_sample_sql(s side, names text[], index unique_key, probe jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	share numeric := least(1, 300.0 / greatest(1, (probe ->> 'blocks')::bigint));
 BEGIN
-	IF peer_is_bare(s.place) THEN
-		RETURN format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s',
-			slice_sample_sql(relation_sql(s), own_names(s, plan.key),
-				greatest(1, plan.bytes / 8192.0), greatest(1, estimate)));
-	END IF;
-	RETURN format('SELECT slice_check(%L::pg_catalog.regclass, %L, %L, %L)',
-		s.relation, own_names(s, plan.key), s.condition IS NOT NULL, thorough);
+	-- OFFSET keeps the planner from reading all keys once, by an index or not
+	RETURN format('SELECT jsonb_build_object(''rows'', count(*),'
+			' ''lost'', count(*) FILTER (WHERE NOT found))::text FROM ('
+			'SELECT EXISTS (SELECT FROM %1$s AS f WHERE %2$s OFFSET 0) AS found'
+			' FROM %1$s AS t TABLESAMPLE system (%3$s) WHERE random() < %4$s) AS s',
+		relation_sql(s), (SELECT string_agg(format('f.%1$I%2$s = t.%1$I', names[i],
+			' COLLATE ' || index.collations[i]), ' AND ') FROM generate_subscripts(names, 1) AS i),
+		100 * share, 3000 / share / greatest(1, (probe ->> 'rows')::bigint));
 END
 $$;
 
--- An index and the answer of slice_check, for a verdict.
-CREATE FUNCTION slice_note(index text, answer jsonb) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- A query that checks what slices of a side are read by.
+CREATE FUNCTION slice_check_sql(plan plan, s side, index unique_key, thorough boolean,
+	probe jsonb) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	names text[] := own_names(s, (slice_key(plan)).columns);
 BEGIN
-	RETURN format('%s (%s)', index, CASE
-		WHEN NOT answer ? 'checked' THEN 'not checked'
-		WHEN answer ->> 'checked' = '1' AND answer ->> 'others' = '0' THEN 'checked'
-		ELSE format('indexes checked: %s, not checked: %s', answer ->> 'checked',
-			answer ->> 'others') END);
+	RETURN CASE WHEN thorough THEN format('SELECT iblt_internal.slice_check('
+			'%L::pg_catalog.regclass, %L)', s.relation, names)
+		ELSE slice_sample_sql(s, names, index, probe) END;
 END
 $$;
 
--- What a verdict by slices rests on, after a check of the indexes of both sides, or a thorough
--- one with amcheck; an error if an index is damaged.
-CREATE FUNCTION slice_guard(plan plan, thorough boolean, estimate bigint DEFAULT NULL)
-RETURNS text
+-- What a verdict by slices rests on, after a check of the indexes of both sides, by a sample or
+-- thoroughly with amcheck; an error if an index is damaged.  "probes" are those of run_probes.
+CREATE FUNCTION slice_guard(plan plan, thorough boolean, probes jsonb[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	k slice_key := slice_key(plan);
-	answers text[] := ask_values(places_of(plan), ARRAY[
-		slice_check_sql(plan, plan.here, thorough, estimate),
-		slice_check_sql(plan, plan.there, thorough, estimate)], 0.1,
-		how => ROW(NULL, NULL, NULL, NULL, reads(plan.here, plan.there))::reading);
-	here jsonb := answers[1];
-	there jsonb := answers[2];
+	answers jsonb[] := ask_values(places_of(plan), ARRAY[
+		slice_check_sql(plan, plan.here, k.here, thorough, probes[1]),
+		slice_check_sql(plan, plan.there, k.there, thorough, probes[2])], 0.1,
+		how => ROW(CASE WHEN NOT thorough THEN 'read_slice' END, NULL, NULL, NULL,
+			reads(plan.here, plan.there))::reading)::jsonb[];
+	notes text[];
 BEGIN
-	-- samples of peers without iblt
-	PERFORM check_lost_rows((plan.here).relation || ' here', (here ->> 'rows')::bigint,
-			(here ->> 'lost')::bigint),
-		check_lost_rows((plan.there).relation || ' on the peer', (there ->> 'rows')::bigint,
-			(there ->> 'lost')::bigint);
-	RETURN format('read by index %s here, %s there',
-		slice_note((k.here).index, here), slice_note((k.there).index, there));
+	FOR n IN 1 .. 2 LOOP
+		IF (answers[n] ->> 'lost')::bigint > 0 THEN
+			RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+				MESSAGE = format('an index of %s does not find rows that the table has (%s)',
+					(plan.here).relation, CASE n WHEN 1 THEN 'here' ELSE 'there' END),
+				DETAIL = format('Of a sample of %s rows, it does not find %s.',
+					answers[n] ->> 'rows', answers[n] ->> 'lost'),
+				HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
+					'and REINDEX it.';
+		END IF;
+		notes[n] := CASE WHEN NOT thorough THEN 'not checked'
+			WHEN answers[n] = '{"checked": 1, "others": 0}' THEN 'checked'
+			ELSE format('indexes checked: %s, not checked: %s', answers[n] ->> 'checked',
+				answers[n] ->> 'others') END;
+	END LOOP;
+	RETURN format('read by index %s (%s) here, %s (%s) there', (k.here).index, notes[1],
+		(k.there).index, notes[2]);
 END
 $$;
 
@@ -233,31 +170,5 @@ BEGIN
 	RETURN plan.buckets IS NULL
 		AND coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28
 			AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
-END
-$$;
-
--- How many rows scans of both sides count; if other than slices have read, an error where an
--- index does not find one.
--- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION slice_check_count(plan plan, rows bigint[]) RETURNS bigint[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	query text := 'SELECT count(*)::text FROM %s%s';
-	counted bigint[] := ask_values(places_of(plan), ARRAY[
-		format(query, from_sql(plan, plan.here), condition_sql(plan, plan.here)),
-		format(query, from_sql(plan, plan.there), condition_sql(plan, plan.there))], 0.01, NULL,
-		reading_of(plan))::bigint[];
-	s side;
-BEGIN
-	FOR n IN 1 .. 2 LOOP
-		IF counted[n] <> rows[n] THEN
-			s := CASE n WHEN 1 THEN plan.here ELSE plan.there END;
-			PERFORM ask_one(s.place, format(
-				'SELECT sample_slice_index(%L::pg_catalog.regclass, %L, %L, true)',
-				s.relation, own_names(s, plan.key), s.condition IS NOT NULL), 0.01);
-		END IF;
-	END LOOP;
-	RETURN counted;
 END
 $$;

@@ -7,13 +7,13 @@
 
 -- Tables that nobody has begun, behind those that this session has already tried.
 -- The lock keeps other sessions from beginning them.  Each table takes some milliseconds, and all
--- together take about as long as a slice.  With check_indexes or slice_by => 'blocks', the caller
--- asks for more than a scan.
+-- together take about as long as a slice.  With check_indexes, the caller asks for more than a
+-- scan.
 CREATE FUNCTION run_unbegun(w run_worker) RETURNS run_table[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	most integer := CASE WHEN (w.options).slice_by = 'key' AND NOT (w.options).check_indexes
+	most integer := CASE WHEN NOT (w.options).check_indexes
 		THEN least((w.options).slice_ms / 10, 100) ELSE 0 END;
 	t run_table;
 	result run_table[] := '{}';

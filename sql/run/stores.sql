@@ -36,15 +36,13 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::text AS status,			-- NULL while there is work
 		NULL::text AS detail, NULL::text AS sqlstate,
 		NULL::text AS how,				-- how it is read, for the detail
-		NULL::boolean AS whole,			-- one slice
-		NULL::jsonb AS moments,			-- NULL by key; by blocks, of both sides, and a capacity
 		NULL::bigint AS generation,		-- how often it has begun
 		NULL::text AS shape,			-- run_see, NULL before it begins
 		NULL::text AS key_fingerprint,	-- of what ids of differences are made of
 		NULL::text[] AS frontier,		-- up to where slices are cut, as hi of a slice
 		NULL::boolean AS at_end,		-- there are no more to cut
 		NULL::bigint AS cut, NULL::bigint AS done,	-- slices
-		NULL::bigint AS slice_rows,		-- of the next slice
+		NULL::bigint AS slice_rows,		-- of the next slice, NULL if all rows are one
 		NULL::bigint AS estimate,		-- rows of the larger side
 		@each audit_counts: NULL::bigint AS %,@
 		NULL::bigint AS kept,			-- how many of its differences are stored
@@ -61,9 +59,9 @@ CREATE MATERIALIZED VIEW run_slice USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
 		NULL::bigint AS generation,
-		NULL::text[] AS lo, NULL::text[] AS hi,	-- a key, or a block here and one there
+		NULL::text[] AS lo, NULL::text[] AS hi,	-- keys
 		NULL::bigint AS rows,			-- about so many, NULL for all of its table
-		NULL::boolean AS final			-- without rows: the count or lookup that ends its table
+		NULL::boolean AS final			-- without rows: the count that ends its table
 	WITH NO DATA;
 
 -- The differences that runs found, written by C functions; do not refresh it.
@@ -83,13 +81,6 @@ CREATE MATERIALIZED VIEW run_range USING heap AS
 		NULL::jsonb AS after, NULL::jsonb AS up_to,		-- keys, NULL for the first and the last
 		@each audit_counts: NULL::bigint AS %,@
 		NULL::timestamptz AS found_at
-	WITH NO DATA;
-
--- The sketches of tables of runs by blocks, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW run_sketch USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
-		NULL::bigint AS number,
-		NULL::@extschema@.iblt AS sketch
 	WITH NO DATA;
 
 -- A role writes rows of its own alone, whatever owner a row names.  With own => false, it

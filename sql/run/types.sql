@@ -4,7 +4,6 @@
 CREATE TYPE run_options AS (
 	audit audit_options,
 	slice_ms integer,
-	slice_by text,			-- 'key' or 'blocks'
 	check_indexes boolean,
 	most_kept bigint,		-- differences of a table
 	max_load double precision,
@@ -31,8 +30,6 @@ CREATE TYPE run_worker AS (
 	plan plan,
 	planned timestamptz,	-- when the plan was made; NULL if it does not hold any more
 	shape text,				-- of the table when the plan was made (run_see)
-	histogram text[],		-- of the table's key
-	walks boolean,			-- statistics do not tell where its slices end
 	began timestamptz,		-- when it claimed the slice
 	until timestamptz,		-- when its pause ends
 	last timestamptz,		-- up to when its time is counted, with pauses
@@ -45,11 +42,10 @@ CREATE TYPE run_worker AS (
 -- What a table of a run is at the moment.
 CREATE TYPE run_seen AS (
 	shape text,				-- what has to stay until its last slice
+	probes jsonb[],			-- what run_probe answered on both sides
 	estimate bigint,		-- rows of the larger side
-	histogram text[],		-- of its key on this side
 	whole boolean,			-- one slice; NULL unless the table begins
-	how text,				-- how it is read, for the detail
-	moments jsonb			-- NULL by key; by blocks, of both sides, and a capacity
+	how text				-- how it is read, for the detail
 );
 
 -- A repair of differences that a run found in a table.

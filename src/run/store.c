@@ -18,8 +18,7 @@
 #include "utils/snapmgr.h"
 
 const char *const iblt_run_stores[] = {
-	"run_head", "run_table", "run_slice", "run_difference", "run_range",
-	"run_sketch"
+	"run_head", "run_table", "run_slice", "run_difference", "run_range"
 };
 
 Oid

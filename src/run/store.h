@@ -49,7 +49,7 @@ typedef struct IbltRunScan
 } IbltRunScan;
 
 /* The names of the stores. */
-#define IBLT_RUN_STORES 6
+#define IBLT_RUN_STORES 5
 extern const char *const iblt_run_stores[IBLT_RUN_STORES];
 
 /* The store of a row type.  ERROR if it is none. */

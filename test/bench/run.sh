@@ -71,7 +71,7 @@ measure() {
 			[ "$(head -n 1 "$WORK/out")" = 100 ] || die "an audit found $(head -n 1 "$WORK/out")"
 			sql $HERE_PORT -c '\timing on' -c "$(run_sql $table)" >"$WORK/out"
 			note "run_$table" "$r" "$WORK/out"
-			[ "$(last_run changed)" = 100 ] || die "a run found $(last_run changed)"
+			[ "$(last_run changed)" = 100 ] || die "a run found $(last_run "concat_ws(' ', changed, status, detail)")"
 		done
 		SLICES[$table]=$(last_run slices)
 	done

@@ -121,7 +121,7 @@ no_rows "functions of aggregates take internal, no others do" "
 	AND NOT EXISTS (SELECT FROM pg_aggregate a WHERE p.oid IN (a.aggtransfn, a.aggfinalfn,
 		a.aggcombinefn, a.aggserialfn, a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn, a.aggmfinalfn))
 	AND NOT EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typreceive))
-	AND p.prosupport = 0 AND p.prorettype NOT IN ('internal'::regtype, 'tsm_handler'::regtype)"
+	AND p.prosupport = 0 AND p.prorettype <> 'internal'::regtype"
 
 # The names in doc/internals/functions.md as rows (who, name): those at the beginning of lines and of
 # rows of tables.

@@ -265,189 +265,6 @@ CREATE UNIQUE INDEX ON crossed (a, b);
 INSERT INTO crossed SELECT i % 10, i, 'v' FROM generate_series(1, 1000) AS i;
 SELECT outcome($$SELECT iblt_internal.slice_next(slices.plan_of('crossed', 'pairs'), NULL, 10)$$);
 
--- The rows of a slice, whose blocks an index tells.  Rows were updated in their block and out of it, and deleted.
-CREATE TABLE blocks (id int NOT NULL, d int, v text) WITH (fillfactor = 60, autovacuum_enabled = off);
-INSERT INTO blocks SELECT i, i, repeat('x', 40) FROM generate_series(1, 6000) AS i;
-CREATE INDEX ON blocks (id) WHERE id < 100;
-CREATE INDEX ON blocks ((id + 1));
-CREATE INDEX ON blocks (d);
-CREATE FUNCTION backwards(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT btint4cmp($2, $1)';
-CREATE FUNCTION blocks_of(lo int, hi int, OUT the_same boolean, OUT few boolean) LANGUAGE plpgsql AS $$
-DECLARE
-	bounds text := format('WHERE id > %s AND id <= %s', coalesce(lo, -1), coalesce(hi, 1000000));
-	query text := format('SELECT md5(array_agg(b ORDER BY id)::text) FROM slices.blocks AS b TABLESAMPLE iblt_internal.iblt_slice_rows(''id'', %L, %L)',
-		CASE WHEN lo IS NULL THEN '{}' ELSE ARRAY[lo] END, CASE WHEN hi IS NULL THEN '{}' ELSE ARRAY[hi] END);
-	sampled text;
-	read text;
-	j jsonb;
-BEGIN
-	EXECUTE query INTO sampled;
-	EXECUTE 'SELECT md5(array_agg(b ORDER BY id)::text) FROM slices.blocks AS b ' || bounds INTO read;
-	the_same := sampled IS NOT DISTINCT FROM read;
-	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) ' || query INTO j;
-	few := (j #>> '{0,Plan,Shared Hit Blocks}')::bigint + (j #>> '{0,Plan,Shared Read Blocks}')::bigint < 40;
-END $$;
-CREATE OPERATOR CLASS backwards FOR TYPE int USING btree AS OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <,
-	FUNCTION 1 backwards(int, int);
-CREATE INDEX ON blocks (id backwards);
-CREATE VIEW all_blocks AS SELECT lo, hi, r.* FROM (VALUES (NULL, NULL), (NULL, 50), (90, 110), (3000, 3100), (3000, 3000), (5990, NULL), (7000, NULL)) AS b(lo, hi), blocks_of(lo, hi) AS r;
--- without an index on all rows that begins with the column: all blocks
-SELECT * FROM all_blocks;
-CREATE UNIQUE INDEX ON blocks (id, d);
-UPDATE blocks SET v = 'y' WHERE id % 7 = 0;
-UPDATE blocks SET v = 'z' WHERE id % 14 = 0;
-UPDATE blocks SET d = -d WHERE id % 11 = 0;
-DELETE FROM blocks WHERE id % 13 = 0;
-SELECT * FROM all_blocks;
-VACUUM blocks;
-INSERT INTO blocks SELECT i, -i, 'again' FROM generate_series(13, 6000, 13) AS i;
-SELECT lo, hi, the_same FROM all_blocks;
-SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('id', '{x}', '{}')$$);
-SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('id', NULL, '{}')$$);
-SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('nobody', '{}', '{}')$$);
-SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('v', '{}', '{}')$$);
--- A sampling method reads what its arguments name, so the role needs the right to it
-CREATE ROLE regress_iblt_clerk;
-CREATE TABLE pay (id int PRIMARY KEY, name text, salary int) PARTITION BY RANGE (id);
-CREATE TABLE pay_1 PARTITION OF pay FOR VALUES FROM (0) TO (10);
-CREATE TABLE pay_2 (salary int, id int NOT NULL, name text);
-ALTER TABLE pay ATTACH PARTITION pay_2 FOR VALUES FROM (10) TO (20);
-CREATE TABLE wages (id int PRIMARY KEY, name text, salary int);
-INSERT INTO pay SELECT i, 'n' || i, 1000 * i FROM generate_series(1, 15) AS i;
-INSERT INTO wages TABLE pay;
-CREATE VIEW owners AS SELECT id FROM wages TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{9000}');
-GRANT USAGE, CREATE ON SCHEMA slices TO regress_iblt_clerk;
-GRANT SELECT (id, name) ON pay, wages TO regress_iblt_clerk;
-GRANT SELECT ON owners TO regress_iblt_clerk;
-CREATE FUNCTION sampled(relation text, name text, lo int DEFAULT 4, hi int DEFAULT 12) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	n bigint;
-BEGIN
-	EXECUTE format('SELECT count(id) FROM slices.%s TABLESAMPLE iblt_internal.iblt_slice_rows(%L, %L, %L)', relation, name, ARRAY[lo], ARRAY[hi]) INTO n;
-	RETURN n;
-EXCEPTION WHEN OTHERS THEN
-	RETURN concat_ws(' ', sqlstate, sqlerrm);
-END $$;
-SET ROLE regress_iblt_clerk;
-SELECT relation, sampled(relation, 'salary', 4000, 12000) AS salary, sampled(relation, 'id') AS id FROM unnest('{wages,pay,pay_1}'::text[]) AS relation;
-SELECT count(*) AS by_the_right_of_its_owner FROM owners;
-CREATE VIEW clerks AS SELECT id FROM wages TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{9000}');
--- with workers, if the planner could, and as one of several relations
-SET parallel_setup_cost = 0;
-SET parallel_tuple_cost = 0;
-SET min_parallel_table_scan_size = 0;
-SELECT outcome($$SELECT count(id) FROM (SELECT id FROM slices.pay TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{}') UNION ALL SELECT id FROM slices.wages) AS u$$);
-SELECT outcome($$SELECT count(id) FROM (SELECT id FROM slices.pay UNION ALL SELECT id FROM slices.wages TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{}')) AS u$$);
-SELECT count(id) FROM (SELECT id FROM pay TABLESAMPLE iblt_internal.iblt_slice_rows('id', '{4}', '{}') UNION ALL SELECT id FROM wages TABLESAMPLE iblt_internal.iblt_slice_rows('id', '{4}', '{}')) AS u;
-RESET parallel_setup_cost;
-RESET parallel_tuple_cost;
-RESET min_parallel_table_scan_size;
--- how old a block is shows the versions of its rows
-SELECT outcome($$SELECT count(id) FROM slices.wages TABLESAMPLE iblt_internal.iblt_blocks_at_rest(0, 1, 0, now(), '0/0', '0')$$);
-RESET ROLE;
-SELECT outcome($$SELECT count(*) FROM slices.clerks$$) AS by_the_right_of_its_owner;
--- blocks that are, or are not, as they were at a moment
-CREATE FUNCTION at_rest(hi int DEFAULT 1, relation regclass DEFAULT 'wages', file oid DEFAULT NULL, started timestamptz DEFAULT pg_postmaster_start_time(),
-	lsn pg_lsn DEFAULT iblt_internal.iblt_wal_position(), behind bigint DEFAULT 0) RETURNS text LANGUAGE sql AS $$
-	SELECT outcome(format('SELECT xmin FROM %s TABLESAMPLE iblt_internal.iblt_blocks_at_rest(0, %s, %s, %L, %L, %L)', relation, hi, coalesce(file, pg_relation_filenode(relation)),
-		started, lsn, pg_snapshot_xmin(pg_current_snapshot())::text::bigint - behind))
-$$;
-SELECT at_rest(), at_rest(0);
-SELECT at_rest(2);
-SELECT at_rest(file => 1);
-SELECT at_rest(started => now());
-SELECT at_rest(lsn => '0/0');
-SELECT at_rest(behind => 1000), at_rest(0, behind => 1000) AS none_is_looked_at;
-SELECT at_rest(behind => -1000000);
-BEGIN;
-SELECT id FROM wages WHERE id = 14 FOR UPDATE;
-SELECT at_rest() AS a_lock;
-DELETE FROM wages WHERE id = 14;
-SELECT at_rest();
-ROLLBACK;
-SELECT at_rest() AS none_is_left;
-CREATE UNLOGGED TABLE unlogged (id int);
-SELECT at_rest(0, 'unlogged');
-DROP TABLE unlogged;
-DROP FUNCTION at_rest;
--- rows that a policy hides
-GRANT SELECT ON wages TO regress_iblt_clerk;
-ALTER TABLE wages ENABLE ROW LEVEL SECURITY;
-CREATE POLICY small ON wages USING (salary < 6000);
-SET ROLE regress_iblt_clerk;
-SELECT sampled('wages', 'salary', 4000, 12000), sampled('wages', 'id');
-SELECT outcome($$SELECT count(id) FROM slices.wages TABLESAMPLE iblt_internal.iblt_blocks_at_rest(0, 1, 0, now(), '0/0', '0')$$);
-RESET ROLE;
-SELECT sampled('wages', 'salary', 4000, 12000);
-DROP VIEW clerks, owners;
-DROP TABLE pay, wages;
-DROP OWNED BY regress_iblt_clerk;
-DROP ROLE regress_iblt_clerk;
--- A rescan takes no more memory
-CREATE FUNCTION kept_by_rescans(times int) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-	bytes bigint;
-BEGIN
-	IF to_regclass('pg_backend_memory_contexts') IS NULL THEN
-		RETURN 0;	-- before PostgreSQL 14
-	END IF;
-	EXECUTE 'WITH s AS MATERIALIZED (SELECT count(*) AS n FROM generate_series(1, $1) AS g(i),
-			LATERAL (SELECT FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows(''id'', ARRAY[(i % 5000)::text], ARRAY[(i % 5000 + 1)::text]) OFFSET 0) AS r)
-		SELECT (SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE s.n > 0) FROM s' INTO bytes USING times;
-	RETURN bytes;
-END $$;
-SELECT kept_by_rescans(5) > 0 OR to_regclass('pg_backend_memory_contexts') IS NULL AS warm;
-SELECT kept_by_rescans(4000) - kept_by_rescans(5) < 500000 AS no_more;
--- Each type that a slice is read by, and indexes in each direction, with nulls, with entries of several rows, and with pages without entries
-CREATE DOMAIN positive AS int CHECK (VALUE > 0);
-CREATE TABLE ordered (n int, "smallint" smallint, "int" int, "bigint" bigint, positive positive, "numeric" numeric, "date" date, "timestamp" timestamp, "timestamptz" timestamptz, "uuid" uuid)
-	WITH (autovacuum_enabled = off);
-INSERT INTO ordered SELECT i, r % 32768, r - 1000, r * 1000003::bigint, nullif(r, 0), r / 7.0, date '2000-01-01' + r, timestamp '2000-01-01' + r * interval '7 s',
-		timestamptz '2000-01-01' + r * interval '7 s', md5(r::text)::uuid
-	FROM (SELECT i, i % 2000 AS r FROM generate_series(1, 4000) AS i) AS t;
-INSERT INTO ordered (n) SELECT i FROM generate_series(1, 400) AS i;
-INSERT INTO ordered VALUES (0, -32768, -2147483648, -9223372036854775808, 2147483647, -1e500, '-infinity', '-infinity', '-infinity', '00000000-0000-0000-0000-000000000000'),
-	(1, 32767, 2147483647, 9223372036854775807, 1, 'NaN', 'infinity', 'infinity', 'infinity', 'ffffffff-ffff-ffff-ffff-ffffffffffff');
--- each range between some of the values: the least, the largest, and neighbours
-CREATE FUNCTION wrong_ranges(name text, how text) RETURNS TABLE (column_name text, index text, lo text, hi text) LANGUAGE plpgsql AS $$
-DECLARE
-	rows text;
-	right_rows text;
-BEGIN
-	FOR lo, hi IN EXECUTE format('WITH b AS (SELECT v::text FROM (SELECT %1$I AS v, dense_rank() OVER (ORDER BY %1$I) AS r FROM slices.ordered) AS d
-			WHERE r %% 700 < 2 OR r > 2000 GROUP BY v) SELECT a.v, b.v FROM b AS a, b', name) LOOP
-		EXECUTE format('SELECT concat(count(*), '' '', sum(n), '' '', sum(n::bigint * n)) FROM slices.ordered TABLESAMPLE iblt_internal.iblt_slice_rows(%L, %L, %L)',
-			name, array_remove(ARRAY[lo], NULL), array_remove(ARRAY[hi], NULL)) INTO rows;
-		EXECUTE format('SELECT concat(count(*), '' '', sum(n), '' '', sum(n::bigint * n)) FROM slices.ordered
-			WHERE %1$I IS NOT NULL AND coalesce(%1$I > %2$L, true) AND coalesce(%1$I <= %3$L, true)', name, lo, hi) INTO right_rows;
-		column_name := name;
-		index := how;
-		IF rows IS DISTINCT FROM right_rows THEN
-			RETURN NEXT;
-		END IF;
-	END LOOP;
-END $$;
-CREATE FUNCTION wrong_orders() RETURNS TABLE (column_name text, index text, lo text, hi text) LANGUAGE plpgsql AS $$
-DECLARE
-	name text;
-	how text;
-BEGIN
-	FOR name, how IN SELECT c, i FROM unnest('{smallint,int,bigint,positive,numeric,date,timestamp,timestamptz,uuid}'::text[]) AS c,
-			unnest('{"","ASC, n","DESC, n","ASC NULLS FIRST, n","DESC NULLS LAST, n",none}'::text[]) WITH ORDINALITY AS i(i, o) WHERE o = 1 OR c IN ('int', 'numeric') OR c = 'bigint' AND i = 'none' LOOP
-		IF how <> 'none' THEN
-			EXECUTE format('CREATE INDEX one_index ON slices.ordered (%I %s)', name, how);
-		END IF;
-		RETURN QUERY SELECT * FROM slices.wrong_ranges(name, how);
-		DROP INDEX IF EXISTS slices.one_index;
-	END LOOP;
-END $$;
-SELECT * FROM wrong_orders();
-CREATE INDEX one_index ON ordered ("int") WITH (fillfactor = 30);
-DELETE FROM ordered WHERE "int" BETWEEN 200 AND 600 OR "int" BETWEEN 700 AND 900;
-VACUUM ordered;
-SELECT * FROM wrong_ranges('int', 'pages without entries');
-INSERT INTO ordered (n, "int") SELECT i, i FROM generate_series(100, 950) AS i;
-SELECT * FROM wrong_ranges('int', 'and with new ones');
 CREATE TABLE one (id bigint PRIMARY KEY, v text);
 INSERT INTO one SELECT i, 'v' FROM generate_series(1, 20000) AS i;
 CREATE TABLE one2 (LIKE one INCLUDING ALL);
@@ -474,41 +291,25 @@ SELECT * FROM same('narrow', 'one2', 300);
 
 -- The guard
 CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql SET search_path = iblt_internal, pg_catalog, pg_temp AS $$
-	SELECT iblt_internal.slice_guard(slices.plan_of(here, there, options), thorough)
+	SELECT iblt_internal.slice_guard(plan, thorough, iblt_internal.run_probes(plan)) FROM (SELECT slices.plan_of(here, there, options) AS plan OFFSET 0) AS p
 $$;
 SELECT guard('parts', 'whole', false);
 SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);
 CREATE SCHEMA "am check";
 CREATE EXTENSION amcheck SCHEMA "am check";
 SELECT guard('parts', 'whole', true);
--- the planner may read by any index on a column of the key, and with a condition by others
+-- the planner may read by any index on a column of the key
 CREATE INDEX ON whole (v);
 CREATE INDEX ON whole (at, v);
 CREATE INDEX whole_brin ON whole USING brin (id);
 SELECT guard('parts', 'whole', true);
-SELECT guard('parts', 'whole', true, '{"condition": "v <> ''y''", "peer_condition": "v <> ''y''"}');
 CREATE ROLE regress_iblt_checker;
 GRANT USAGE ON SCHEMA slices, "am check" TO regress_iblt_checker;
 GRANT SELECT ON parts, whole TO regress_iblt_checker;
 SET ROLE regress_iblt_checker;
 SELECT guard('parts', 'whole', false) LIKE 'read by index%' AS sampled;
 SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);
--- which reads what its arguments name, with the rights of the role: a partition's are those to its table
-SELECT rows = 1000, lost, index FROM iblt_internal.iblt_index_sample('parts_1', '{id}', false, 1000, 1000000, 0);
-SELECT outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{id}', false, 1000, 10, 0)$$);
 RESET ROLE;
-GRANT SELECT (v) ON mine TO regress_iblt_checker;
-SET ROLE regress_iblt_checker;
-SELECT outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{v,id}', false, 1000, 10, 0)$$) AS id, outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{v}', false, 1000, 10, 0)$$) AS v;
-RESET ROLE;
-ALTER TABLE mine ENABLE ROW LEVEL SECURITY;
-SET ROLE regress_iblt_checker;
-SELECT outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{v}', false, 1000, 10, 0)$$) AS hidden;
-RESET ROLE;
-ALTER TABLE mine DISABLE ROW LEVEL SECURITY;
-SELECT outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{}', false, 1000, 10, 0)$$) AS columns, outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{v}', false, 1000, 10, 1)$$) AS place;
-SELECT * FROM iblt_internal.iblt_index_sample('seen', '{id}', false, 1000, 10, 0);
-SELECT * FROM iblt_internal.iblt_index_sample(4294967295::oid, '{id}', false, 1000, 10, 0);
 DROP OWNED BY regress_iblt_checker;
 DROP ROLE regress_iblt_checker;
 
@@ -521,30 +322,18 @@ CREATE TABLE t (LIKE h INCLUDING ALL);
 INSERT INTO h SELECT i, 'v' FROM generate_series(1, 2000) AS i WHERE i NOT IN (777, 1500);
 INSERT INTO t TABLE h;
 ANALYZE;
--- where slices begin is guessed by the statistics of one table
-SELECT count(iblt_internal.run_probe(relation, 'id')) AS probed FROM unnest('{h,t}'::regclass[]) AS relation;
 CREATE TABLE sparse (id int);
 INSERT INTO sparse SELECT i FROM generate_series(1, 2000) AS i;
-SELECT relation, p ->> 'rows' AS rows, p ->> 'file' ~ '^\d+$' AS a_file, p ->> 'file' ~ '^[0-9a-f]{32}$' AS files FROM unnest('{h,crossed}'::text[]) AS relation, LATERAL iblt_internal.run_probe(relation::regclass, NULL) AS p;
-SELECT (p ->> 'rows')::bigint BETWEEN 600 AND 800 AS without_statistics FROM iblt_internal.run_probe('sparse', NULL) AS p;
+SELECT relation, p ->> 'rows' AS rows, p ->> 'blocks' AS blocks, p ->> 'file' ~ '^\d+$' AS a_file, p ->> 'file' ~ '^[0-9a-f]{32}$' AS files FROM unnest('{h,crossed}'::text[]) AS relation, LATERAL iblt_internal.run_probe(relation::regclass) AS p;
+SELECT (p ->> 'rows')::bigint BETWEEN 600 AND 800 AS without_statistics FROM iblt_internal.run_probe('sparse') AS p;
 SELECT here, there, buckets, iblt_internal.slice_may_count(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('buckets', buckets, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there)))) AS counts
 FROM (VALUES (9586980, 9586980, NULL), (9586981, 0, NULL), (0, 9586981, NULL), (NULL, 0, NULL), (0, NULL, NULL), (0, 0, 16)) AS v(here, there, buckets);
 -- a table of Citus on either side
 SELECT distributed, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, distributed, '{"distributed": true}'::jsonb))) AS refused FROM unnest('{here,there}'::text[]) AS distributed;
 -- a relation without a page has nothing to look up
 CREATE TABLE empty (id int PRIMARY KEY);
-SELECT iblt_internal.sample_slice_index('empty', '{id}', false, false) AS looked_up;
--- the guess is behind the bound before it: of too few rows, or near to the last value that is known, the index is walked
-SELECT lo, rows, estimate, iblt_internal.slice_guess(plan_of('h', 't'), '{1,1001,2001}', lo, rows, estimate)
-FROM (VALUES (NULL::text[], 100, 2000), ('{501}', 100, 2000), ('{501}', 1, 1000000), ('{1}', 500, 2000), ('{1801}', 500, 2000), ('{2001}', 500, 2000), (NULL, 100, 0), ('{0}', 100, 2000), ('{1001}', 900, 2000), ('{1001}', 1000, 2000), ('{2002}', 100, 2000)) AS v(lo, rows, estimate);
-SELECT bounds, iblt_internal.slice_guess(plan_of('h', 't'), bounds, '{5}', 100, 2000) FROM (VALUES ('{1000}'::text[]), ('{1000,1100}'), (NULL)) AS v(bounds);
--- of texts, it is one of the values that are known
-CREATE TABLE hw (id text COLLATE "C" PRIMARY KEY);
-CREATE TABLE tw (LIKE hw INCLUDING ALL);
-INSERT INTO hw SELECT to_char(i, 'FM0000') FROM generate_series(1, 2000) AS i;
-INSERT INTO tw TABLE hw;
-SELECT lo, rows, estimate, iblt_internal.slice_guess(plan_of('hw', 'tw'), '{0001,1001,2000}', lo, rows, estimate)
-FROM (VALUES (NULL::text[], 1000, 2000), (NULL, 999, 2000), ('{0500}', 1000, 2000), ('{1001}', 1000, 2000), ('{1500}', 400, 2000), ('{2000}', 100, 2000)) AS v(lo, rows, estimate);
+CREATE TABLE empty2 (LIKE empty INCLUDING ALL);
+SELECT guard('empty', 'empty2', false);
 -- on one side: it shows as a difference, until amcheck says what it is
 BEGIN;
 SELECT keep_up('h_pkey', false);
@@ -569,45 +358,22 @@ SET LOCAL enable_mergejoin = off;
 SELECT outcome($$SELECT iblt_internal.comparison_of(slices.plan_of('h', 't'))$$) AS by_scan;
 SELECT regexp_replace(outcome($$SELECT slices.guard('t', 'h', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
+-- no index serves the condition of a slice, so it finds what such an index lacks, and a lookup does not
+BEGIN;
+CREATE INDEX h_v ON h (v);
+CREATE INDEX t_v ON t (v);
+SELECT keep_up('h_v', false), keep_up('t_v', false);
+INSERT INTO h VALUES (777, 'here');
+SELECT keep_up('h_v', true), keep_up('t_v', true);
+ANALYZE h, t;
+SELECT outcome($$SELECT count(*) FROM slices.sliced('h', 't', 900, '{"condition": "v = ''here''", "peer_condition": "v = ''here''"}')$$);
+ROLLBACK;
 -- many rows: the sample finds that
 BEGIN;
 SELECT keep_up('t_pkey', false);
 INSERT INTO t SELECT i, 'v' FROM generate_series(10001, 11000) AS i;
 SELECT keep_up('t_pkey', true);
-SELECT regexp_replace(outcome($$SELECT slices.guard('h', 't', false)$$), '[0-9]+ rows, (.*) does not find [0-9]+', 'N rows, \1 does not find M');
-ROLLBACK;
--- each index that slices may be read by is asked, also by nulls, many equal values, and several columns
-CREATE TABLE many (id int NOT NULL, a int, b text) WITH (autovacuum_enabled = off);
-CREATE UNIQUE INDEX many_id ON many (id);
-CREATE INDEX many_id_a ON many (a DESC, b, id);
-CREATE INDEX many_a ON many (a);
-CREATE INDEX many_part ON many (id) WHERE a = 1;
-INSERT INTO many SELECT i, nullif(i % 3, 0), CASE WHEN i % 2 = 0 THEN 'v' END FROM generate_series(1, 2000) AS i;
-UPDATE many SET b = 'w' WHERE id % 50 = 1;
-SELECT rows, lost, index FROM iblt_internal.iblt_index_sample('many', '{id}', true, 1000, 1000000, 0.5);
-BEGIN;
-SELECT keep_up('many_id_a', false), keep_up('many_part', false);
-INSERT INTO many SELECT i, nullif(i % 3, 0), 'v' FROM generate_series(3001, 3100) AS i;
-SELECT keep_up('many_id_a', true), keep_up('many_part', true);
-SELECT rows, lost, index FROM iblt_internal.iblt_index_sample('many', '{id}', false, 1000, 1000000, 0.5);
-ROLLBACK;
-BEGIN;
-SELECT keep_up('many_a', false);
-INSERT INTO many SELECT i, nullif(i % 3, 0), 'v' FROM generate_series(3001, 3100) AS i;
-SELECT keep_up('many_a', true);
-SELECT rows, lost, index FROM iblt_internal.iblt_index_sample('many', '{id}', false, 1000, 1000000, 0.5);
-SELECT rows, lost, index FROM iblt_internal.iblt_index_sample('many', '{id}', true, 1000, 1000000, 0.5);
-ROLLBACK;
--- an index that is new while an old transaction lives, and one that lacks what that one may see
-CREATE TABLE recent (id int, v int) WITH (fillfactor = 50, autovacuum_enabled = off);
-INSERT INTO recent SELECT i, i FROM generate_series(1, 100) AS i;
-BEGIN;
-SELECT pg_current_xact_id() IS NOT NULL AS begun;
-CREATE INDEX recent_id ON recent (id);
-SELECT * FROM iblt_internal.iblt_index_sample('recent', '{id}', false, 1000, 1000000, 0);
-UPDATE recent SET v = v + 1 WHERE id = 7;
-CREATE INDEX recent_v ON recent (v);
-SELECT i.indcheckxmin, s.* FROM iblt_internal.iblt_index_sample('recent', '{v}', false, 1000, 1000000, 0) AS s, pg_index AS i WHERE i.indexrelid = 'recent_v'::regclass;
+SELECT regexp_replace(outcome($$SELECT slices.guard('h', 't', false)$$), '[0-9]+ rows, it does not find [0-9]+', 'N rows, it does not find M');
 ROLLBACK;
 -- nothing is written where nothing may be
 BEGIN READ ONLY;

@@ -1,4 +1,4 @@
-# What a run trusts, on one server: indexes, numbers, the snapshot of a slice.
+# What a run trusts, on one server: its numbers and its stores.
 use strict;
 use warnings;
 
@@ -6,36 +6,11 @@ use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 IbltTest::share_sessions();
 
-my $node = server('trust', 'autovacuum = off', major_version() < 17 ? 'old_snapshot_threshold = 0' : ());
+my $node = server('trust', 'autovacuum = off');
 $node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
-
-# --- a snapshot that is too old ------------------------------------------------------------
-
-SKIP:
-{
-	skip 'no snapshot is too old from PostgreSQL 17 on', 2 if major_version() >= 17;
-	$node->safe_psql('postgres', "CREATE TABLE old (id int PRIMARY KEY, room text DEFAULT repeat('x', 100)); ALTER TABLE old ALTER room SET STORAGE PLAIN;
-		INSERT INTO old SELECT 2 * g FROM generate_series(1, 20000) g; VACUUM old; CREATE TABLE other ()");
-	my $session = IbltTest::Session->new($node);
-	my $sampled = q{SELECT count(*) FROM old TABLESAMPLE iblt_internal.iblt_slice_rows('id', '{}', '{15000}')};
-	is($session->run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM other; $sampled"), "0\n7500", 'a snapshot');
-	# a later leaf page of the slice, from which vacuum may remove entries now, and none of its blocks
-	$node->safe_psql('postgres', "INSERT INTO old VALUES (15001, repeat('y', 7000))");
-	# a snapshot is too old after five seconds at the least
-	for (my $try = 0; $try < 120 && $session->{err} eq ''; $try++)
-	{
-		$node->safe_psql('postgres', 'CREATE TABLE next (); DROP TABLE next');
-		$node->safe_psql('postgres', 'VACUUM old');
-		$session->run($sampled);
-		usleep(100_000);
-	}
-	like($session->{err}, qr/72000: snapshot too old/, 'that is too old for the index of a slice');
-	$session->quit;
-}
 
 # --- parallel plans -------------------------------------------------------------------------
 
@@ -50,36 +25,11 @@ SKIP:
 	is($node->safe_psql('postgres', "SELECT string_agg(proname, ' ') FROM pg_proc WHERE proname LIKE 'iblt\\_run\\_%' AND proparallel <> 'u'"), '', 'no function of runs is for a parallel plan');
 }
 
-# --- what is looked up after slices by blocks ------------------------------------------------
+# --- numbers of runs -----------------------------------------------------------------------
 
-# Neither trusts an index: the scan of blocks, and the lookup of what differs.
 $node->safe_psql('postgres', 'CREATE DATABASE peer');
 $node->safe_psql('peer', 'CREATE EXTENSION iblt');
 my $peer = literal($node->connstr('peer'));
-{
-	my @sides = ('postgres', 'peer');
-	# so that a lookup goes by the index
-	$node->safe_psql($_, "ALTER DATABASE $_ SET enable_seqscan = off; ALTER DATABASE $_ SET enable_hashjoin = off; ALTER DATABASE $_ SET enable_mergejoin = off") foreach @sides;
-	$node->safe_psql($_, q{CREATE TABLE weak (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO weak SELECT g, 'v' FROM generate_series(1, 3000) g}) foreach @sides;
-	my $run = sub {
-		my $n = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{weak}', slice_by => 'blocks', progress => false)");
-		return $node->safe_psql('postgres', "SELECT concat_ws(' ', status, sqlstate, missing, extra, changed) FROM iblt_audit_table_stats WHERE run = $n");
-	};
-	my $lose = sub { my ($side, $sql) = @_; $node->safe_psql($side, "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = 'weak_pkey'::regclass;
-		$sql; UPDATE pg_index SET indisready = true, indisvalid = true WHERE indexrelid = 'weak_pkey'::regclass") };
-	$lose->('postgres', "INSERT INTO weak VALUES (5000, 'v')");
-	$node->safe_psql('peer', "INSERT INTO weak VALUES (5000, 'v')");
-	is($run->(), 'equal 0 0 0', 'an index of one side lacks a row that is the same');
-	$node->safe_psql('peer', "UPDATE weak SET v = 'x' WHERE id = 5000");
-	is($run->(), 'error XX002 0 0 0', 'one that differs: a scan looks it up');
-	$lose->($_, "INSERT INTO weak VALUES (6000, '$_')") foreach @sides;
-	$node->safe_psql('peer', 'DELETE FROM weak WHERE id = 5000');
-	$node->safe_psql('postgres', 'DELETE FROM weak WHERE id + 0 = 5000');
-	is($run->(), 'error XX002 0 0 0', 'the indexes of both sides lack it');
-	$node->safe_psql($_, "ALTER DATABASE $_ RESET ALL") foreach @sides;
-}
-
-# --- numbers of runs -----------------------------------------------------------------------
 
 {
 	$node->safe_psql('postgres', 'CREATE ROLE ann SUPERUSER LOGIN; CREATE TABLE num (id int PRIMARY KEY); CREATE SEQUENCE counts');
@@ -95,26 +45,26 @@ my $peer = literal($node->connstr('peer'));
 	# also where nothing is left of the last one
 	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')"), 3, 'all runs are pruned');
 	push @runs, $call->();
-	is(join(' ', @runs), '4 5 6 7', 'no number is given twice, also where sequences are set back');
-	is($node->safe_psql('postgres', 'SELECT string_agg(run || state, chr(32)) FROM iblt_audit_runs'), '7finished', 'a run is finished');
+	is(join(' ', @runs), '1 2 3 4', 'no number is given twice, also where sequences are set back');
+	is($node->safe_psql('postgres', 'SELECT string_agg(run || state, chr(32)) FROM iblt_audit_runs'), '4finished', 'a run is finished');
 	my ($rc, $out, $err);
 	foreach my $forged ('iblt_run_add', 'iblt_run_put')
 	{
 		($rc, $out, $err) = $node->psql('postgres', "SELECT iblt_internal.$forged(ROW(0, 9223372036854775807, 0, 0, NULL, NULL, NULL, 'x', '{}', NULL, now())::iblt_internal.run_head)");
 		like($err, qr/ERROR:  /, "$forged makes no run");
 	}
-	is($call->(), 8, 'so that all numbers are there');
+	is($call->(), 5, 'so that all numbers are there');
 	# damage
-	$node->safe_psql('postgres', q{CREATE TEMP TABLE again AS SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, 8);
+	$node->safe_psql('postgres', q{CREATE TEMP TABLE again AS SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, 5);
 		SET allow_system_table_mods = on; UPDATE pg_class SET relkind = 'r' WHERE oid = 'iblt_internal.run_head'::regclass;
 		INSERT INTO iblt_internal.run_head TABLE again; UPDATE pg_class SET relkind = 'm' WHERE oid = 'iblt_internal.run_head'::regclass});
-	foreach my $used ("CALL iblt_audit_resume(8, $peer)", "SELECT * FROM iblt_audit_recheck(8, $peer)", 'SELECT iblt_internal.iblt_run_lock(8, 0, 1, true)')
+	foreach my $used ("CALL iblt_audit_resume(5, $peer)", "SELECT * FROM iblt_audit_recheck(5, $peer)", 'SELECT iblt_internal.iblt_run_lock(5, 0, 1, true)')
 	{
 		($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20 s'; $used");
-		like($err, qr/ERROR:  run number 8 is not unique/, 'a run that is there twice is an error: ' . ($used =~ /(iblt_\w+)\(/)[0]);
+		like($err, qr/ERROR:  run number 5 is not unique/, 'a run that is there twice is an error: ' . ($used =~ /(iblt_\w+)\(/)[0]);
 	}
 	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s') > 0, (SELECT count(*) FROM iblt_audit_runs)"), 't|0', 'and can be pruned');
-	is($call->(), 9, 'which gives no number free');
+	is($call->(), 6, 'which gives no number free');
 }
 
 # --- stores that were refreshed --------------------------------------------------------------
@@ -122,16 +72,15 @@ my $peer = literal($node->connstr('peer'));
 {
 	$node->safe_psql($_, 'CREATE TABLE stored (id int PRIMARY KEY); INSERT INTO stored SELECT generate_series(1, 3000)') foreach 'postgres', 'peer';
 	# all, or one slice of several, and the rest of them later
-	my $begin = sub { my ($options) = @_; return $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{stored}', slice_ms => 1, max_load => 0.001, max_time => '0.1 s', progress => false$options)") };
+	my $begin = sub { return $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{stored}', slice_ms => 1, max_load => 0.001, max_time => '0.1 s', progress => false)") };
 	my $resumed = sub { my ($run) = @_; my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20 s'; CALL iblt_audit_resume($run, $peer, max_load => 1)"); return $err };
 	my $state = sub { my ($run) = @_; return $node->safe_psql('postgres', "SELECT concat_ws(' ', status, slices) FROM iblt_audit_table_stats WHERE run = $run") };
-	foreach my $case ([ 'tables', '', 'REFRESH MATERIALIZED VIEW iblt_internal.run_table', '' ],
-		[ 'a slice', '', q{DO $$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, %d) AS x; t.cut := t.cut + 1; PERFORM iblt_internal.iblt_run_put(t); END $$}, 'under way' ],
-		[ 'the last slices', '', q{DO $$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, %d) AS x; t.at_end := true; PERFORM iblt_internal.iblt_run_put(t); END $$}, 'under way' ],
-		[ 'a sketch', ", slice_by => 'blocks'", 'REFRESH MATERIALIZED VIEW iblt_internal.run_sketch', 'error' ])
+	foreach my $case ([ 'tables', 'REFRESH MATERIALIZED VIEW iblt_internal.run_table', '' ],
+		[ 'a slice', q{DO $$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, %d) AS x; t.cut := t.cut + 1; PERFORM iblt_internal.iblt_run_put(t); END $$}, 'under way' ],
+		[ 'the last slices', q{DO $$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, %d) AS x; t.at_end := true; PERFORM iblt_internal.iblt_run_put(t); END $$}, 'under way' ])
 	{
-		my ($name, $options, $sql, $after) = @$case;
-		my $run = $begin->($options);
+		my ($name, $sql, $after) = @$case;
+		my $run = $begin->();
 		is($state->($run), 'under way 1', "$name: a run that stopped after a slice");
 		$node->safe_psql('postgres', sprintf $sql, $run);
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, own => false) WHERE run IS NULL'), '0', 'REFRESH leaves no row');
@@ -169,14 +118,13 @@ my $peer = literal($node->connstr('peer'));
 # A session that waits for a slice has its lock for a moment, just when the session that has
 # claimed it wants to compare it.  That one must not claim it again, or both would take the lock
 # from each other for ever.
-foreach my $by ('key', 'blocks')
 {
-	my $run = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{num_b}', slice_by => '$by', max_time => '0', progress => false)");
+	my $run = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{num_b}', max_time => '0', progress => false)");
 	my ($works, $waits) = map { IbltTest::Session->new($node) } 1, 2;
 	my $step = 'UPDATE worker SET w = iblt_internal.run_step(w) RETURNING (w).act';
 	$works->run("DO \$\$ DECLARE w iblt_internal.run_worker; BEGIN w := iblt_internal.run_worker_of(NULL, $peer, false, 'resume');
 		w.run := $run; CREATE TEMP TABLE worker AS SELECT w; END \$\$; $step");
-	is($works->run($step), 'work', "$by: a slice is claimed");
+	is($works->run($step), 'work', 'a slice is claimed');
 	my $steps = 0;
 	my $done = 0;
 	# 200 ms may be over before the other session is done
@@ -194,7 +142,7 @@ foreach my $by ('key', 'blocks')
 		$works->done;
 		$done = $node->safe_psql('postgres', "SELECT slices FROM iblt_audit_table_stats WHERE run = $run");
 	}
-	is($done, 1, "$by: the slice is compared though another session waits for it");
+	is($done, 1, 'the slice is compared though another session waits for it');
 	note("after $steps steps");
 	$_->quit foreach $works, $waits;
 }

@@ -69,7 +69,7 @@ my @texts = (map({ literal($_) } '', 'id', 'body', 'mine.t', 'nothing', 'iblt', 
 	"repeat('x', 100000)", $wire, "left($wire, 500)",
 	map {; "overlay($wire PLACING '$_' FROM " . (1 + int(rand(200))) . ')' } qw(! ~ A 0 zzzz));
 my @integers = (0, 1, 1, 2, 3, 4, 7, 8, 9, 16, 24, 64, 100, 100, 1000, 2520, 5040, 65536, 16777216, 16777217, -1, -2147483648, 2147483647);
-my @stores = map {; "iblt_internal.$_" } qw(run_head run_table run_slice run_difference run_range run_sketch);
+my @stores = map {; "iblt_internal.$_" } qw(run_head run_table run_slice run_difference run_range);
 
 sub relation { return pick(@relations, @relations, '0::regclass', '4294967295::regclass', '(SELECT gone FROM mine.gone)::regclass') }
 
@@ -233,7 +233,7 @@ run_as_role(split /\n/, $node->safe_psql('postgres', qq{
 	SELECT format('CREATE AGGREGATE mine.moving_%s_%s(%s) (SFUNC = %s, STYPE = %s, MSFUNC = %s, MINVFUNC = %s, MSTYPE = %s)', a.oid, b.oid, a.rest, a.name, a.type, a.name, b.name, a.type)
 	FROM $steps AS a JOIN $steps AS b USING (types)}));
 
-my $functions = qq{SELECT p.oid::regproc, CASE WHEN p.prokind = 'a' THEN 'a' WHEN 'internal'::regtype = ANY (p.proargtypes) THEN CASE WHEN p.prorettype = 'tsm_handler'::regtype THEN 's' ELSE 'i' END
+my $functions = qq{SELECT p.oid::regproc, CASE WHEN p.prokind = 'a' THEN 'a' WHEN 'internal'::regtype = ANY (p.proargtypes) THEN 'i'
 		WHEN p.prorettype = 'trigger'::regtype THEN 't' ELSE 'f' END, p.provariadic <> 0,
 		array_to_string(ARRAY(SELECT format_type(t, NULL) || ':' || coalesce(p.proargnames[i], '') FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS x(t, i) ORDER BY i), ','), p.oid
 	FROM pg_proc p LEFT JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' LEFT JOIN pg_extension e ON e.oid = d.refobjid
@@ -246,7 +246,7 @@ foreach (split /\n/, $node->safe_psql('postgres', $functions))
 	push @{ $called{$kind} }, { name => $name, variadic => $variadic eq 't', arguments => [ map { [ split /:/ ] } split /,/, $arguments ], oid => $oid };
 }
 note(join ', ', map { scalar @{ $called{$_} } . " of kind $_" } sort keys %called);
-cmp_ok(scalar @{ $called{$_} }, '>', 1, "the catalog has functions of kind $_") foreach qw(f a s t i);
+cmp_ok(scalar @{ $called{$_} }, '>', 1, "the catalog has functions of kind $_") foreach qw(f a t i);
 
 # Functions that take "internal" cannot be called by name.  They belong to something that is called.
 is($node->safe_psql('postgres', 'SELECT p::regprocedure FROM unnest(ARRAY[' . join(', ', map { $_->{oid} } @{ $called{i} }) . q{]) AS p
@@ -327,25 +327,6 @@ sub aggregate
 	return "SELECT pg_column_size($call) FROM generate_series(1, " . pick(0, 1, 3, 30) . ') g';
 }
 
-# The arguments of a sampling method are not in the catalog, but the parser tells how many there are.
-my %sampled = (
-	iblt_slice_rows => [ "'id'", "'{10}'", "'{150}'" ],
-	iblt_blocks_at_rest => [ 0, 1, "(SELECT relfilenode FROM pg_class WHERE oid = 'mine.t'::regclass)", 'pg_postmaster_start_time()', 'iblt_internal.iblt_wal_position()', 'pg_current_snapshot()::text::xid8' ]);
-foreach my $method (@{ $called{s} })
-{
-	my $error = failure("SELECT FROM pg_class TABLESAMPLE $method->{name}(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)", node => $node);
-	($method->{number}) = $error =~ /requires (\d+) argument/ or die $error;
-	$method->{right} = $sampled{ $method->{name} =~ s/.*\.//r } // [];
-}
-
-sub sample
-{
-	my ($method) = @_;
-	my @arguments = map { pick(0 .. 2) && $method->{right}[$_] // pick('NULL', any_value(), pick(@integers), "'{}'", "'{NULL}'", "'{{1},{2}}'", "'{1,2,3}'", "'{x}'", "'infinity'", "'gone'", "'body'", "'ctid'", "'id'") } 0 .. $method->{number} - 1;
-	my $from = pick(qw(mine.t mine.t mine.t mine.u mine.parts mine.plain mine.stored shown partly secret pg_class mine.view)) . " TABLESAMPLE $method->{name}(" . join(', ', @arguments) . ')' . pick('', '', ' REPEATABLE (1)');
-	return pick("SELECT count(*) FROM $from", "SELECT x.ctid FROM $from x LIMIT 1", "SELECT count(*) FROM generate_series(1, 3) g, LATERAL (SELECT count(*) FROM $from WHERE g > 0) x");
-}
-
 my @writes = ("INSERT INTO mine.t (id, body) SELECT g, 'y' FROM generate_series(190, 210) g ON CONFLICT (id) DO UPDATE SET body = excluded.body", 'UPDATE mine.t SET body = NULL WHERE id % 7 = 0',
 	'DELETE FROM mine.t WHERE id > 205', 'UPDATE mine.t SET id = id + 1000 WHERE id < 3', 'UPDATE mine.u SET body = body || 1', 'UPDATE mine.parts SET id = id + 60', 'DELETE FROM mine.parts WHERE id > 140');
 my @changes = (@writes, @writes, @writes, 'TRUNCATE mine.u', 'TRUNCATE mine.parts_1', 'ALTER TABLE mine.t ADD COLUMN more int DEFAULT 5', 'ALTER TABLE mine.t ALTER n TYPE bigint', 'ALTER TABLE mine.u DROP COLUMN body',
@@ -372,13 +353,13 @@ sub trigger
 
 # --- the calls ---------------------------------------------------------------------------------
 
-my %make = (f => \&call, a => \&aggregate, s => \&sample, t => \&trigger);
+my %make = (f => \&call, a => \&aggregate, t => \&trigger);
 my $operators = $node->safe_psql('postgres', qq{SELECT coalesce(oprleft::regtype::text, ''), oprname, oprright::regtype FROM pg_operator WHERE oprcode::oid IN
 	(SELECT objid FROM pg_depend d JOIN pg_extension e ON e.oid = refobjid WHERE @{[ of_extensions() ]} AND classid = 'pg_proc'::regclass) ORDER BY oid});
 my @calls = map { my ($left, $name, $right) = split /\|/; map { [ 'SELECT ' . ($left eq '-' ? '' : argument($left)) . " $name " . argument($right) ] } 1 .. $rounds } split /\n/, $operators;
 foreach my $kind (sort keys %make)
 {
-	my $often = { s => 5, t => 2, a => 0.5 }->{$kind} // 1;
+	my $often = { t => 2, a => 0.5 }->{$kind} // 1;
 	foreach my $function (@{ $called{$kind} })
 	{
 		push @calls, map { [ $make{$kind}->($function) ] } 1 .. $often * $rounds;
@@ -404,8 +385,7 @@ my $finish = "SELECT iblt_internal.iblt_track_set_base('mine.t', (SELECT generat
 unshift @calls, map { [$_] } map({; "SELECT iblt_internal.iblt_live_base('mine.t', iblt_new($_, key_size => 8))" } 100, 1000000),
 	map({; ("$finish, iblt_new($_, key_size => 8))", "SELECT iblt_live('mine.t')") } 100, 1000000),
 	"SELECT iblt_internal.iblt_compare_check_expression('mine.t', 'id > 5 OR (SELECT true)', true, true)", 'SELECT iblt_live(0)', 'SELECT iblt_internal.iblt_track_row()',
-	"SELECT iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{}'))", 'SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_head)',
-	"SELECT count(*) FROM mine.plain TABLESAMPLE iblt_internal.iblt_slice_rows('body', '{}', '{}')";
+	"SELECT iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{}'))", 'SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_head)';
 my $number = scalar @calls;
 while (@calls)
 {

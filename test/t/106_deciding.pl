@@ -332,8 +332,7 @@ $node->stop;
 
 # Where the tests of each statement are: a damaged index, an older snapshot, a second
 # session, a writer.  Empty where a turn changes nothing: a description reads catalogs and
-# is compared with what is read later, digests and blocks have no index, each range of blocks
-# has a transaction of its own, small tables that seem to differ are compared once more, a
+# is compared with what is read later, digests have no index, small tables that seem to differ are compared once more, a
 # recheck has only what lookups found, what is outside of a condition is looked for once more
 # (absence), a long value has to have the hash of the one that was compared, what statements have met is asked of
 # catalogs, the last look is of rows that the repair has just written, and a count is of a run, which needs READ
@@ -343,9 +342,8 @@ my %turns = (
 	'description' => [ '', '107_isolation', '', '053_ddl_in_flight' ],
 	'scan' => [ '106_deciding', '107_isolation', '106_deciding', '106_deciding' ],
 	'scan of small tables' => [ '106_deciding', '107_isolation', '', '062_audit_subscription' ],
-	'slice' => [ '098_runs_drift', '104_run_trust', '090_runs', '098_runs_drift' ],
+	'slice' => [ '098_runs_drift', '', '090_runs', '098_runs_drift' ],
 	'count after slices' => [ '098_runs_drift', '', '', '098_runs_drift' ],
-	'range of blocks' => [ '', '', '100_blocks', '100_blocks' ],
 	'digest' => [ '', '088_compare_live', '087_digests_rounds', '106_deciding' ],
 	'scan for a digest' => [ '106_deciding', '086_digests_pitfalls', '086_digests_pitfalls', '086_digests_pitfalls' ],
 	'lookup by key' => [ '106_deciding', '053_ddl_in_flight', '106_deciding', '106_deciding' ],

@@ -187,8 +187,6 @@ is(of_run('conductor', $from_elsewhere), of_run('postgres', $from_here), 'a run 
 cmp_ok($here->safe_psql('conductor', "SELECT max(slices) FROM iblt_audit_table_stats WHERE run = $from_elsewhere"), '>', 2, 'in slices');
 cmp_ok($here->safe_psql('conductor', "SELECT slices FROM iblt_audit_table_stats WHERE run = $from_elsewhere AND relation = 'm.q_icu'"), '>', 2, 'also where this database has not the collation') if $icu;
 is($here->safe_psql('conductor', "SELECT state, here, peer FROM iblt_audit_runs WHERE run = $from_elsewhere"), 'finished||', 'no connection string is kept');
-my $by_blocks = begin_at('conductor', "$peer, here_tables => '{m.s_large,m.i_changed}', slice_by => 'blocks', slice_ms => 2, here_peer => $near");
-is($here->safe_psql('conductor', "SELECT relation, status, changed FROM iblt_audit_tables WHERE run = $by_blocks"), "m.s_large|differs|3\nm.i_changed|differs|1", 'by blocks');
 my $checked = begin_at('conductor', "$peer, here_tables => '{m.s_large}', check_indexes => true, here_peer => $near");
 like($here->safe_psql('conductor', "SELECT detail FROM iblt_audit_tables WHERE run = $checked"), qr/read by index m\.s_large_pkey \(checked\) here, m\.s_large_pkey \(checked\) there/, 'amcheck is asked of both');
 my ($bare_near, $bare_peer) = map { literal($_->connstr('bare')) } ($here, $there);

@@ -196,7 +196,7 @@ sub drivers
 		"CALL iblt_track_all(peer => $peer, schema => 'shop'::text)",
 		"SELECT * FROM iblt_compare($both, live => 'require'::text, recheck => 0)",
 		"SELECT iblt_audit_prune(older_than => '1 day'::interval)",
-		map({ "CALL iblt_audit_run(peer => $peer, schema => 'shop'::text, rows => true, recheck => 0$_)" } ", max_time => '0'::interval", ", slice_by => 'blocks'::text", ", method => 'plain'::text"),
+		map({ "CALL iblt_audit_run(peer => $peer, schema => 'shop'::text, rows => true, recheck => 0$_)" } ", max_time => '0'::interval", ", method => 'plain'::text"),
 		'CALL iblt_audit_resume(run => 1, peer => PEER)',
 		'SELECT * FROM iblt_audit_recheck(run => 1, peer => PEER)',
 		'SELECT iblt_audit_report(run => 1, form => \'text\'::text)',

@@ -38,8 +38,7 @@ my %ways = (
 	'one of this side by a peer' => sub { return sql($there, 'SELECT relation, status, rows_here, rows_there, missing, extra, changed FROM ' . audit_stats("iblt_audit($peer, publication => 'own', here_peer => ${\ conninfo($here)})") . ' AS a ORDER BY 1') },
 	'a run' => sub { return run('') },
 	'a run of small slices' => sub { return run(', slice_ms => 1') },
-	'a plain run of slices' => sub { return run(", slice_ms => 1, method => 'plain'") },
-	'a run by blocks' => sub { return run(", slice_by => 'blocks', slice_ms => 1") });
+	'a plain run of slices' => sub { return run(", slice_ms => 1, method => 'plain'") });
 sub same_in
 {
 	my ($expected, $text, @names) = @_;

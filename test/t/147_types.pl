@@ -164,8 +164,6 @@ sub repair_several
 	like(told('SELECT status, missing, extra, changed, detail FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs)'), qr/^differs\|0\|1\|2\|rows have the same key \(here\), although it is unique: One such key is \Q$seven\E/, "$type: in a run");
 	is(told("SELECT key, action, status, detail FROM iblt_repair(peer => $peer, direction => 'push', run => (SELECT max(run) FROM iblt_audit_runs))"),
 		join("\n", sort($line->(3, '') =~ s/ $/|update|preview|/r, $line->(4, '') =~ s/ $/|insert|preview|/r, "$seven|update|skipped|several rows have this key although an index says that it is unique; see amcheck")), "$type: and its repair leaves the key out");
-	$here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{several}', slice_by => 'blocks')");
-	is(told('SELECT status, missing, extra, changed FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs)'), 'differs|0|1|2', "$type: in a run by blocks");
 	is(told("SELECT key, action, status, detail FROM iblt_repair_nodes('public.several', ARRAY[NULL, $peer], source => 'here')"),
 		join("\n", sort($line->(3, '') =~ s/ $/|update|preview|/r, $line->(4, '') =~ s/ $/|insert|preview|/r, "$seven|update|skipped|several rows have this key although an index says that it is unique; see amcheck")) . "\n$warned", "$type: a repair of nodes skips the key");
 	# a repair leaves the key alone, and repairs the others
