@@ -2,37 +2,6 @@
 
 -- Rechecking
 
--- The differences of a table that still differ; an error if an index hides one.
-CREATE FUNCTION run_recheck(w run_worker) RETURNS run_difference[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan := w.plan;
-	batch record;
-	differences difference[];
-	doubtful text[] := '{}';
-	result run_difference[] := '{}';
-BEGIN
-	FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
-			FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
-				FROM iblt_run_rows(NULL::run_difference, w.run, w.table_number)
-					AS x) AS d
-			GROUP BY d.seed, d.part LOOP
-		plan.seed := batch.seed;
-		differences := look_at_ids(plan, batch.ids);
-		IF plan.recheck > 0 AND differences <> '{}' THEN
-			differences := recheck(plan, differences);
-		END IF;
-		result := result || ARRAY(SELECT ROW(NULL, w.run, w.table_number, 0, d.id, batch.seed,
-			d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
-			clock_timestamp(), d.differs)::run_difference FROM unnest(differences) AS d);
-		doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
-	END LOOP;
-	PERFORM check_index(plan, doubtful);
-	RETURN result;
-END
-$$;
-
 -- Keeps other differences of a table in place of those it has; a note goes to a table that was
 -- compared.
 CREATE FUNCTION run_replace(w run_worker, t run_table, differences run_difference[], note text)
@@ -73,15 +42,38 @@ BEGIN
 END
 $$;
 
--- Rechecks the differences of a table.
+-- Rechecks the differences of a table, and keeps those that still differ; an error if an index
+-- hides one.
 CREATE FUNCTION run_recheck_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	plan plan;
+	batch record;
+	differences difference[];
+	doubtful text[] := '{}';
+	still run_difference[] := '{}';
 BEGIN
 	w.table_number := t.table_number;
 	w := run_plan(w, t);
-	PERFORM run_require_same(t, w.plan);
-	RETURN run_replace(w, t, run_recheck(w), 'differences were looked at again');
+	plan := w.plan;
+	PERFORM run_require_same(t, plan);
+	FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
+			FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
+				FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x) AS d
+			GROUP BY d.seed, d.part LOOP
+		plan.seed := batch.seed;
+		differences := look_at_ids(plan, batch.ids);
+		IF plan.recheck > 0 AND differences <> '{}' THEN
+			differences := recheck(plan, differences);
+		END IF;
+		still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id, batch.seed,
+			d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
+			clock_timestamp(), d.differs)::run_difference FROM unnest(differences) AS d);
+		doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
+	END LOOP;
+	PERFORM check_index(plan, doubtful);
+	RETURN run_replace(w, t, still, 'differences were looked at again');
 END
 $$;
 

@@ -59,28 +59,8 @@ BEGIN
 END
 $$;
 
--- Decides how the peers of a run are compared: its method is sketch or plain from now on.
-CREATE FUNCTION run_set_method(w run_worker) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	options run_options := w.options;
-	compare options := (options.audit).compare;
-BEGIN
-	PERFORM peer_bare('');
-	compare.method := plain_method(w.conns, compare.method);
-	w.said := ARRAY[current_setting('iblt.bare_peer', true), current_setting('iblt.nodes', true)];
-	IF compare.method = 'plain' THEN
-		PERFORM plain_check(CASE WHEN options.check_indexes
-				THEN 'indexes of the peer are not checked' END,
-			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
-	END IF;
-	w.options.audit.compare := compare;
-	RETURN w;
-END
-$$;
-
--- Makes the connections to peers, unless there are some; an error if the run has others.
+-- Makes the connections to peers, unless there are some; an error if the run has others.  The
+-- method of a run is sketch or plain from now on.
 CREATE FUNCTION run_connect(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -88,12 +68,21 @@ DECLARE
 	head run_head;
 	sides side[];
 	other text;
+	compare options := ((w.options).audit).compare;
 BEGIN
 	IF iblt_peer_is_open(w.conns[2]) THEN
 		RETURN w;
 	END IF;
 	w.conns := connect(w.peers, w.conns);
-	w := run_set_method(w);
+	PERFORM peer_bare('');
+	compare.method := plain_method(w.conns, compare.method);
+	w.said := ARRAY[current_setting('iblt.bare_peer', true), current_setting('iblt.nodes', true)];
+	IF compare.method = 'plain' THEN
+		PERFORM plain_check(CASE WHEN (w.options).check_indexes
+				THEN 'indexes of the peer are not checked' END,
+			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
+	END IF;
+	w.options.audit.compare := compare;
 	IF w.run IS NOT NULL THEN
 		head := run_head_of(w.run);
 		sides := audit_greet(w.conns, 'iblt_audit_run');
@@ -111,24 +100,63 @@ BEGIN
 END
 $$;
 
--- Adds a run with its tables.
-CREATE FUNCTION run_create(w run_worker, sides side[], target audit_target) RETURNS run_worker
+-- A session that begins to work on a run, until so long has passed.
+CREATE FUNCTION run_worker_of(here_peer text, peer text, progress boolean, act text DEFAULT NULL,
+	max_time interval DEFAULT NULL) RETURNS run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+DECLARE
+	w run_worker;
+BEGIN
+	w.peers := ARRAY[here_peer, peer];
+	w.conns := ARRAY[CASE WHEN here_peer IS NOT NULL THEN 'iblt_run_here' END, 'iblt_run'];
+	w.progress := coalesce(progress, false);
+	w.act := act;
+	w.done := false;
+	w.tried := 0;
+	w.failures := 0;
+	w.last := clock_timestamp();
+	w.told := w.last;
+	w.deadline := w.last + max_time;
+	RETURN w;
+END
+$$;
+
+-- Checks what is asked, and adds the run with its tables.
+CREATE FUNCTION run_begin(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	items audit_item[] := audit_list(w.conns, target);
-	probes text[] := audit_ask_each(w.conns[1], items,
-		ARRAY['run_probe(c.oid::regclass)']);
+	target audit_target := w.target;
+	elsewhere boolean := w.conns[1] IS NOT NULL;
+	sides side[];
+	items audit_item[];
+	probes text[];
 	item audit_item;
 	head run_head;
 	t run_table;
 BEGIN
+	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, ((w.options).audit).compare);
+	PERFORM run_check_options(w.options);
+	IF target.kind = 'subscription' AND NOT elsewhere THEN
+		w.peers[2] := audit_peer(target.name, w.peers[2]);
+	END IF;
+	-- a run that was cancelled between two steps leaves them open
+	PERFORM peers_close(w.conns);
+	w := run_connect(w);
+	sides := audit_check_peers(w.conns);
+	IF (w.options).max_lag IS NOT NULL THEN
+		PERFORM run_lagging(w.conns, (w.options).max_lag);
+	END IF;
+	items := audit_list(w.conns, target);
+	probes := audit_ask_each(w.conns[1], items, ARRAY['run_probe(c.oid::regclass)']);
 	PERFORM audit_check_mappings(items, ((w.options).audit).mappings);
 	head.run := 0;	-- iblt_run_add_head numbers it
 	head.table_number := 0;
 	head.number := 0;
 	head.peer := CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END;
-	IF w.conns[1] IS NOT NULL THEN
+	IF elsewhere THEN
 		head.here := CASE WHEN NOT iblt_peer_is_string(w.peers[1]) THEN w.peers[1] END;
 		head.here_identity := run_identity(sides[1]);
 	END IF;
@@ -157,56 +185,8 @@ BEGIN
 	END LOOP;
 	PERFORM progress(w.progress,
 		format('run %s has %s tables', w.run, cardinality(items)));
-	RETURN w;
-END
-$$;
-
--- A session that begins to work on a run, until so long has passed.
-CREATE FUNCTION run_worker_of(here_peer text, peer text, progress boolean, act text DEFAULT NULL,
-	max_time interval DEFAULT NULL) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-DECLARE
-	w run_worker;
-BEGIN
-	w.peers := ARRAY[here_peer, peer];
-	w.conns := ARRAY[CASE WHEN here_peer IS NOT NULL THEN 'iblt_run_here' END, 'iblt_run'];
-	w.progress := coalesce(progress, false);
-	w.act := act;
-	w.done := false;
-	w.tried := 0;
-	w.failures := 0;
-	w.last := clock_timestamp();
-	w.told := w.last;
-	w.deadline := w.last + max_time;
-	RETURN w;
-END
-$$;
-
--- Checks what is asked, and adds the run.
-CREATE FUNCTION run_begin(w run_worker) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	target audit_target := w.target;
-	elsewhere boolean := w.conns[1] IS NOT NULL;
-	sides side[];
-BEGIN
-	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, ((w.options).audit).compare);
-	PERFORM run_check_options(w.options);
-	IF target.kind = 'subscription' AND NOT elsewhere THEN
-		w.peers[2] := audit_peer(target.name, w.peers[2]);
-	END IF;
-	-- a run that was cancelled between two steps leaves them open
-	PERFORM peers_close(w.conns);
-	w := run_connect(w);
-	sides := audit_check_peers(w.conns);
-	IF (w.options).max_lag IS NOT NULL THEN
-		PERFORM run_lagging(w.conns, (w.options).max_lag);
-	END IF;
 	w.act := 'claim';
-	RETURN run_create(w, sides, target);
+	RETURN w;
 END
 $$;
 

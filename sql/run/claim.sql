@@ -53,7 +53,7 @@ $$;
 
 -- Takes the lock of a slice until the transaction ends, and waits for it for a moment; false if
 -- another session has it for longer.
--- A session that waits for a slice of another session (run_wait_for_slice) gets its lock when that
+-- A session that waits for a slice of another session (run_claim) gets its lock when that
 -- session has claimed it and commits, and keeps it until the step ends.  If the other session did
 -- not wait here, each of them would take the lock from the other one at each step, for ever.
 CREATE FUNCTION run_lock_slice(run bigint, table_number integer, number bigint) RETURNS boolean
@@ -64,29 +64,6 @@ BEGIN
 	RETURN iblt_run_lock(run, table_number, number, true);
 EXCEPTION WHEN lock_not_available THEN
 	RETURN false;
-END
-$$;
-
--- Waits until another session has done a slice, but for a moment only, as run_pause does.
-CREATE FUNCTION run_wait_for_slice(w run_worker, busy run_slice) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET lock_timeout = '200ms'
-AS $$
-DECLARE
-	next record;
-BEGIN
-	IF busy.table_number IS NULL THEN
-		-- the last slice has ended meanwhile, or REFRESH has removed it
-		PERFORM run_lock_to_write(w.run);
-		next := run_next(w.run);
-		PERFORM run_require_stored(w.run,
-			num_nonnulls((next.t).table_number, (next.busy).table_number) > 0 OR run_over(w.run));
-		RETURN run_wait_then_claim(w, 0.2);
-	END IF;
-	PERFORM run_lock_slice(w.run, busy.table_number, busy.number);
-	RETURN run_wait_then_claim(w);
-EXCEPTION WHEN lock_not_available THEN
-	RETURN run_wait_then_claim(w);
 END
 $$;
 
@@ -127,36 +104,12 @@ BEGIN
 	-- all slices have the same columns and conditions, or the verdict would tell more of a table
 	-- than some have compared
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, seen.probes[1] ->> 'file',
-		(plan.there).fingerprint, seen.probes[2] ->> 'file', run_hash(slice_order(plan)),
+		(plan.there).fingerprint, seen.probes[2] ->> 'file',
+		run_hash(order_text((slice_key(plan)).here)),
 		run_hash(jsonb_build_array(run_key_fingerprint(plan), plan.columns, (plan.here).condition,
 			(plan.there).condition)::text));
 	seen.estimate := greatest((seen.probes[1] ->> 'rows')::bigint,
 		(seen.probes[2] ->> 'rows')::bigint);
-	RETURN seen;
-END
-$$;
-
--- Chooses how a table that begins is read, as one slice or as more, whose indexes are checked;
--- whole stays NULL if another session begins the table.
--- To check an index may take long, so this comes before the lock of the run.  A lock of the
--- table's own keeps two sessions from doing it.
-CREATE FUNCTION run_choose_reading(w run_worker, seen run_seen) RETURNS run_seen
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	t run_table;
-	problem text;
-BEGIN
-	IF NOT run_lock_to_start_table(w.run, w.table_number) THEN
-		RETURN seen;
-	END IF;
-	t := run_table_of(w.run, w.table_number);
-	IF t.shape IS DISTINCT FROM seen.shape THEN
-		problem := slice_problem(w.plan);
-		seen.whole := problem IS NOT NULL;
-		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || problem
-			ELSE slice_guard(w.plan, (w.options).check_indexes, seen.probes) END;
-	END IF;
 	RETURN seen;
 END
 $$;
@@ -200,48 +153,11 @@ CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[], rows bigint, fi
 RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	s run_slice;
 BEGIN
 	t.cut := t.cut + 1;
-	s.run := t.run;
-	s.table_number := t.table_number;
-	s.number := t.cut;
-	s.generation := t.generation;
-	s.lo := lo;
-	s.hi := hi;
-	s.rows := rows;
-	s.final := final;
-	PERFORM iblt_run_add(s);
+	PERFORM iblt_run_add(ROW(NULL, t.run, t.table_number, t.cut, t.generation, lo, hi, rows,
+		final)::run_slice);
 	RETURN t;
-END
-$$;
-
--- Cuts the next slice of a table.
-CREATE FUNCTION run_cut(w run_worker, INOUT t run_table, OUT number bigint) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	bound text[];
-BEGIN
-	IF t.slice_rows IS NOT NULL THEN
-		BEGIN
-			bound := slice_next(w.plan, t.frontier, t.slice_rows);
-		EXCEPTION WHEN feature_not_supported THEN
-			-- slice_problem does not know which index the planner takes
-			IF t.frontier IS NOT NULL THEN
-				RAISE;
-			END IF;
-			GET STACKED DIAGNOSTICS t.how = MESSAGE_TEXT;
-			PERFORM ask_discard(places_of(w.plan));
-			t.slice_rows := NULL;
-			t.how := 'compared in one slice: ' || t.how;
-		END;
-	END IF;
-	t := run_add_slice(t, t.frontier, bound, t.slice_rows, false);
-	t.frontier := bound;
-	t.at_end := bound IS NULL;
-	number := t.cut;
 END
 $$;
 
@@ -261,21 +177,32 @@ END
 $$;
 
 -- Makes the plan of a worker's table unless it has one, and cuts a slice unless it has one.
+-- A table that begins is read as one slice or as more, whose indexes are checked.  That may take
+-- long, so it comes before the lock of the run.  A lock of the table's own keeps two sessions from
+-- doing it.
 CREATE FUNCTION run_plan_and_cut(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	t run_table := run_table_of(w.run, w.table_number);
 	seen run_seen;
-	cut record;
+	bound text[];
+	problem text;
 BEGIN
 	seen.shape := w.shape;
 	IF w.planned IS NULL OR t.shape IS DISTINCT FROM w.shape THEN
 		w := run_plan(w, t);
 		seen := run_see(w);
 		w.shape := seen.shape;
-		IF t.shape IS DISTINCT FROM seen.shape THEN
-			seen := run_choose_reading(w, seen);
+		IF t.shape IS DISTINCT FROM seen.shape
+				AND run_lock_to_start_table(w.run, w.table_number) THEN
+			t := run_table_of(w.run, w.table_number);
+			IF t.shape IS DISTINCT FROM seen.shape THEN
+				problem := slice_problem(w.plan);
+				seen.whole := problem IS NOT NULL;
+				seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || problem
+					ELSE slice_guard(w.plan, (w.options).check_indexes, seen.probes) END;
+			END IF;
 		END IF;
 	END IF;
 	PERFORM run_lock_to_write(w.run);
@@ -283,15 +210,31 @@ BEGIN
 	IF t.status IS NOT NULL THEN
 		RETURN w;
 	ELSIF t.shape IS DISTINCT FROM seen.shape AND seen.whole IS NULL THEN
+		-- another session begins the table
 		RETURN run_wait_then_claim(w, 0.2);
 	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
 		t := run_start_table(w, t, seen);
 		w.number := NULL;
 	END IF;
 	IF w.number IS NULL AND NOT t.at_end THEN
-		cut := run_cut(w, t);
-		t := cut.t;
-		w.number := cut.number;
+		IF t.slice_rows IS NOT NULL THEN
+			BEGIN
+				bound := slice_next(w.plan, t.frontier, t.slice_rows);
+			EXCEPTION WHEN feature_not_supported THEN
+				-- slice_problem does not know which index the planner takes
+				IF t.frontier IS NOT NULL THEN
+					RAISE;
+				END IF;
+				GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
+				PERFORM ask_discard(places_of(w.plan));
+				t.slice_rows := NULL;
+				t.how := 'compared in one slice: ' || problem;
+			END;
+		END IF;
+		t := run_add_slice(t, t.frontier, bound, t.slice_rows, false);
+		t.frontier := bound;
+		t.at_end := bound IS NULL;
+		w.number := t.cut;
 		PERFORM iblt_run_put(t);
 	END IF;
 	w.act := CASE WHEN w.number IS NULL THEN 'claim' ELSE 'work' END;
@@ -370,7 +313,16 @@ BEGIN
 	next := run_next(w.run);
 	IF (next.t).table_number IS NOT NULL THEN
 		RETURN run_claim_of(w, next.t, next.number);
+	ELSIF (next.busy).table_number IS NOT NULL THEN
+		-- waits until another session has done the slice, but for a moment only, as run_pause does
+		PERFORM run_lock_slice(w.run, (next.busy).table_number, (next.busy).number);
+		RETURN run_wait_then_claim(w);
 	END IF;
-	RETURN run_wait_for_slice(w, next.busy);
+	-- the last slice has ended meanwhile, or REFRESH has removed it
+	PERFORM run_lock_to_write(w.run);
+	next := run_next(w.run);
+	PERFORM run_require_stored(w.run,
+		num_nonnulls((next.t).table_number, (next.busy).table_number) > 0 OR run_over(w.run));
+	RETURN run_wait_then_claim(w, 0.2);
 END
 $$;

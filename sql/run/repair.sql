@@ -33,49 +33,6 @@ BEGIN
 END
 $$;
 
--- The options of a run, as a repair needs them.
-CREATE FUNCTION run_repair_options(options run_options, given options) RETURNS audit_options
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	compare options := (options.audit).compare;
-BEGIN
-	compare.content := 'texts';
-	compare.extra_columns := 'ignore';	-- the columns have to be those of the run
-	compare.recheck := coalesce(given.recheck, compare.recheck);
-	compare.timeout := given.timeout;
-	compare.progress := given.progress;
-	options.audit.compare := compare;
-	RETURN options.audit;
-END
-$$;
-
--- Which tables
-
--- The tables of a run, or one of them: of this database, or by its name.
-CREATE FUNCTION run_repair_tables(run bigint, relation regclass, here_relation text)
-RETURNS run_table[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	name text := CASE WHEN here_relation IS NOT NULL
-		THEN nodes_relation(here_relation, 'here_relation') END;
-	tables run_table[] := ARRAY(SELECT x
-		FROM iblt_run_rows(NULL::run_table, run) AS x
-		WHERE CASE WHEN run_repair_tables.relation IS NOT NULL
-				THEN x.relid IS NOT DISTINCT FROM run_repair_tables.relation ELSE true END
-			AND CASE WHEN name IS NOT NULL THEN x.relation = name ELSE true END
-		ORDER BY x.table_number);
-BEGIN
-	IF tables = '{}' AND (relation IS NOT NULL OR name IS NOT NULL) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = format('run %s has no table %s', run, coalesce(name, relation::text)),
-			HINT = 'See iblt_audit_tables.';
-	END IF;
-	RETURN tables;
-END
-$$;
-
 -- Why a run may not have all differences of a table, NULL if it has.
 CREATE FUNCTION run_rest(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -86,38 +43,6 @@ BEGIN
 		THEN concat_ws(': ', t.relation, t.status, t.detail)
 		WHEN t.kept < t.missing + t.extra + t.changed
 		THEN concat_ws(': ', t.relation, run_unkept(t)) END;
-END
-$$;
-
--- Warns of tables that may have more differences than a run has.
-CREATE FUNCTION run_repair_warn(run bigint, tables run_table[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	rest text[] := array_remove(ARRAY(SELECT run_rest(t) FROM unnest(tables) AS t), NULL);
-BEGIN
-	IF rest <> '{}' THEN
-		PERFORM iblt_tell('warning',
-			format('run %s does not have all differences of %s tables', run, cardinality(rest)),
-			array_to_string(rest[1 : 10], E'\n')
-				|| CASE WHEN cardinality(rest) > 10 THEN E'\n...' ELSE '' END,
-			format('Begin another run after the repair, or CALL iblt_audit_resume(%s) if it is '
-				'not finished.', run));
-	END IF;
-END
-$$;
-
--- The plan of the repair of a table, which has to be as it was when the run compared it.
-CREATE FUNCTION run_repair_plan(conns text[], t run_table, options audit_options,
-	asked repair_options, OUT item audit_item, OUT plan repair_plan) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	planned record := audit_plan(conns, run_item_of(t), options);
-BEGIN
-	PERFORM run_require_same(t, planned.plan);
-	item := planned.item;
-	plan := repair_plan_of(planned.plan, asked);
 END
 $$;
 
@@ -215,15 +140,18 @@ CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	planned record := run_repair_plan(w.conns, t, options, asked);
-	plan repair_plan := planned.plan;
-	compared plan := plan.compared;
+	planned record := audit_plan(w.conns, run_item_of(t), options);
+	compared plan := planned.plan;
+	plan repair_plan;
 	size integer := batch_size(compared);
 	work repair_work;
 	kept run_difference[];
 	r run_table_repair;
 	result run_table_repair[] := '{}';
 BEGIN
+	-- it has to be as it was when the run compared it
+	PERFORM run_require_same(t, compared);
+	plan := repair_plan_of(compared, asked);
 	FOR kept IN SELECT array_agg(x ORDER BY x.number) FROM iblt_run_rows(
 			NULL::run_difference, t.run, t.table_number) AS x GROUP BY x.seed LOOP
 		compared.seed := kept[1].seed;
@@ -252,41 +180,6 @@ $$;
 
 -- Applying
 
--- The numbers of the differences that are gone.
--- A key without a difference was equal when its rows were locked, or has been made so.
-CREATE FUNCTION run_repair_gone(r run_table_repair) RETURNS bigint[]
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	WITH done AS (
-		SELECT s.id FROM generate_series(1, (r.work).batches) AS n,
-			unnest(repair_batch(r.work, n)) AS s
-		WHERE s.status = 'due' OR s.detail = 'equal by now'
-		EXCEPT SELECT unnest((r.work).differ)
-	)
-	SELECT r.gone || ARRAY(SELECT k.number
-		FROM (SELECT u.number, run_repair_word(
-				(((r.work).plan).compared).by_hash, u.id) AS word FROM unnest(r.kept) AS u) AS k
-		JOIN (SELECT run_repair_word(
-				(((r.work).plan).compared).by_hash, done.id) AS word FROM done) AS d USING (word))
-$$;
-
--- Takes differences that are none any more from what a run has kept of a table.
-CREATE FUNCTION run_repair_store(w run_worker, r run_table_repair, gone bigint[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	t run_table := run_table_of(w.run, (r.t).table_number);
-BEGIN
-	w.item := r.item;
-	w.plan := ((r.work).plan).compared;
-	PERFORM run_replace(w, t, ARRAY(SELECT x
-			FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x
-			LEFT JOIN unnest(gone) AS g(number) USING (number) WHERE g.number IS NULL
-			ORDER BY x.number),
-		format('%s differences are equal since iblt_repair', cardinality(gone)));
-END
-$$;
-
 -- Runs the statements, and takes what they repaired from the run.
 CREATE FUNCTION run_repair_apply(w run_worker, repairs run_table_repair[], asked repair_options)
 RETURNS run_table_repair[]
@@ -295,21 +188,38 @@ AS $$
 DECLARE
 	works repair_work[] := ARRAY(SELECT u.work FROM unnest(repairs) WITH ORDINALITY AS u
 		ORDER BY u.ordinality);
+	by_hash boolean;
 	r run_table_repair;
 	x record;
+	t run_table;
 BEGIN
 	PERFORM repair_claim_all(works);
 	works := repair_apply(works);
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := repairs[i];
 		r.work := works[i];
-		r.gone := run_repair_gone(r);
+		by_hash := (((r.work).plan).compared).by_hash;
+		-- a key without a difference was equal when its rows were locked, or has been made so
+		r.gone := r.gone || ARRAY(SELECT k.number FROM unnest(r.kept) AS k
+			WHERE run_repair_word(by_hash, k.id) IN (SELECT run_repair_word(by_hash, done.id)
+				FROM (SELECT s.id FROM generate_series(1, (r.work).batches) AS n,
+						unnest(repair_batch(r.work, n)) AS s
+					WHERE s.status = 'due' OR s.detail = 'equal by now'
+					EXCEPT SELECT unnest((r.work).differ)) AS done));
 		repairs[i] := r;
 	END LOOP;
 	FOR x IN SELECT min(u.ordinality) AS first, array_agg(g.number) AS gone
 			FROM unnest(repairs) WITH ORDINALITY AS u, unnest(u.gone) AS g(number)
 			GROUP BY (u.t).table_number LOOP
-		PERFORM run_repair_store(w, repairs[x.first], x.gone);
+		r := repairs[x.first];
+		t := run_table_of(w.run, (r.t).table_number);
+		w.item := r.item;
+		w.plan := ((r.work).plan).compared;
+		PERFORM run_replace(w, t, ARRAY(SELECT d
+				FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS d
+				LEFT JOIN unnest(x.gone) AS g(number) USING (number) WHERE g.number IS NULL
+				ORDER BY d.number),
+			format('%s differences are equal since iblt_repair', cardinality(x.gone)));
 	END LOOP;
 	PERFORM repair_commit(repair_target_of(asked.target_side, w.conns[1], w.conns[2]));
 	RETURN repairs;
@@ -325,8 +235,12 @@ RETURNS repair_work[]
 AS $$
 DECLARE
 	w run_worker := run_worker_of(NULL, NULL, options.progress);
+	name text := CASE WHEN here_relation IS NOT NULL
+		THEN nodes_relation(here_relation, 'here_relation') END;
+	of_run audit_options;
 	tables run_table[];
 	repairs run_table_repair[] := '{}';
+	rest text[];
 BEGIN
 	PERFORM repair_check_options(asked), run_repair_check_options(peer_relation, options);
 	w.peers := peers;
@@ -335,18 +249,39 @@ BEGIN
 	IF asked.apply THEN
 		PERFORM run_lock_to_write(run);
 	END IF;
-	tables := run_repair_tables(run, relation, here_relation);
+	of_run := (w.options).audit;
+	of_run.compare.content := 'texts';
+	of_run.compare.extra_columns := 'ignore';	-- the columns have to be those of the run
+	of_run.compare.recheck := coalesce(options.recheck, (of_run.compare).recheck);
+	of_run.compare.timeout := options.timeout;
+	of_run.compare.progress := options.progress;
+	tables := ARRAY(SELECT x FROM iblt_run_rows(NULL::run_table, run) AS x
+		WHERE (run_repair.relation IS NULL OR x.relid IS NOT DISTINCT FROM run_repair.relation)
+			AND (name IS NULL OR x.relation = name)
+		ORDER BY x.table_number);
+	IF tables = '{}' AND (relation IS NOT NULL OR name IS NOT NULL) THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('run %s has no table %s', run, coalesce(name, relation::text)),
+			HINT = 'See iblt_audit_tables.';
+	END IF;
 	FOR i IN 1 .. cardinality(tables) LOOP
 		-- what is to begin again is left to the warning
 		IF tables[i].kept > 0 AND tables[i].shape IS NOT NULL THEN
-			repairs := repairs || run_repair_find(w, tables[i],
-				run_repair_options(w.options, options), asked);
+			repairs := repairs || run_repair_find(w, tables[i], of_run, asked);
 		END IF;
 	END LOOP;
 	IF asked.apply AND repairs <> '{}' THEN
 		repairs := run_repair_apply(w, repairs, asked);
 	END IF;
-	PERFORM run_repair_warn(run, tables);
+	rest := array_remove(ARRAY(SELECT run_rest(t) FROM unnest(tables) AS t), NULL);
+	IF rest <> '{}' THEN
+		PERFORM iblt_tell('warning',
+			format('run %s does not have all differences of %s tables', run, cardinality(rest)),
+			array_to_string(rest[1 : 10], E'\n')
+				|| CASE WHEN cardinality(rest) > 10 THEN E'\n...' ELSE '' END,
+			format('Begin another run after the repair, or CALL iblt_audit_resume(%s) if it is '
+				'not finished.', run));
+	END IF;
 	RETURN ARRAY(SELECT repair_add(r.work, r.aside)
 		FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
 END

@@ -51,7 +51,7 @@ BEGIN
 END
 $$;
 
--- The columns of an index and the orders that they are sorted by.
+-- The columns of an index and the orders that they are sorted by, NULL for no index.
 CREATE FUNCTION order_text(index unique_key) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -59,16 +59,6 @@ BEGIN
 	RETURN (SELECT '(' || string_agg(concat_ws(' ', format('%I', x.name),
 			'by ' || nullif(x.sorted, '')), ', ' ORDER BY x.n) || ')'
 		FROM unnest(index.columns, index.orders) WITH ORDINALITY AS x(name, sorted, n));
-END
-$$;
-
--- The columns and orders that bounds are of (bounds of another order say nothing); NULL if
--- the sides have none in common.
-CREATE FUNCTION slice_order(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN order_text((slice_key(plan)).here);
 END
 $$;
 
@@ -108,7 +98,7 @@ BEGIN
 			WHEN NOT (plan.there).ordinary THEN 'not an ordinary or partitioned table (there)'
 			ELSE 'no unique index without nulls on the key on both sides' END;
 	END IF;
-	IF slice_order(plan) IS NULL THEN
+	IF order_text((slice_key(plan)).here) IS NULL THEN
 		RETURN coalesce(unordered_index(plan.here, names),
 			unordered_index(plan.there, names),
 			format('the sides order the key differently: %s here, %s there',
@@ -151,24 +141,16 @@ BEGIN
 END
 $$;
 
--- The values of a bound that is a parameter.
-CREATE FUNCTION bound_parameter_sql(k slice_key, parameter text) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN ARRAY(SELECT format('(%s)[%s]::%s', parameter, i, key_type(k.columns[i]))
-		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
-END
-$$;
-
 -- The values of a bound in a query on a side: as a parameter, or itself in a plain query.
 CREATE FUNCTION bound_sql(plan plan, s side,
 	k slice_key, parameter text, bound text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN bound_parameter_sql(k, CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter
-		ELSE format('%L::text[]', bound) END);
+	RETURN ARRAY(SELECT format('(%s)[%s]::%s',
+			CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter
+				ELSE format('%L::text[]', bound) END, i, key_type(k.columns[i]))
+		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
 END
 $$;
 
@@ -187,27 +169,6 @@ BEGIN
 END
 $$;
 
--- In how many columns two bounds begin alike, without the last column.
-CREATE FUNCTION equal_columns(k slice_key, lo text[], hi text[]) RETURNS integer
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	a text[] := bound_parameter_sql(k, '$1');
-	b text[] := bound_parameter_sql(k, '$2');
-	result integer := 0;
-	same boolean := true;
-BEGIN
-	IF lo IS NOT NULL THEN
-		FOR i IN 1 .. cardinality(a) - 1 LOOP
-			EXECUTE format('SELECT %s = %s', a[i], b[i]) INTO same USING lo, hi;
-			EXIT WHEN NOT same;
-			result := i;
-		END LOOP;
-	END IF;
-	RETURN result;
-END
-$$;
-
 -- The condition that a row t is in the slice of a plan, NULL if there is none.
 -- An index scan begins at a row comparison, but it ends only where its first column does:
 -- it would read on to the last row with hi's first value.  So (a, b) <= (x, y) is
@@ -220,12 +181,17 @@ DECLARE
 	row_of text[] := slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
 	lo text[] := bound_sql(plan, s, k, '$2', plan.lo);
 	hi text[] := bound_sql(plan, s, k, '$3', plan.hi);
-	equal integer;
+	equal integer := 0;		-- columns in which the bounds begin alike, without the last one
+	same boolean := plan.lo IS NOT NULL;
 BEGIN
 	IF plan.hi IS NULL THEN
 		RETURN above_sql(row_of, lo, 1);
 	END IF;
-	equal := equal_columns(k, plan.lo, plan.hi);
+	WHILE same AND equal < cardinality(row_of) - 1 LOOP
+		EXECUTE format('SELECT %s = %s', lo[equal + 1], hi[equal + 1]) INTO same
+		USING NULL::text[], plan.lo, plan.hi;
+		equal := equal + same::integer;
+	END LOOP;
 	RETURN (SELECT format('(%s)', string_agg(concat_ws(' AND ',
 			(SELECT string_agg(format('%s = %s', row_of[j], hi[j]), ' AND ' ORDER BY j)
 				FROM generate_series(1, i - 1) AS j),

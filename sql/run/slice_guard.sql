@@ -19,58 +19,31 @@
 -- bounds exclude.  Then the table is compared once more, as one slice, which needs no index.  A
 -- scan of a large table would cost as much as amcheck, and hold back vacuum.
 
--- The schema of amcheck; an error without it, or without the right to it.
-CREATE FUNCTION require_amcheck() RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	schema text := (SELECT n.nspname FROM pg_extension e
-		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck');
-	found regprocedure :=
-		to_regprocedure(quote_ident(schema) || '.bt_index_check(regclass, boolean)');
-BEGIN
-	IF found IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'extension amcheck is not installed in this database',
-			DETAIL = 'It checks the indexes by which slices are read.',
-			HINT = 'Run CREATE EXTENSION amcheck on both sides.';
-	ELSIF NOT has_function_privilege(found, 'execute') THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = format('permission denied for function bt_index_check of %I', current_user),
-			HINT = format('GRANT EXECUTE ON FUNCTION %s TO %I;', found, current_user);
-	END IF;
-	RETURN schema;
-END
-$$;
-
--- An error if amcheck, in that schema, finds that an index is damaged or lacks a row.
-CREATE FUNCTION check_slice_index(schema text, index regclass) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	problem text;
-BEGIN
-	EXECUTE format('SELECT %I.bt_index_check(index => %L, heapallindexed => true)', schema, index);
-EXCEPTION WHEN data_corrupted OR index_corrupted THEN
-	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
-	RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
-		MESSAGE = format('index %s is damaged', index),
-		DETAIL = format('amcheck: %s.', problem), HINT = 'REINDEX it.';
-END
-$$;
-
--- An answer of each index with these columns, as amcheck says: how many were checked, and how
--- many others there are; an error if one is damaged.
+-- Checks each index with these columns by amcheck, also those of partitions: how many were
+-- checked, and how many others there are; an error if one is damaged.
 CREATE FUNCTION slice_check(relation regclass, names text[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	schema text := require_amcheck();
+	schema text := (SELECT n.nspname FROM pg_extension e
+		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck');
+	amcheck regprocedure :=
+		to_regprocedure(quote_ident(schema) || '.bt_index_check(regclass, boolean)');
 	checked bigint := 0;
 	others bigint := 0;
 	x record;
+	problem text;
 BEGIN
-	-- also those of partitions
+	IF amcheck IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'extension amcheck is not installed in this database',
+			DETAIL = 'It checks the indexes by which slices are read.',
+			HINT = 'Run CREATE EXTENSION amcheck on both sides.';
+	ELSIF NOT has_function_privilege(amcheck, 'execute') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('permission denied for function bt_index_check of %I', current_user),
+			HINT = format('GRANT EXECUTE ON FUNCTION %s TO %I;', amcheck, current_user);
+	END IF;
 	FOR x IN SELECT i.indexrelid::regclass AS index, m.amname = 'btree' AS checkable
 			FROM relation_tree(relation) AS tree
 			JOIN pg_index i ON i.indrelid = tree.relid AND i.indisvalid
@@ -81,25 +54,37 @@ BEGIN
 				WHERE a.attname = ANY (names) AND k.n <= i.indnkeyatts)
 			ORDER BY i.indexrelid LOOP
 		IF x.checkable THEN
-			PERFORM check_slice_index(schema, x.index);
+			EXECUTE format('SELECT %I.bt_index_check(index => %L, heapallindexed => true)',
+				schema, x.index);
 			checked := checked + 1;
 		ELSE
 			others := others + 1;
 		END IF;
 	END LOOP;
 	RETURN jsonb_build_object('checked', checked, 'others', others);
+EXCEPTION WHEN data_corrupted OR index_corrupted THEN
+	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
+	RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+		MESSAGE = format('index %s is damaged', x.index),
+		DETAIL = format('amcheck: %s.', problem), HINT = 'REINDEX it.';
 END
 $$;
 
--- A query that looks a sample of the rows of a side up by their key: their number, and how many
--- were not found.  About 300 blocks, and about 3000 rows of them.
+-- A query that checks what slices of a side are read by: thoroughly, or by a sample of the rows,
+-- which are looked up by their key.  It has about 300 blocks, and about 3000 rows of them.
 -- The planner chooses the index, as it does for slices.
-CREATE FUNCTION slice_sample_sql(s side, names text[], index unique_key, probe jsonb) RETURNS text
+CREATE FUNCTION slice_check_sql(plan plan, s side, index unique_key, thorough boolean,
+	probe jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	names text[] := own_names(s, (slice_key(plan)).columns);
 	share numeric := least(1, 300.0 / greatest(1, (probe ->> 'blocks')::bigint));
 BEGIN
+	IF thorough THEN
+		RETURN format('SELECT iblt_internal.slice_check(%L::pg_catalog.regclass, %L)', s.relation,
+			names);
+	END IF;
 	-- OFFSET keeps the planner from reading all keys once, by an index or not
 	RETURN format('SELECT jsonb_build_object(''rows'', count(*),'
 			' ''lost'', count(*) FILTER (WHERE NOT found))::text FROM ('
@@ -108,20 +93,6 @@ BEGIN
 		relation_sql(s), (SELECT string_agg(format('f.%1$I%2$s = t.%1$I', names[i],
 			' COLLATE ' || index.collations[i]), ' AND ') FROM generate_subscripts(names, 1) AS i),
 		100 * share, 3000 / share / greatest(1, (probe ->> 'rows')::bigint));
-END
-$$;
-
--- A query that checks what slices of a side are read by.
-CREATE FUNCTION slice_check_sql(plan plan, s side, index unique_key, thorough boolean,
-	probe jsonb) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	names text[] := own_names(s, (slice_key(plan)).columns);
-BEGIN
-	RETURN CASE WHEN thorough THEN format('SELECT iblt_internal.slice_check('
-			'%L::pg_catalog.regclass, %L)', s.relation, names)
-		ELSE slice_sample_sql(s, names, index, probe) END;
 END
 $$;
 

@@ -54,19 +54,6 @@ BEGIN
 END
 $$;
 
--- Adds the counts of a slice to those of its table.
-CREATE FUNCTION run_add_counts(t run_table, r audit_row, took_ms double precision) RETURNS run_table
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	t.done := t.done + 1;
-	@each audit_counts: t.% := t.% + r.%;@
-	t.bytes := t.bytes + r.bytes;
-	t.work_ms := t.work_ms + took_ms;
-	RETURN t;
-END
-$$;
-
 -- What there is to say if not all differences were kept.
 CREATE FUNCTION run_unkept(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -196,7 +183,10 @@ BEGIN
 		RETURN w;
 	END IF;
 	t.kept := run_keep(t, compared, (w.options).most_kept);
-	t := run_add_counts(t, r, ms(w.began)::double precision);
+	t.done := t.done + 1;
+	@each audit_counts: t.% := t.% + r.%;@
+	t.bytes := t.bytes + r.bytes;
+	t.work_ms := t.work_ms + ms(w.began)::double precision;
 	IF differences > 0 THEN
 		PERFORM iblt_run_add(ROW(NULL, s.run, s.table_number, s.number,
 			range_key(w.plan, s.lo), range_key(w.plan, s.hi),
@@ -258,25 +248,6 @@ BEGIN
 END
 $$;
 
--- The first part of a slice, NULL if it cannot be cut.
-CREATE FUNCTION run_halve(w run_worker, s run_slice) RETURNS run_slice
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	half run_slice := s;
-BEGIN
-	WHILE half.rows > 1 LOOP
-		half.rows := half.rows / 2;
-		half.hi := smaller_bound(w.plan, s.hi,
-			slice_next(w.plan, s.lo, half.rows));
-		IF half.hi IS DISTINCT FROM s.hi THEN
-			RETURN half;
-		END IF;
-	END LOOP;
-	RETURN NULL;
-END
-$$;
-
 -- Cuts the slice of a worker, with too many differences for one comparison, in two; false if
 -- that cannot be done.
 CREATE FUNCTION run_split(w run_worker) RETURNS boolean
@@ -284,12 +255,16 @@ CREATE FUNCTION run_split(w run_worker) RETURNS boolean
 AS $$
 DECLARE
 	s run_slice := run_slice_of(w.run, w.table_number, w.number);
-	half run_slice := run_halve(w, s);
+	half run_slice := s;	-- its first part
 	t run_table;
 BEGIN
-	IF half.run IS NULL THEN
-		RETURN false;
-	END IF;
+	WHILE half.hi IS NOT DISTINCT FROM s.hi LOOP
+		IF half.rows > 1 IS NOT TRUE THEN
+			RETURN false;
+		END IF;
+		half.rows := half.rows / 2;
+		half.hi := smaller_bound(w.plan, s.hi, slice_next(w.plan, s.lo, half.rows));
+	END LOOP;
 	PERFORM run_lock_to_write(w.run);
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NULL AND t.generation = s.generation THEN
@@ -304,21 +279,6 @@ BEGIN
 END
 $$;
 
--- Keeps of a worker's table that several rows have a unique key, so its keys are hashes from now
--- on.  With the next plan, which has another shape, the table begins again.
-CREATE FUNCTION run_hash_keys(w run_worker, e failure) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	t run_table;
-BEGIN
-	PERFORM run_lock_to_write(w.run);
-	t := run_table_of(w.run, w.table_number);
-	t.item := t.item || jsonb_build_object('not_unique', said_not_unique(e));
-	PERFORM iblt_run_put(t);
-END
-$$;
-
 -- After an error in a slice: it is done again, in two, or its table ends.
 -- A cancel of this side does not come here.
 CREATE FUNCTION run_after_error(w run_worker, e failure) RETURNS run_worker
@@ -326,6 +286,7 @@ CREATE FUNCTION run_after_error(w run_worker, e failure) RETURNS run_worker
 AS $$
 DECLARE
 	again boolean;
+	t run_table;
 BEGIN
 	w.act := 'claim';
 	w.failures := w.failures + 1;
@@ -349,7 +310,12 @@ BEGIN
 		again := w.failures < 3 AND (left(e.state, 2) = '40'
 			OR restarts(w.conns, w.peers, w.plan, 1, e));
 		IF again AND said_not_unique(e) IS NOT NULL THEN
-			PERFORM run_hash_keys(w, e);
+			-- its keys are hashes from now on, and with the next plan, which has another shape, the
+			-- table begins again
+			PERFORM run_lock_to_write(w.run);
+			t := run_table_of(w.run, w.table_number);
+			t.item := t.item || jsonb_build_object('not_unique', said_not_unique(e));
+			PERFORM iblt_run_put(t);
 		END IF;
 	END IF;
 	IF again THEN
@@ -361,27 +327,6 @@ $$;
 
 -- The work
 
--- Compares a slice.
-CREATE FUNCTION run_compare(w run_worker, t run_table, s run_slice) RETURNS comparison
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan := w.plan;
-BEGIN
-	IF s.final THEN
-		RETURN run_check_count(w, s);
-	END IF;
-	plan.lo := s.lo;
-	plan.hi := s.hi;
-	IF plan.buckets IS NOT NULL AND s.rows IS NOT NULL THEN
-		-- as a relation of its size
-		plan.buckets := plain_buckets(s.rows);
-		plan.bytes := plan.bytes * least(1, s.rows / greatest(t.estimate, 1)::float8);
-	END IF;
-	RETURN comparison_of(plan);
-END
-$$;
-
 -- Compares the slice that a worker has claimed, unless another one has done so meanwhile.
 CREATE FUNCTION run_work(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -389,6 +334,7 @@ AS $$
 DECLARE
 	s run_slice;
 	t run_table;
+	plan plan := w.plan;
 	started timestamptz := clock_timestamp();
 	compared comparison;
 	e failure;
@@ -414,7 +360,18 @@ BEGIN
 			RAISE EXCEPTION USING ERRCODE = 'IB004',
 				MESSAGE = format('relation %s was altered while it was compared', t.relation);
 		END IF;
-		compared := run_compare(w, t, s);
+		IF s.final THEN
+			compared := run_check_count(w, s);
+		ELSE
+			plan.lo := s.lo;
+			plan.hi := s.hi;
+			IF plan.buckets IS NOT NULL AND s.rows IS NOT NULL THEN
+				-- as a relation of its size
+				plan.buckets := plain_buckets(s.rows);
+				plan.bytes := plan.bytes * least(1, s.rows / greatest(t.estimate, 1)::float8);
+			END IF;
+			compared := comparison_of(plan);
+		END IF;
 		late := current_setting('iblt.late', true);
 	EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;

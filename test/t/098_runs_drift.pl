@@ -24,7 +24,7 @@ my $rounds = $ENV{IBLT_TEST_ROUNDS} || 3;
 sub change
 {
 	my ($function, $from, $to) = @_;
-	both("DO \$\$ BEGIN EXECUTE replace(pg_get_functiondef('iblt_internal.$function'::regproc), '$from', '$to'); END \$\$");
+	both("DO \$\$ BEGIN PERFORM set_config('search_path', 'iblt_internal, pg_catalog', true); EXECUTE replace(pg_get_functiondef('iblt_internal.$function'::regproc), '$from', '$to'); END \$\$");
 	return;
 }
 
@@ -141,12 +141,12 @@ both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, i
 	is(join(' ', $said->($run), tables($run)->{'public.twice'}{changed}), 'differs - compared in one slice: a scan counted other rows than slices had read 2', 'also if it differs');
 	# a slice can find more than a comparison of all of it
 	change('run_make_options', 'greatest(compare.max_differences, 100000)', '1');
-	change('run_compare', 'plan.lo := s.lo', 'plan.max_differences := 1000; plan.lo := s.lo');
+	change('run_work', 'plan.lo := s.lo', 'plan.max_differences := 1000; plan.lo := s.lo');
 	$run = begin_run("'{twice}', progress => false, max_load => 0.001, max_time => '0.1 s'");
 	both("INSERT INTO twice VALUES (-2, 'v')");
 	resume($run, 'max_load => 1, progress => false');
 	like($said->($run), qr/^differs - .*; a later scan counted 100003 rows here and 100003 there$/, 'or with another count, if that would find too many differences');
-	change('run_compare', 'plan.max_differences := 1000; plan.lo := s.lo', 'plan.lo := s.lo');
+	change('run_work', 'plan.max_differences := 1000; plan.lo := s.lo', 'plan.lo := s.lo');
 	change('run_make_options', 'compare.max_differences := 1', 'compare.max_differences := greatest(compare.max_differences, 100000)');
 	$there->safe_psql('postgres', "UPDATE twice SET v = id WHERE v = 'x'");
 	both('DELETE FROM twice WHERE id < 1');
