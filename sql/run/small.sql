@@ -43,8 +43,8 @@ DECLARE
 	r audit_row;
 	stored run_table[] := '{}';
 BEGIN
-	IF (w.options).check_indexes THEN
-		RETURN;		-- the caller asks for more than a scan
+	IF most < 2 OR (w.options).check_indexes THEN
+		RETURN;		-- with check_indexes, the caller asks for more than a scan
 	END IF;
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x
 			WHERE x.status IS NULL AND x.generation = 0 AND x.table_number > w.tried

@@ -259,7 +259,7 @@ DECLARE
 	t run_table;
 BEGIN
 	WHILE half.hi IS NOT DISTINCT FROM s.hi LOOP
-		IF half.rows > 1 IS NOT TRUE THEN
+		IF (half.rows > 1) IS NOT TRUE THEN
 			RETURN false;
 		END IF;
 		half.rows := half.rows / 2;
