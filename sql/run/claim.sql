@@ -219,7 +219,7 @@ BEGIN
 	IF w.number IS NULL AND NOT t.at_end THEN
 		IF t.slice_rows IS NOT NULL THEN
 			BEGIN
-				bound := slice_next(w.plan, t.frontier, t.slice_rows);
+				bound := slice_next(w.plan, t.frontier, t.slice_rows, w.uneven OR t.cut = 0);
 			EXCEPTION WHEN feature_not_supported THEN
 				-- slice_problem does not know which index the planner takes
 				IF t.frontier IS NOT NULL THEN
@@ -254,6 +254,7 @@ DECLARE
 BEGIN
 	IF w.table_number IS DISTINCT FROM t.table_number THEN
 		w.table_number := t.table_number;
+		w.uneven := false;
 		w.planned := NULL;
 	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
 		w.planned := NULL;

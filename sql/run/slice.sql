@@ -231,10 +231,10 @@ $$;
 
 -- Walking an index
 --
--- The next slice ends at the key that is so many rows on.  Both sides walk their index to
--- it at the same time, and the smaller key counts, so that no slice has more rows than
--- that on either side.  A walk counts rows of the relation, and not only those that the
--- condition is true of, because a slice reads those too.
+-- The next slice ends at the key that is so many rows on.  This side walks its index to it.  At
+-- the beginning and the end of a table, and after a slice with far more rows there, both sides do
+-- so at the same time, and the smaller key counts.  A walk counts rows of the relation, and not
+-- only those that the condition is true of, because a slice reads those too.
 
 -- A query for the key so many rows behind a bound, or from the beginning, NULL if there are
 -- not so many; the bound is $2, unless it is a plain query.
@@ -311,16 +311,24 @@ BEGIN
 END
 $$;
 
--- The upper bound of the slice after lo (NULL: the first one) that has so many rows on the
--- side with more of them; NULL if the slice goes to the end.
-CREATE FUNCTION slice_next(plan plan, lo text[], rows bigint) RETURNS text[]
+-- The upper bound of the slice after lo (NULL: the first one) that has so many rows, on the side
+-- with more of them or else here; NULL if the slice goes to the end.
+CREATE FUNCTION slice_next(plan plan, lo text[], rows bigint, walk_there boolean DEFAULT true)
+RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	bounds text[] := ask_values(places_of(plan), ARRAY[walk_sql(plan, plan.here, lo, rows),
-		walk_sql(plan, plan.there, lo, rows)], how => ROW('slice_bound', NULL, lo, NULL,
-			reads(plan.here, plan.there))::reading);
+	here text := walk_sql(plan, plan.here, lo, rows);
+	bounds text[];
 BEGIN
+	IF NOT walk_there THEN
+		bounds := ask_values(ARRAY[(plan.here).place], ARRAY[here],
+			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here))::reading);
+	END IF;
+	IF bounds[1] IS NULL THEN
+		bounds := ask_values(places_of(plan), ARRAY[here, walk_sql(plan, plan.there, lo, rows)],
+			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here, plan.there))::reading);
+	END IF;
 	RETURN smaller_bound(plan, bounds[1]::text[], bounds[2]::text[]);
 END
 $$;

@@ -30,6 +30,7 @@ CREATE TYPE run_worker AS (
 	plan plan,
 	planned timestamptz,	-- when the plan was made; NULL if it does not hold any more
 	shape text,				-- of the table when the plan was made (run_see)
+	uneven boolean,			-- a slice of the table had far more rows than it was cut for
 	began timestamptz,		-- when it claimed the slice
 	until timestamptz,		-- when its pause ends
 	last timestamptz,		-- up to when its time is counted, with pauses

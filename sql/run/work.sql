@@ -214,6 +214,7 @@ BEGIN
 	PERFORM iblt_run_put(t);
 	w.last := clock_timestamp() + make_interval(secs => pause);
 	w.failures := 0;
+	w.uneven := w.uneven OR seen > 4 * s.rows;
 	w := run_tell(w, t);
 	RETURN run_wait_then_claim(w, pause);
 END
