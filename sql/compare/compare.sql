@@ -19,29 +19,17 @@ AS $$
 DECLARE
 	size integer := batch_size(plan);
 	batch record := iblt_compare_keys(sample, keys, done, size);
-	ids text[];
+	rows record;
 BEGIN
 	IF plan.progress THEN
 		PERFORM progress(true, format('looking %s keys up on both sides%s',
 			cardinality(batch.keys), CASE WHEN number > size
 				THEN format(', %s of %s are done', done, number) END));
 	END IF;
-	differences := look(plan, batch.keys);
-	IF plan.by_hash THEN
-		doubtful := '{}';
-		RETURN;
-	END IF;
-	doubtful := doubtful(batch.keys, batch.sides, differences);
-	IF plan.from_digests IS NOT TRUE THEN
-		ids := iblt_field(differences, 'id');
-		IF ids <> batch.keys THEN
-			batch.weights := ARRAY(SELECT k.weight FROM unnest(ids) WITH ORDINALITY AS d(id, n)
-				JOIN unnest(batch.keys, batch.weights) AS k(id, weight) USING (id) ORDER BY d.n);
-		END IF;
-		doubtful := doubtful || other_rows(plan.seed, ids, batch.weights,
-			iblt_field(differences, 'here_checksum')::bigint[],
-			iblt_field(differences, 'there_checksum')::bigint[]);
-	END IF;
+	rows := find_both(plan, batch.keys);
+	differences := differing(plan, rows.here, rows.there, batch.keys);
+	doubtful := doubtful(plan, batch.keys, batch.sides, batch.weights, (rows.here).checksum,
+		(rows.there).checksum);
 END
 $$;
 

@@ -72,38 +72,17 @@ BEGIN
 END
 $$;
 
--- Damaged indexes
-
--- The keys for which an index found rows of the base or of another node that are not as their
--- sketches said (doubtful, in damaged_index.sql).
-CREATE FUNCTION nodes_doubtful(keys text[], base found_rows, node found_rows, said node_keys)
-RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN ARRAY(SELECT k.id FROM unnest(keys, base.checksum, node.checksum) AS k(id, h, t)
-		LEFT JOIN unnest(said.keys, said.sides) AS d(id, side) USING (id)
-		WHERE d.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
-			WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END);
-END
-$$;
-
--- Those of the keys whose rows on the base and on another node, which an index found, are not the
--- rows in their sketches (other_rows, in damaged_index.sql).
-CREATE FUNCTION nodes_other_rows(plan plan, keys text[], base found_rows, node found_rows,
+-- The keys for which an index found rows of the base or of another node that are not the ones of
+-- their sketches.
+CREATE FUNCTION nodes_doubtful(plan plan, keys text[], base found_rows, node found_rows,
 	said node_keys) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	IF plan.from_digests THEN
-		RETURN '{}';
-	END IF;
-	-- a key without a difference weighs nothing
-	RETURN other_rows(plan.seed, keys, ARRAY(SELECT coalesce(d.weight, 0)
-			FROM unnest(keys) WITH ORDINALITY AS k(id, n)
-			LEFT JOIN unnest(said.keys, said.weights) AS d(id, weight) USING (id) ORDER BY k.n),
-		base.checksum, node.checksum);
-END
+	-- a key without a difference has no side and weighs nothing
+	SELECT doubtful(plan, keys, array_agg(d.side ORDER BY k.n),
+		array_agg(coalesce(d.weight, 0) ORDER BY k.n), base.checksum, node.checksum)
+	FROM unnest(keys) WITH ORDINALITY AS k(id, n)
+	LEFT JOIN unnest(said.keys, said.sides, said.weights) AS d(id, side, weight) USING (id)
 $$;
 
 -- The plan of a comparison of the base with another node.
@@ -138,10 +117,8 @@ BEGIN
 	FOR done IN 0 .. number - 1 BY size LOOP
 		keys := (iblt_compare_keys(sample, list, done::integer, size)).keys;
 		found := nodes_rows(nodes, keys);
-		FOR n IN 1 .. CASE WHEN (nodes.plan).by_hash THEN 0 ELSE cardinality(found) END LOOP
-			doubtful := nodes_doubtful(keys, found[base], found[n], said[n]);
-			doubtful := doubtful || nodes_other_rows(nodes.plan, keys, found[base], found[n],
-				said[n]);
+		FOR n IN 1 .. cardinality(found) LOOP
+			doubtful := nodes_doubtful(nodes.plan, keys, found[base], found[n], said[n]);
 			IF doubtful <> '{}' THEN
 				doubts := jsonb_set(doubts, ARRAY[n::text],
 					coalesce(doubts -> n::text, '[]') || to_jsonb(doubtful));

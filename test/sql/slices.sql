@@ -351,7 +351,7 @@ INSERT INTO h VALUES (1500, 'here');
 INSERT INTO t VALUES (1500, 'there');
 SELECT keep_up('h_pkey', true), keep_up('t_pkey', true);
 -- (and whoever looks whether the index finds a row does not trust it, though the scan of a condition may)
-SELECT outcome($$SELECT iblt_internal.check_keys(slices.plan_of('h', 't', '{"condition": "id = 1500", "by_index": true}'), '{1500}')$$) AS looked_for;
+SELECT outcome($$SELECT iblt_internal.check_index(slices.plan_of('h', 't', '{"condition": "id = 1500", "by_index": true}'), '{1500}')$$) AS looked_for;
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
 SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off;
