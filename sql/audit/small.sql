@@ -78,27 +78,23 @@ CREATE FUNCTION audit_answer(request jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	described jsonb := coalesce(nullif(request -> 6, 'true'),
-		describe(to_regclass(request ->> 0), request ->> 1));
+	options options := jsonb_populate_record(NULL::options,
+		request || '{"content": "none", "extra_columns": "ignore"}');
+	described jsonb := coalesce(nullif(request -> 'described', 'true'),
+		describe(to_regclass(request ->> 'relation'), options.condition));
 	core text := audit_core(described);
-	options options;
 	found record;
 BEGIN
-	IF core IS NULL OR core <> request ->> 4 THEN
+	IF core IS NULL OR core <> request ->> 'core' THEN
 		RETURN NULL;
 	END IF;
-	options.condition := request ->> 1;
-	options.exclude := ARRAY(SELECT jsonb_array_elements_text(nullif(request -> 2, 'null')));
-	options.seed := request ->> 3;
-	options.own_rows := request ->> 5;
-	options.content := 'none';
-	options.extra_columns := 'ignore';
 	found := audit_checksum(described, options);
-	RETURN jsonb_build_array(found.checksum, found.rows, described -> 'identity',
-		described -> 'fingerprint', described -> 'versions', described -> 'version_rights',
-		described -> 'most_rows', described -> 'collations', described -> 'subscriptions',
-		CASE WHEN request ->> 4 IS NULL THEN core END,
-		CASE WHEN request -> 6 = 'true' THEN described END);
+	RETURN jsonb_build_object('checksum', found.checksum, 'rows', found.rows,
+			'core', CASE WHEN request ->> 'core' IS NULL THEN core END,
+			'described', CASE WHEN request -> 'described' = 'true' THEN described END)
+		|| (SELECT jsonb_object_agg(d.key, d.value) FROM jsonb_each(described) AS d
+			WHERE d.key = ANY ('{identity,fingerprint,versions,version_rights,most_rows,collations,'
+				'subscriptions}'));
 END
 $$;
 
@@ -204,11 +200,14 @@ $$;
 CREATE FUNCTION audit_small_sql(smalls audit_small[], own boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_build_array(
-			CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
-			CASE WHEN own THEN (s.compare).condition ELSE (s.compare).peer_condition END,
-			(s.compare).exclude, (s.compare).seed, s.core, (s.compare).own_rows)
-		|| CASE WHEN own THEN jsonb_build_array(coalesce(s.here, 'true')) ELSE '[]' END ORDER BY n))
+	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
+			'relation', CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
+			'condition', CASE WHEN own THEN (s.compare).condition
+				ELSE (s.compare).peer_condition END,
+			'exclude', (s.compare).exclude, 'seed', (s.compare).seed, 'core', s.core,
+			'own_rows', (s.compare).own_rows))
+		|| CASE WHEN own THEN jsonb_build_object('described', coalesce(s.here, 'true'))
+			ELSE '{}' END ORDER BY n))
 	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)
 $$;
 
@@ -238,19 +237,17 @@ CREATE FUNCTION audit_judge_small(small audit_small, conns text[], server jsonb,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF (mine -> 0 = answer -> 0 AND mine ->> 0 <> '' AND mine -> 1 = answer -> 1
-			AND (small.core IS NOT NULL OR mine ->> 9 = answer ->> 9)) IS NOT TRUE THEN
+	IF (mine ->> 'checksum' = answer ->> 'checksum' AND mine -> 'rows' = answer -> 'rows'
+			AND (small.core IS NOT NULL OR mine ->> 'core' = answer ->> 'core')) IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
-	small.here := coalesce(small.here, mine -> 10);
+	small.here := coalesce(small.here, mine -> 'described');
 	RETURN audit_equal_small(small, checked_plan(
 		described(small.here, 'here', conns[1]),
-		described(small.here || server || jsonb_build_object(
-			'relation', audit_peer_name(small.item), 'condition', (small.compare).peer_condition,
-			'identity', answer -> 2, 'fingerprint', answer -> 3, 'versions', answer -> 4,
-			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
-			'subscriptions', answer -> 8), 'there', conns[2]), small.compare),
-		(mine ->> 1)::bigint, bytes);
+		described(small.here || server || answer || jsonb_build_object(
+			'relation', audit_peer_name(small.item), 'condition', (small.compare).peer_condition),
+			'there', conns[2]), small.compare),
+		(mine ->> 'rows')::bigint, bytes);
 EXCEPTION WHEN @on_error@ THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;

@@ -262,15 +262,6 @@ AS $$
 	SELECT ARRAY[(plan.here).place, (plan.there).place]
 $$;
 
--- Are both sides in this database?
-CREATE FUNCTION is_local(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN num_nonnulls((plan.here).place, (plan.there).place) = 0;
-END
-$$;
-
 -- Is no side in this database?
 CREATE FUNCTION is_elsewhere(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -312,8 +303,7 @@ CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean 
 RETURNS reading
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
-		reads(plan.here, plan.there))::reading
+	SELECT reading_all(plan, ARRAY[plan.here, plan.there], keys, indexed)
 $$;
 
 -- The same of sides that are more than two.

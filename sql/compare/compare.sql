@@ -10,29 +10,6 @@
 -- which is never in memory as a whole.  Beside the rows, its figures go through the
 -- setting that iblt_compare_stats reads.
 
--- Differences among the keys of a batch of a list of that number, and those that an index may
--- hide.
-CREATE FUNCTION look_batch(plan plan, sample @extschema@.iblt, keys bytea, done integer,
-	number integer, OUT differences difference[], OUT doubtful text[]) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	size integer := batch_size(plan);
-	batch record := iblt_compare_keys(sample, keys, done, size);
-	rows record;
-BEGIN
-	IF plan.progress THEN
-		PERFORM progress(true, format('looking %s keys up on both sides%s',
-			cardinality(batch.keys), CASE WHEN number > size
-				THEN format(', %s of %s are done', done, number) END));
-	END IF;
-	rows := find_both(plan, batch.keys);
-	differences := differing(plan, rows.here, rows.there, batch.keys);
-	doubtful := doubtful(plan, batch.keys, batch.sides, batch.weights, (rows.here).checksum,
-		(rows.there).checksum);
-END
-$$;
-
 -- How many differences of a batch are not confirmed.
 CREATE FUNCTION number_unconfirmed(batch difference[]) RETURNS bigint
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -49,6 +26,7 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	size integer := batch_size(plan);
+	named record;
 	looked record;
 	batch difference[];
 	batches held[] := '{}';
@@ -61,8 +39,13 @@ BEGIN
 		RETURN;
 	END IF;
 	FOR done IN 0 .. number - 1 BY size LOOP
-		looked := look_batch(plan, sample, keys, done, number::integer);
-		doubtful := doubtful || looked.doubtful;
+		named := iblt_compare_keys(sample, keys, done::integer, size);
+		PERFORM progress(plan.progress, format('looking %s keys up on both sides%s',
+			cardinality(named.keys), CASE WHEN number > size
+				THEN format(', %s of %s are done', done, number) END));
+		looked := look(plan, named.keys);
+		doubtful := doubtful || doubtful(plan, named.keys, named.sides, named.weights,
+			looked.here, looked.there);
 		IF plan.recheck > 0 THEN
 			batches := kept(batches, hold(looked.differences), number > size);
 		ELSE
@@ -236,14 +219,15 @@ BEGIN
 END
 $$;
 
--- For the handler of iblt_compare: should a comparison start again? If not, the connections are
--- closed, and e is what iblt_raise is to raise.
-CREATE FUNCTION compare_failed(conns text[], peers text[], plan plan, progress boolean,
-	attempt integer, INOUT e failure, OUT again boolean) RETURNS record
+-- For the handler of iblt_compare: the options to start again with.  If there are none, the
+-- connections are closed, and the error is raised if the driver must not raise it as it is.
+CREATE FUNCTION compare_failed(conns text[], peers text[], plan plan, options options,
+	attempt integer, e failure) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	secret boolean := peers_secret(peers);
+	again boolean;
 BEGIN
 	BEGIN
 		again := e.state NOT IN ('57014', 'P0004')
@@ -254,13 +238,15 @@ BEGIN
 		@take_failure@;
 	END;
 	IF again THEN
-		PERFORM warn_not_unique(e), progress(progress, CASE e.state
+		PERFORM warn_not_unique(e), progress(options.progress, CASE e.state
 			WHEN 'IB008' THEN 'digests cannot be used, the comparison starts again and scans'
 			WHEN '21000' THEN 'a unique key has several rows, the comparison starts again'
 			ELSE 'a relation was altered, the comparison starts again' END);
-	ELSE
-		e := peers_fail(conns, secret, e);
+		RETURN options_again(options, e);
 	END IF;
+	e := peers_fail(conns, secret, e);
+	PERFORM iblt_raise(e, true);
+	RETURN NULL;
 END
 $$;
 
@@ -311,16 +297,14 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	content text := content_of(rows);
-	mapping jsonb := CASE WHEN expressions IS NOT NULL THEN make_mapping(NULL, expressions) END;
-	peer_mapping jsonb := CASE WHEN num_nonnulls(peer_columns, peer_expressions, expressions) > 0
-		THEN make_mapping(peer_columns, coalesce(peer_expressions, expressions)) END;
+	mapping jsonb := make_mapping(NULL, expressions);
+	peer_mapping jsonb := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
 	options options := @arguments options@;
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[];
 	plan plan;
 	answer found_keys;
 	e failure;
-	failed record;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
@@ -343,12 +327,10 @@ BEGIN
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
-			failed := compare_failed(conns, peers, plan, options.progress, attempt, e);
-			IF NOT failed.again THEN
-				e := iblt_raise(failed.e);
+			options := compare_failed(conns, peers, plan, options, attempt, e);
+			IF options IS NULL THEN
 				RAISE;
 			END IF;
-			options := options_again(options, e);
 		END;
 	END LOOP;
 	PERFORM finish_figures(started);
@@ -389,16 +371,14 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	content text := 'columns';
-	mapping jsonb := CASE WHEN expressions IS NOT NULL THEN make_mapping(NULL, expressions) END;
-	peer_mapping jsonb := CASE WHEN num_nonnulls(peer_columns, peer_expressions, expressions) > 0
-		THEN make_mapping(peer_columns, coalesce(peer_expressions, expressions)) END;
+	mapping jsonb := make_mapping(NULL, expressions);
+	peer_mapping jsonb := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
 	options options := @arguments options@;
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[];
 	plan plan;
 	answer found_keys;
 	e failure;
-	failed record;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
@@ -422,12 +402,10 @@ BEGIN
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
-			failed := compare_failed(conns, peers, plan, options.progress, attempt, e);
-			IF NOT failed.again THEN
-				e := iblt_raise(failed.e);
+			options := compare_failed(conns, peers, plan, options, attempt, e);
+			IF options IS NULL THEN
 				RAISE;
 			END IF;
-			options := options_again(options, e);
 		END;
 	END LOOP;
 	PERFORM finish_figures(started);

@@ -56,9 +56,8 @@ BEGIN
 		array_agg(held_mark(h.mark, b.mark, settled) ORDER BY d.n),
 		array_agg(held_same(h.mark, b.mark, b.same, settled) ORDER BY d.n)
 	INTO result.ids, result.marks, result.same
-	FROM unnest(differences) WITH ORDINALITY
-		AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
-			here_checksum, there_checksum, differs, n)
+	FROM unnest(iblt_field(differences, 'id'), iblt_field(differences, 'mark')) WITH ORDINALITY
+		AS d(id, mark, n)
 	LEFT JOIN unnest(before.ids, before.marks, before.same) AS b(id, mark, same) USING (id),
 	LATERAL (SELECT hashtextextended(d.mark, 0)) AS h(mark);
 	result.differences := differences;
@@ -101,18 +100,6 @@ BEGIN
 END
 $$;
 
--- Settles, and looks at differences again.
-CREATE FUNCTION steady(plan plan, batches held[], deadline timestamptz) RETURNS held[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF plan.links = '{}' OR batches = '{}' THEN
-		RETURN batches;
-	END IF;
-	RETURN look_again(plan, batches, settled(plan, deadline));
-END
-$$;
-
 -- Rechecking
 
 -- Should differences wait for replication, which cannot pass?
@@ -148,21 +135,19 @@ $$;
 -- The differences whose rows are the same as a round before, or the others, with "confirmed"
 -- set.
 CREATE FUNCTION judged(batch held, confirmed boolean) RETURNS difference[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count,
-			d.mark, judged.confirmed, d.here_checksum, d.there_checksum, d.differs)::difference
-		FROM unnest(batch.differences) WITH ORDINALITY
-			AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
-			here_checksum, there_checksum, differs, n)
-		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n);
+	RETURN ARRAY(SELECT jsonb_populate_record(u.d,
+			jsonb_build_object('confirmed', judged.confirmed))
+		FROM (SELECT d, row_number() OVER () AS n FROM unnest(batch.differences) AS d) AS u
+		WHERE batch.same[u.n] = judged.confirmed ORDER BY u.n);
 END
 $$;
 
 -- A batch without the differences that are confirmed.
 CREATE FUNCTION rest(batch held) RETURNS held
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	result held;
@@ -177,41 +162,10 @@ BEGIN
 END
 $$;
 
--- How many differences batches have.
-CREATE FUNCTION number_of(batches held[]) RETURNS bigint
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	number bigint := 0;
-BEGIN
-	FOR i IN 1 .. cardinality(batches) LOOP
-		number := number + cardinality(batches[i].ids);
-	END LOOP;
-	RETURN number;
-END
-$$;
-
--- Differences as they were seen last, or are now, none of them confirmed, in batches.
-CREATE FUNCTION unconfirmed(plan plan, batches held[]) RETURNS SETOF difference[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	batch held;
-BEGIN
-	FOR i IN 1 .. cardinality(batches) LOOP
-		batch := batches[i];
-		IF batch.differences IS NULL THEN
-			batch := hold(look_at_ids(plan, batch.ids));
-		END IF;
-		RETURN NEXT judged(batch, false);
-	END LOOP;
-END
-$$;
-
 -- Looks at differences again, without those that replication removes, and says which are
 -- confirmed.
--- In the last look of a round, those that are confirmed are answered batch by batch.  For
--- the unconfirmed ones of many batches, rows are read once more.
+-- In the last look of a round, those that are confirmed are answered batch by batch.  The others
+-- are answered at the end, and of many batches their rows are read once more.
 -- Relies on: what lookups rely on, in a snapshot of each look.
 CREATE FUNCTION recheck_batches(plan plan, batches held[]) RETURNS SETOF difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -223,13 +177,15 @@ DECLARE
 	batch held;
 BEGIN
 	IF is_ready(plan) THEN
-		batches := steady(plan, batches, deadline);
+		IF plan.links <> '{}' AND batches <> '{}' THEN
+			batches := look_again(plan, batches, settled(plan, deadline));
+		END IF;
 		FOR round IN 1 .. plan.recheck LOOP
 			EXIT WHEN batches = '{}';
 			PERFORM set_cause('rows kept changing');
 			PERFORM progress(plan.progress, format(
 				'waiting for replication, to look at %s keys again',
-				number_of(batches)));
+				(SELECT sum(cardinality(b.ids)) FROM unnest(batches) AS b)));
 			EXIT WHEN NOT passed(plan, deadline);
 			IF plan.links <> '{}' THEN
 				batches := look_again(plan, batches);
@@ -245,7 +201,13 @@ BEGIN
 			batches := rest;
 		END LOOP;
 	END IF;
-	RETURN QUERY SELECT * FROM unconfirmed(plan, batches);
+	FOR i IN 1 .. cardinality(batches) LOOP
+		batch := batches[i];
+		IF batch.differences IS NULL THEN
+			batch := hold(look_at_ids(plan, batch.ids));
+		END IF;
+		RETURN NEXT judged(batch, false);
+	END LOOP;
 END
 $$;
 

@@ -33,11 +33,7 @@ CREATE FUNCTION require_described(plan plan, here text, there text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF here IS DISTINCT FROM (plan.here).fingerprint THEN
-		PERFORM refuse_altered((plan.here).relation, 'here');
-	ELSIF there IS DISTINCT FROM (plan.there).fingerprint THEN
-		PERFORM refuse_altered((plan.there).relation, 'there');
-	END IF;
+	PERFORM require_side_described(plan.here, here), require_side_described(plan.there, there);
 END
 $$;
 

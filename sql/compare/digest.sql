@@ -232,26 +232,6 @@ BEGIN
 END
 $$;
 
--- A plan that reads digests which fit it.
-CREATE FUNCTION live_use(plan plan) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	digest live_digest := (plan.here).live;
-BEGIN
-	plan.from_digests := true;
-	plan.live_cells := gcd(digest.subtable_cells, ((plan.there).live).subtable_cells);
-	plan.key := columns_named(plan.key, digest.key_columns);
-	IF plan.by_hash THEN
-		-- rows are looked up by the hashes that are in the digests
-		plan.seed := ask_one((plan.here).place, format('SELECT i.seed FROM'
-			' iblt_live_options(to_regclass(%L)) AS o, iblt_info(o.template) AS i',
-			(plan.here).relation));
-	END IF;
-	RETURN plan;
-END
-$$;
-
 -- A plan that reads live digests if they are there, trustworthy and fit, or an error if they
 -- must be; the problem is one of an earlier attempt.
 CREATE FUNCTION live_plan(plan plan, problem text) RETURNS plan
@@ -272,7 +252,16 @@ BEGIN
 		UNION ALL SELECT 3, * FROM live_unfit(plan)) AS x
 	WHERE x.problem IS NOT NULL ORDER BY n LIMIT 1;
 	IF refused.problem IS NULL THEN
-		RETURN live_use(plan);
+		plan.from_digests := true;
+		plan.live_cells := gcd((here.live).subtable_cells, (there.live).subtable_cells);
+		plan.key := columns_named(plan.key, (here.live).key_columns);
+		IF plan.by_hash THEN
+			-- rows are looked up by the hashes that are in the digests
+			plan.seed := ask_one(here.place, format('SELECT i.seed FROM'
+				' iblt_live_options(to_regclass(%L)) AS o, iblt_info(o.template) AS i',
+				here.relation));
+		END IF;
+		RETURN plan;
 	ELSIF plan.live = 'require' THEN
 		PERFORM live_refuse(refused.state, refused.problem, refused.hint);
 	END IF;

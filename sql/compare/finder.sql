@@ -35,35 +35,33 @@ AS $$
 		ELSE format('ROW(%s)', values_sql(plan.key)) END
 $$;
 
--- The query that joins the found_rows of both sides, which are $1 and $2.
+-- The query that joins the found_rows of both sides, which are $1 and $2: by the id of the key, or
+-- line by line with the keys in $3.
+-- In step, and not kept, as a function in FROM would be.
 CREATE FUNCTION pairs_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL THEN pairs_by_hash_sql()
-		ELSE pairs_by_key_sql(plan.key) END
+	SELECT CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL
+		THEN 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
+			' h.checksum AS h_checksum, t.checksum AS t_checksum, h.mark AS h_mark,'
+			' t.mark AS t_mark, h.content AS h_content, t.content AS t_content,'
+			' h.columns AS h_columns, t.columns AS t_columns'
+			' FROM unnest($1.id, $1.key, $1.n, $1.rows_checksum, $1.mark, $1.content, $1.columns)'
+			' AS h(id, key, n, checksum, mark, content, columns)'
+			' FULL JOIN unnest($2.id, $2.key, $2.n, $2.rows_checksum, $2.mark, $2.content,'
+			' $2.columns) AS t(id, key, n, checksum, mark, content, columns) USING (id)'
+		ELSE format('SELECT id, %s AS key, (h_checksum IS NOT NULL)::integer AS h_n,'
+			' (t_checksum IS NOT NULL)::integer AS t_n,'
+			' h_checksum, t_checksum, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
+			' FROM (SELECT unnest($3) AS id,'
+			' unnest($1.checksum) AS h_checksum, unnest($2.checksum) AS t_checksum,'
+			' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
+			' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
+			' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
+			key_json_sql(plan.key)) END
 $$;
 
 -- By key
-
--- The keys in $1 as a table iblt_k (iblt_k1, ..., iblt_n) of their columns and their places
--- in $1.
--- The planner knows nothing of the values in an array, and would read the whole relation
--- for a few per cent of its rows.  Of an array that a subquery gives it expects few: it
--- takes the index, or hashes the keys, and not the relation, where there is none.
-CREATE FUNCTION keys_by_value_sql(key plan_column[]) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF cardinality(key) = 1 THEN
-		RETURN format('unnest((SELECT $1::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)',
-			key_type(key[1]));
-	END IF;
-	RETURN (SELECT format('(SELECT %s, n AS iblt_n FROM unnest((SELECT $1)) WITH ORDINALITY'
-			' AS iblt_u(id, n)) AS iblt_k',
-		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position))
-	FROM key_parts(key));
-END
-$$;
 
 -- The expression of a key as jsonb, from the key in one word, in the column id.
 -- An integer's text is also that in json, which is faster to read than what
@@ -125,48 +123,6 @@ BEGIN
 END
 $$;
 
--- A query that joins the found_rows of both sides, $1 and $2, line by line with the keys in
--- $3.
--- In step, and not kept, as a function in FROM would be.
-CREATE FUNCTION pairs_by_key_sql(key plan_column[]) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT id, %s AS key, (h_checksum IS NOT NULL)::integer AS h_n,'
-		' (t_checksum IS NOT NULL)::integer AS t_n,'
-		' h_checksum, t_checksum, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
-		' FROM (SELECT unnest($3) AS id,'
-		' unnest($1.checksum) AS h_checksum, unnest($2.checksum) AS t_checksum,'
-		' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
-		' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
-		' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
-		key_json_sql(key))
-$$;
-
--- How rows are found where keys are unique and kept as they are.
-CREATE FUNCTION finder_by_key(plan plan, s side) RETURNS finder
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	f finder;
-BEGIN
-	plan.lo := NULL;	-- the index finds them without
-	plan.hi := NULL;
-	f.indexed := true;
-	f.key := key_sql(plan, s);
-	f.keys := keys_by_value_sql(plan.key);
-	FOR i IN 1 .. cardinality(plan.key) LOOP
-		f.matches := concat_ws(' AND ', f.matches,
-			format('t.%I = iblt_k.iblt_k%s', (plan.key[i]).name, i));
-	END LOOP;
-	IF s.remote OR s.distributed THEN
-		s := only_remote_rows(s, format('t.%I = ANY ($1::%s[])', (plan.key[1]).name,
-			key_type(plan.key[1])));
-	END IF;
-	f.lookup := lookup_by_key_sql(plan, s, f);
-	RETURN f;
-END
-$$;
-
 -- By hash
 
 -- A query for the rows of keys with the hashes in $1 on a side; "rows" are the rows t in
@@ -206,51 +162,49 @@ BEGIN
 END
 $$;
 
--- A query that joins the found_rows of both sides, $1 and $2, by the id of the key.
-CREATE FUNCTION pairs_by_hash_sql() RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT text 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
-		' h.checksum AS h_checksum, t.checksum AS t_checksum, h.mark AS h_mark, t.mark AS t_mark,'
-		' h.content AS h_content, t.content AS t_content,'
-		' h.columns AS h_columns, t.columns AS t_columns'
-		' FROM unnest($1.id, $1.key, $1.n, $1.rows_checksum, $1.mark, $1.content, $1.columns)'
-		' AS h(id, key, n, checksum, mark, content, columns)'
-		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.rows_checksum, $2.mark, $2.content, $2.columns)'
-		' AS t(id, key, n, checksum, mark, content, columns) USING (id)'
-$$;
-
--- How rows are found where keys are in the sketch as hashes.
-CREATE FUNCTION finder_by_hash(plan plan, s side) RETURNS finder
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	f finder;
-BEGIN
-	f.indexed := false;
-	f.key := key_hash_sql(plan);
-	-- hashes may be there more than once
-	f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
-		' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';
-	f.matches := f.key || ' = iblt_k.iblt_k1';
-	s := only_remote_rows(s, f.key || ' = ANY ($1::int8[])');
-	f.lookup := lookup_by_hash_sql(plan, s, f);
-	RETURN f;
-END
-$$;
-
 -- The choice
 
 -- How the rows of keys are found on a side.
+-- An index finds unique keys that are kept as they are.  Rows of other servers come by a condition,
+-- which is sent to them, and a join with the keys is not.
+-- The planner knows nothing of the values in an array, and would read the whole relation
+-- for a few per cent of its rows.  Of an array that a subquery gives it expects few: it
+-- takes the index, or hashes the keys, and not the relation, where there is none.
 CREATE FUNCTION finder(plan plan, s side) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	f finder := CASE
-		WHEN plan.buckets IS NOT NULL THEN plain_finder(plan, false)
-		WHEN plan.by_hash THEN finder_by_hash(plan, s)
-		ELSE finder_by_key(plan, s) END;
+	f finder;
+	named text;
 BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		RETURN plain_finder(plan, false);
+	END IF;
+	f.indexed := NOT plan.by_hash;
+	f.key := key_sql(plan, s);
+	IF f.indexed THEN
+		plan.lo := NULL;	-- the index finds them without
+		plan.hi := NULL;
+		SELECT CASE WHEN count(*) > 1 THEN format('(SELECT %s, n AS iblt_n'
+				' FROM unnest((SELECT $1)) WITH ORDINALITY AS iblt_u(id, n)) AS iblt_k',
+				string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position))
+			ELSE format('unnest((SELECT $1::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)',
+				min(type)) END,
+			string_agg(format('t.%I = iblt_k.iblt_k%s', name, position), ' AND ' ORDER BY position),
+			min(format('t.%I = ANY ($1::%s[])', name, type)) FILTER (WHERE position = 1)
+		INTO f.keys, f.matches, named FROM key_parts(plan.key);
+	ELSE
+		-- hashes may be there more than once
+		f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
+			' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';
+		f.matches := f.key || ' = iblt_k.iblt_k1';
+		named := f.key || ' = ANY ($1::int8[])';
+	END IF;
+	IF s.remote OR s.distributed THEN
+		s.condition := concat_ws(' AND ', '(' || s.condition || E'\n)', named);
+	END IF;
+	f.lookup := CASE WHEN f.indexed THEN lookup_by_key_sql(plan, s, f)
+		ELSE lookup_by_hash_sql(plan, s, f) END;
 	IF s.distributed THEN
 		f.lookup := format('SELECT * FROM find_distributed(%L, $1, %L)', f.lookup,
 			s.relation);

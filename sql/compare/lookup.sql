@@ -87,7 +87,32 @@ DECLARE
 		lookup_by_key_sql(plan, first, finder(plan, first), true)], how);
 BEGIN
 	found := found || find_rows(ARRAY[second.place], ARRAY[(finder(plan, second)).lookup], how);
+	PERFORM require_side_described(first, found[1].fingerprint),
+		require_side_described(second, found[2].fingerprint),
+		require_unique(plan, first, found[1].checksum, keys),
+		require_unique(plan, second, found[2].checksum, keys);
 	RETURN CASE locked WHEN 'here' THEN found ELSE ARRAY[found[2], found[1]] END;
+END
+$$;
+
+-- The rows of keys on each of these sides.
+CREATE FUNCTION find_sides(plan plan, sides side[], keys text[]) RETURNS found_rows[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	found found_rows[];
+BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		RETURN plain_find(plan, sides, keys, false);
+	END IF;
+	found := find_rows(ARRAY(SELECT s.place FROM unnest(sides) AS s),
+		ARRAY(SELECT (finder(plan, s)).lookup FROM unnest(sides) AS s),
+		reading_all(plan, sides, keys, NOT plan.by_hash));
+	FOR n IN 1 .. cardinality(sides) LOOP
+		PERFORM require_side_described(sides[n], found[n].fingerprint),
+			require_unique(plan, sides[n], found[n].checksum, keys);
+	END LOOP;
+	RETURN found;
 END
 $$;
 
@@ -97,22 +122,11 @@ CREATE FUNCTION find_both(plan plan, keys text[], locked text DEFAULT NULL, OUT 
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	f finder := finder(plan, plan.here);
-	found found_rows[];
+	found found_rows[] := CASE WHEN locked IS NOT NULL THEN find_locked(plan, keys, locked)
+		ELSE find_sides(plan, ARRAY[plan.here, plan.there], keys) END;
 BEGIN
-	IF plan.buckets IS NOT NULL THEN
-		found := plain_find(plan, ARRAY[plan.here, plan.there], keys, false);
-	ELSIF locked IS NOT NULL THEN
-		found := find_locked(plan, keys, locked);
-	ELSE
-		found := find_rows(places_of(plan), ARRAY[f.lookup, (finder(plan, plan.there)).lookup],
-			reading_of(plan, keys, f.indexed));
-	END IF;
 	here := found[1];
 	there := found[2];
-	PERFORM require_described(plan, here.fingerprint, there.fingerprint),
-		require_unique(plan, plan.here, here.checksum, keys),
-		require_unique(plan, plan.there, there.checksum, keys);
 END
 $$;
 
@@ -158,14 +172,18 @@ BEGIN
 END
 $$;
 
--- Those of the keys whose rows differ now, each side seen in one snapshot.
-CREATE FUNCTION look(plan plan, keys text[]) RETURNS difference[]
+-- Those of the keys whose rows differ now, each side seen in one snapshot, and the checksums of the
+-- rows that an index has found.
+CREATE FUNCTION look(plan plan, keys text[], OUT differences difference[], OUT here bigint[],
+	OUT there bigint[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	rows record := find_both(plan, keys);
 BEGIN
-	RETURN differing(plan, rows.here, rows.there, keys);
+	differences := differing(plan, rows.here, rows.there, keys);
+	here := (rows.here).checksum;
+	there := (rows.there).checksum;
 END
 $$;
 
@@ -173,8 +191,10 @@ $$;
 CREATE FUNCTION look_at_ids(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	looked record := look(plan, keys_of_ids(plan, ids));
 BEGIN
-	RETURN look(plan, keys_of_ids(plan, ids));
+	RETURN looked.differences;
 END
 $$;
 

@@ -73,32 +73,9 @@ BEGIN
 END
 $$;
 
--- What stands for a column in a described relation, for an expression that has been checked; an
--- error for a record, which does not tell the types of its columns: the bytes of a date may be
--- those of an integer.
-CREATE FUNCTION expression_column(name text, expression text, type oid, base oid, typmod integer)
-RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF type IN (2249, 2287) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = format('expressions of type %s cannot be compared', format_type(type, -1)),
-			HINT = 'Compare the columns one by one, or cast them to a named type.';
-	END IF;
-	RETURN jsonb_strip_nulls(jsonb_build_object('name', name, 'expression', expression,
-		'type', format_type(type,
-			CASE WHEN type::bigint = ANY (modified_types()) THEN typmod ELSE -1 END),
-		'base', base::bigint, 'textual', '{}'::text[], 'not_null', false,
-		'own', CASE WHEN type >= 16384 THEN type::bigint END,
-		-- for plain queries
-		'text', CASE WHEN base::bigint = ANY (plain_types()) THEN base::text END,
-		'parts', CASE WHEN type >= 16384 AND base < 16384 THEN describe_parts(type) END));
-END
-$$;
-
 -- What stands for the expressions of a mapping on a relation: "columns" by their names, and
--- "collations" and "enums" that they depend on.
+-- "collations" and "enums" that they depend on; an error for a record, which does not tell the
+-- types of its columns: the bytes of a date may be those of an integer.
 CREATE FUNCTION made_columns(relation regclass, mapping jsonb) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
@@ -111,8 +88,21 @@ DECLARE
 BEGIN
 	FOR e IN SELECT key, x.value FROM jsonb_each_text(mapping -> 'expressions') AS x LOOP
 		value := iblt_compare_check_expression(relation, e.value, false);
-		columns := columns || jsonb_build_object(e.key,
-			expression_column(e.key, e.value, value.type, value.base, value.typmod));
+		IF value.type IN (2249, 2287) THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
+				'expressions of type %s cannot be compared', format_type(value.type, -1)),
+				HINT = 'Compare the columns one by one, or cast them to a named type.';
+		END IF;
+		columns := columns || jsonb_build_object(e.key, jsonb_strip_nulls(jsonb_build_object(
+			'name', e.key, 'expression', e.value, 'type', format_type(value.type,
+				CASE WHEN value.type::bigint = ANY (modified_types())
+				THEN value.typmod ELSE -1 END),
+			'base', value.base::bigint, 'textual', '{}'::text[], 'not_null', false,
+			'own', CASE WHEN value.type >= 16384 THEN value.type::bigint END,
+			-- for plain queries
+			'text', CASE WHEN value.base::bigint = ANY (plain_types()) THEN value.base::text END,
+			'parts', CASE WHEN value.type >= 16384 AND value.base < 16384
+				THEN describe_parts(value.type) END)));
 		collations := collations || value.collations;
 		enums := enums || value.enums;
 	END LOOP;

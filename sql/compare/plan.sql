@@ -98,13 +98,6 @@ BEGIN
 END
 $$;
 
--- The type of a column for messages, and what it is made of, if that is what differs.
-CREATE FUNCTION column_type(c side_column, parts_differ boolean) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT c.type || CASE WHEN parts_differ THEN format(' (made of %s)', c.parts) ELSE '' END
-$$;
-
 -- Names for a message, NULL if there are none.
 CREATE FUNCTION quoted(names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -152,48 +145,37 @@ BEGIN
 END
 $$;
 
--- The columns of a side, with types of its relation's schema as if they were of another schema.
--- A schema may have another name on the peer, and the types in it.
-CREATE FUNCTION columns_as_in(s side, schema text) RETURNS side_column[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	own text := (parse_ident(s.relation))[1];
-	pattern text := '(^|[ (])' || regexp_replace(quote_ident(own) || '.', '(\W)', '\\\1', 'g');
-	new text := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
-	c side_column;
-BEGIN
-	FOR i IN 1 .. cardinality(s.columns) LOOP
-		c := s.columns[i];
-		c.type := regexp_replace(c.type, pattern, new, 'g');
-		c.parts := regexp_replace(c.parts, pattern, new, 'g');
-		s.columns[i] := c;
-	END LOOP;
-	RETURN s.columns;
-END
-$$;
-
 -- The columns of both sides without those excluded, in the order of this side.
+-- A schema may have another name on the peer, and the types in it.
 CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS plan_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	theirs text[] := iblt_field(there.columns);
 	schema text := (parse_ident(here.relation))[1];
-	renamed side_column[] := CASE WHEN schema = (parse_ident(there.relation))[1]
-		THEN there.columns ELSE columns_as_in(there, schema) END;
+	other text := (parse_ident(there.relation))[1];
+	pattern text := '(^|[ (])' || regexp_replace(quote_ident(other) || '.', '(\W)', '\\\1', 'g');
+	new text := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
 	h side_column;
 	t side_column;
+	as_here side_column;	-- with types of its relation's schema as if they were of the one here
+	form text;				-- says what types are made of, if that is what differs
 	n integer;
 	result plan_column[] := '{}';
 BEGIN
 	FOREACH h IN ARRAY coalesce(here.columns, '{}') LOOP
 		n := array_position(theirs, h.name);
 		IF n IS NOT NULL AND h.name <> ALL (coalesce(exclude, '{}')) THEN
-			t := renamed[n];
-			result := array_append(result, ROW(h.name, column_cast(h, t), h.base, t.base,
-				column_type(h, h.type = t.type AND h.parts <> t.parts),
-				column_type(there.columns[n], h.type = t.type AND h.parts <> t.parts),
+			t := there.columns[n];
+			as_here := t;
+			IF schema <> other THEN
+				as_here.type := regexp_replace(t.type, pattern, new, 'g');
+				as_here.parts := regexp_replace(t.parts, pattern, new, 'g');
+			END IF;
+			form := CASE WHEN h.type = as_here.type AND h.parts <> as_here.parts
+				THEN '%s (made of %s)' ELSE '%s' END;
+			result := array_append(result, ROW(h.name, column_cast(h, as_here), h.base, t.base,
+				format(form, h.type, h.parts), format(form, t.type, t.parts),
 				h.textual::text = t.textual::text, h.not_null AND t.not_null, NULL)::plan_column);
 		END IF;
 	END LOOP;

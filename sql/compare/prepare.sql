@@ -104,7 +104,7 @@ BEGIN
 			AND (plan.here).condition IS NOT DISTINCT FROM (plan.there).condition THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be compared with itself',
-			HINT = CASE WHEN is_local(plan)
+			HINT = CASE WHEN num_nonnulls((plan.here).place, (plan.there).place) = 0
 				THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
 	ELSIF plan.recheck > 0 AND NOT is_elsewhere(plan)
@@ -113,24 +113,18 @@ BEGIN
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	IF plan.recheck > 0 THEN
-		PERFORM check_recheck(plan);
+	IF plan.recheck > 0 AND is_remote_here(plan) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'cannot recheck differences in foreign tables of this database',
+			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
+				'as postgres_fdw does.',
+			HINT = 'Set recheck => 0, and compare again in another transaction.';
 	END IF;
 	-- only what describe_more tells of may be refused
 	IF (plan.here).more IS NOT FALSE OR (plan.there).more IS NOT FALSE THEN
 		PERFORM check_code(plan), check_mapping(plan);
 	END IF;
 END
-$$;
-
--- With by_index => true, is there a condition that an index could read?
--- Small tables (audit_core) are read whole all the same.
-CREATE FUNCTION trusts_index(here side, there side, by_index boolean) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(by_index, false)
-		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
-		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true)
 $$;
 
 -- The plan of a comparison of two described relations, checked.
@@ -145,7 +139,10 @@ BEGIN
 			texts_of(here) = texts_of(there));
 	END IF;
 	plan := make_plan(here, there, options);
-	plan.by_index := trusts_index(here, there, options.by_index);
+	-- is there a condition that an index could read?  Small tables (audit_core) are read whole
+	plan.by_index := coalesce(options.by_index, false)
+		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
+		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true);
 	IF options.live <> 'off' THEN
 		plan := live_plan(plan, options.live_problem);
 	END IF;

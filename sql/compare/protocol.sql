@@ -64,32 +64,6 @@ BEGIN
 END
 $$;
 
--- What iblt_describe tells of columns, with more of types that do not come with PostgreSQL.
-CREATE FUNCTION describe_own_types(columns jsonb) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
-	RETURN (SELECT jsonb_agg(c - 'own' || CASE WHEN type IS NULL THEN '{}'
-			ELSE jsonb_build_object('textual', describe_textual(type),
-				'to_json', describe_cast_code(type, 'json'),
-				'to_text', describe_cast_code(type, 'text'),
-				'parts', describe_parts(type)) END ORDER BY n)
-		FROM jsonb_array_elements(columns) WITH ORDINALITY AS x(c, n),
-		LATERAL (SELECT (c ->> 'own')::oid) AS own(type));
-END
-$$;
-
--- What iblt_describe tells of keys, with the orders that it leaves open.
-CREATE FUNCTION describe_own_orders(keys jsonb) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
-	RETURN (SELECT jsonb_agg(CASE WHEN k ? 'own'
-			THEN k - 'own' || describe_order((k ->> 'own')::oid) ELSE k END ORDER BY n)
-		FROM jsonb_array_elements(keys) WITH ORDINALITY AS x(k, n));
-END
-$$;
-
 -- A relation, its partitions and all others that inherit from it.
 CREATE FUNCTION relation_tree(relation regclass) RETURNS TABLE (relid oid)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
@@ -228,15 +202,6 @@ BEGIN
 END
 $$;
 
--- The labels of enums in their order, as describe_collations describes collations.
-CREATE FUNCTION describe_orders(enums oid[]) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(jsonb_agg(DISTINCT o.labels), '[]')
-	FROM (SELECT format('enum (%s)', string_agg(enumlabel, ', ' ORDER BY enumsortorder))
-		FROM pg_enum WHERE enumtypid = ANY (enums) GROUP BY enumtypid) AS o(labels)
-$$;
-
 -- The whole description
 
 -- What the catalogs say of a relation; NULL if it does not exist.  If "more" is true, describe_more
@@ -260,7 +225,8 @@ BEGIN
 END
 $$;
 
--- A described relation, with what iblt_describe leaves out.
+-- A described relation, with what iblt_describe leaves out: what types of users are made of, orders
+-- of keys that it leaves open, and what conditions depend on.
 CREATE FUNCTION describe_more(d jsonb, relation regclass, condition text, mapping jsonb)
 RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -278,10 +244,19 @@ BEGIN
 		enums := ARRAY(SELECT jsonb_array_elements_text(made -> 'enums'));
 	END IF;
 	IF d @? '$.columns[*].own' THEN
-		d := jsonb_set(d, '{columns}', describe_own_types(d -> 'columns'));
+		d := jsonb_set(d, '{columns}', (SELECT jsonb_agg(c - 'own'
+				|| CASE WHEN type IS NULL THEN '{}' ELSE jsonb_build_object(
+					'textual', describe_textual(type),
+					'to_json', describe_cast_code(type, 'json'),
+					'to_text', describe_cast_code(type, 'text'),
+					'parts', describe_parts(type)) END ORDER BY n)
+			FROM jsonb_array_elements(d -> 'columns') WITH ORDINALITY AS x(c, n),
+			LATERAL (SELECT (c ->> 'own')::oid) AS own(type)));
 	END IF;
 	IF d @? '$.keys[*].own' THEN
-		d := jsonb_set(d, '{keys}', describe_own_orders(d -> 'keys'));
+		d := jsonb_set(d, '{keys}', (SELECT jsonb_agg(CASE WHEN k ? 'own'
+				THEN k - 'own' || describe_order((k ->> 'own')::oid) ELSE k END ORDER BY n)
+			FROM jsonb_array_elements(d -> 'keys') WITH ORDINALITY AS x(k, n)));
 	END IF;
 	IF condition IS NOT NULL THEN
 		value := iblt_compare_check_expression(relation, condition, true);
@@ -290,8 +265,10 @@ BEGIN
 	END IF;
 	-- an operator on '{}' would be looked for among all of its name
 	IF cardinality(collations) > 0 OR cardinality(enums) > 0 THEN
-		d := jsonb_set(d, '{collations}',
-			describe_collations(collations) || describe_orders(enums));
+		d := jsonb_set(d, '{collations}', describe_collations(collations)
+			|| (SELECT coalesce(jsonb_agg(DISTINCT o.labels), '[]')
+			FROM (SELECT format('enum (%s)', string_agg(enumlabel, ', ' ORDER BY enumsortorder))
+				FROM pg_enum WHERE enumtypid = ANY (enums) GROUP BY enumtypid) AS o(labels)));
 	END IF;
 	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean)
 		|| describe_replication(relation) || '{"more": true}';

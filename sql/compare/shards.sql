@@ -28,28 +28,19 @@ BEGIN
 END
 $$;
 
--- Is a relation a distributed, reference or local table of Citus, as its catalog has it?
-CREATE FUNCTION is_distributed(relation regclass) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	found boolean := false;
-BEGIN
-	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
-		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)'
-			INTO found USING relation;
-	END IF;
-	RETURN found;
-END
-$$;
-
 -- Whether rows of a relation, perhaps a table without children, are on other servers, and its
 -- shards; and what is otherwise because of that.
 CREATE FUNCTION describe_shards(relation regclass, sole boolean) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
+DECLARE
+	distributed boolean;	-- is it a table of Citus, distributed or not?
 BEGIN
-	IF is_distributed(relation) THEN
+	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)'
+			INTO distributed USING relation;
+	END IF;
+	IF distributed THEN
 		RETURN '{"remote": false, "shards": [], "distributed": true, "versions": false,
 			"version_rights": true, "most_rows": null}';
 	END IF;
@@ -62,22 +53,10 @@ BEGIN
 END
 $$;
 
--- The expression of the fingerprint of a relation whose shards a statement reads.
--- The relation itself is not scanned, but locked.  A partition that was attached or
--- detached meanwhile reads as another relation.  A fingerprint is one word.
-CREATE FUNCTION shards_fingerprint_sql(s side) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN format('(SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
-			' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
-			' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)',
-		s.relation, s.shards, fingerprint_sql(s), s.relation);
-END
-$$;
-
 -- The sketch of a side from those of its shards, and the fingerprint, as the rest of a
 -- SELECT.
+-- The relation itself is not scanned, but locked.  A partition that was attached or
+-- detached meanwhile reads as another relation.  A fingerprint is one word.
 CREATE FUNCTION shards_sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -91,22 +70,12 @@ BEGIN
 		shard.relation := name;
 		parts := parts || ('SELECT ' || sketch_sql(plan, shard, capacity));
 	END LOOP;
-	RETURN format('iblt_sum(iblt_s), %s FROM (%s) AS iblt_u(iblt_s, iblt_f)',
-		shards_fingerprint_sql(s), array_to_string(parts, ' UNION ALL '));
-END
-$$;
-
--- A side with a further condition, which its statements send to other servers.
--- A condition on the rows is sent to other servers, and a join with the keys is not.
--- Elsewhere such a condition would only be checked twice.
-CREATE FUNCTION only_remote_rows(s side, matches text) RETURNS side
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF s.remote OR s.distributed THEN
-		s.condition := concat_ws(' AND ', '(' || s.condition || E'\n)', matches);
-	END IF;
-	RETURN s;
+	RETURN format('iblt_sum(iblt_s), (SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
+			' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
+			' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)'
+			' FROM (%s) AS iblt_u(iblt_s, iblt_f)',
+		s.relation, s.shards, fingerprint_sql(s), s.relation,
+		array_to_string(parts, ' UNION ALL '));
 END
 $$;
 
@@ -117,21 +86,6 @@ AS $$
 BEGIN
 	RETURN (plan.here).remote AND (plan.here).place IS NULL
 		OR (plan.there).remote AND (plan.there).place IS NULL;
-END
-$$;
-
--- An error for a recheck that would see the same rows again.
-CREATE FUNCTION check_recheck(plan plan) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF is_remote_here(plan) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'cannot recheck differences in foreign tables of this database',
-			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
-				'as postgres_fdw does.',
-			HINT = 'Set recheck => 0, and compare again in another transaction.';
-	END IF;
 END
 $$;
 

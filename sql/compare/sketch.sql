@@ -122,19 +122,6 @@ BEGIN
 END
 $$;
 
--- What digests or scans of both sides give.
-CREATE FUNCTION sketches(plan plan, capacity integer) RETURNS scanned[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF plan.from_digests THEN
-		RETURN live_sketches(plan);
-	END IF;
-	RETURN ask_values(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
-		scan_sql(plan, plan.there, capacity)], 0.005, NULL, reading_of(plan))::scanned[];
-END
-$$;
-
 -- An empty sketch of the size of those that both sides keep.
 CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -243,7 +230,12 @@ BEGIN
 	IF plan.progress THEN
 		PERFORM progress_of_scans(true);
 	END IF;
-	scanned := sketches(plan, capacity);
+	IF plan.from_digests THEN
+		scanned := live_sketches(plan);
+	ELSE
+		scanned := ask_values(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
+			scan_sql(plan, plan.there, capacity)], 0.005, NULL, reading_of(plan))::scanned[];
+	END IF;
 	IF plan.progress THEN
 		PERFORM progress_of_scans(false);
 	END IF;

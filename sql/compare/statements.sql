@@ -91,15 +91,6 @@ BEGIN
 END
 $$;
 
--- The condition that a row's key is in the part that is scanned; NULL where all are.
--- Keys are in parts by a hash that has a seed of its own.
-CREATE FUNCTION part_sql(plan plan, s side) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
-		checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END
-$$;
-
 -- The condition that the user gave for a side, NULL if there is none.
 -- In a slice, it is written so that no index can serve it.  Then only the indexes of the key hide
 -- rows, and the guard checks those.
@@ -111,24 +102,17 @@ AS $$
 		ELSE '(' || s.condition || E'\n)' END
 $$;
 
--- The condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an
--- empty text.
+-- The condition on the rows of a side, the bounds in $2 and $3, and the part that is scanned, as a
+-- WHERE clause or an empty text.
+-- Keys are in parts by a hash that has a seed of its own.
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
 		CASE WHEN s.mapped IS NOT TRUE THEN own_condition_sql(plan, s) END,
 		CASE WHEN has_bounds(plan) THEN slice_condition_sql(plan, s) END,
-		part_sql(plan, s)), ''), '')
-$$;
-
--- The expression of a column of the relation t itself, by the name that the plan has for it.
-CREATE FUNCTION own_sql(s side, name text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce((SELECT coalesce('(' || c.expression || E'\n)',
-			format('t.%I', coalesce(c.source, c.name)))
-		FROM unnest(s.columns) AS c WHERE c.name = own_sql.name), format('t.%I', name))
+		CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
+			checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END), ''), '')
 $$;
 
 -- What the relation of a side calls columns of the plan.
@@ -161,9 +145,11 @@ BEGIN
 		RETURN relation_sql(s) || ' AS t';
 	END IF;
 	RETURN format('(SELECT %s FROM %s AS t%s) AS t',
-		(SELECT string_agg(format('%s AS %I', CASE WHEN name = ANY (iblt_field(plan.columns))
-				THEN own_sql(s, name) ELSE format('t.%I', name) END, name), ', ')
-			FROM unnest(used_columns(plan, more)) AS name),
+		(SELECT string_agg(format('%s AS %I', coalesce('(' || c.expression || E'\n)',
+				format('t.%I', coalesce(c.source, used.name))), used.name), ', ')
+			FROM unnest(used_columns(plan, more)) AS used(name)
+			LEFT JOIN unnest(s.columns) AS c ON c.name = used.name
+				AND c.name = ANY (iblt_field(plan.columns))),
 		relation_sql(s), coalesce(' WHERE ' || own_condition_sql(plan, s), ''));
 END
 $$;
@@ -279,17 +265,6 @@ BEGIN
 END
 $$;
 
--- Columns of t as an array of the texts of their values.
-CREATE FUNCTION texts_sql(columns plan_column[]) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT format('ARRAY[%s]::text[]',
-			string_agg(text_sql(columns[i]), ', ' ORDER BY i))
-		FROM generate_subscripts(columns, 1) AS i);
-END
-$$;
-
 -- The columns whose texts a plan asks for in lists, one for each column: all for a statement that
 -- writes a row, and those of the key for one that deletes it.
 CREATE FUNCTION listed_columns(plan plan) RETURNS plan_column[]
@@ -321,7 +296,8 @@ BEGIN
 			OR (plan.there).distributed THEN 'to_jsonb(%s)'
 		ELSE '(SELECT CASE WHEN pg_column_size(x) <= 16384 THEN to_jsonb(x)'
 			' ELSE repair_texts(x) END FROM (SELECT %s AS x OFFSET 0) AS iblt_x)' END,
-		texts_sql(plan.columns));
+		(SELECT format('ARRAY[%s]::text[]', string_agg(text_sql(plan.columns[i]), ', ' ORDER BY i))
+			FROM generate_subscripts(plan.columns, 1) AS i));
 END
 $$;
 

@@ -47,19 +47,23 @@ $$;
 
 -- Waiting until changes have passed
 
--- Has the subscriber of a link applied everything up to a position? NULL if the slot's
--- subscriber seems to be another one.
+-- Has the follower of a link applied everything up to a position? NULL if the slot's subscriber
+-- seems to be another one.
 -- Slot names are not unique across servers: in a chain all may have the same.  Positions
 -- tell them apart.  A subscriber has received what its slot was told is applied, and not
 -- more than its publisher has written.
-CREATE FUNCTION reached_by_slot(link link, target numeric) RETURNS boolean
+CREATE FUNCTION reached(link link, target numeric) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	applied numeric := ask_call(link.source_place, format('slot_applied(%L)', link.slot));
+	applied numeric;
 	received numeric[];
 	written numeric;
 BEGIN
+	IF link.slot IS NULL THEN
+		RETURN ask_call(link.follower_place, format('wal_replayed(%s)', target));
+	END IF;
+	applied := ask_call(link.source_place, format('slot_applied(%L)', link.slot));
 	IF applied IS NULL OR applied < target THEN
 		RETURN false;
 	END IF;
@@ -74,41 +78,6 @@ BEGIN
 END
 $$;
 
--- Has the follower of a link applied everything up to a position? NULL as in reached_by_slot.
-CREATE FUNCTION reached(link link, target numeric) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF link.slot IS NULL THEN
-		RETURN ask_call(link.follower_place, format('wal_replayed(%s)', target));
-	END IF;
-	RETURN reached_by_slot(link, target);
-END
-$$;
-
--- The warning for a slot whose positions do not fit.
-CREATE FUNCTION warn_other_subscriber(slot text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM iblt_tell('warning', format('replication slot "%s" is another subscriber''s, '
-			'differences cannot be confirmed', slot),
-		'A subscription uses a slot of this name, but the WAL positions of the two do not fit.',
-		'Compare a subscriber with its own publisher.');
-END
-$$;
-
--- How long a source without iblt may take to flush the WAL of what is visible on it; NULL for
--- another one, which has flushed it (position_at).
--- WAL that it has not even flushed after a while is of no commit that was visible.
-CREATE FUNCTION flush_grace(source text) RETURNS interval
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT greatest('1 s', 5 * ask_one(source,
-		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
-	WHERE peer_is_bare(source)
-$$;
-
 -- Waits until the follower of a link has applied everything up to a position; false if that
 -- takes too long.
 CREATE FUNCTION wait_position(link link, target numeric, deadline timestamptz) RETURNS boolean
@@ -118,7 +87,11 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	fitted timestamptz := started;
 	reached boolean;
-	grace interval := flush_grace(link.source_place);
+	-- WAL that a source without iblt has not flushed after that is of no commit that was visible.
+	-- Another one has flushed it (position_at).
+	grace interval := CASE WHEN peer_is_bare(link.source_place) THEN greatest('1 s',
+		5 * ask_one(link.source_place,
+			'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval) END;
 	pause double precision := 0.01;
 BEGIN
 	LOOP
@@ -127,7 +100,11 @@ BEGIN
 			RETURN true;
 		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
 			-- a subscriber shows what it received within microseconds of its answer to the slot
-			PERFORM warn_other_subscriber(link.slot);
+			PERFORM iblt_tell('warning', format('replication slot "%s" is another subscriber''s, '
+					'differences cannot be confirmed', link.slot),
+				'A subscription uses a slot of this name, but the WAL positions of the two do not '
+					'fit.',
+				'Compare a subscriber with its own publisher.');
 			RETURN false;
 		ELSIF clock_timestamp() > deadline THEN
 			RETURN false;

@@ -86,8 +86,7 @@ DECLARE
 BEGIN
 	lent := lent AND EXISTS (SELECT FROM pg_extension WHERE extname = 'dblink');
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
-		conns[n] := CASE WHEN lent THEN peer_conn(nodes[n])
-			WHEN nodes[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+		conns[n] := peer_conn(nodes[n], lent);
 	END LOOP;
 	RETURN conns;
 END
@@ -245,7 +244,14 @@ BEGIN
 		WHERE c = ANY (iblt_field(a.columns) || iblt_field(b.columns)));
 	plan := checked_plan(a, b, options);
 	IF mine IS NOT NULL THEN
-		PERFORM nodes_plain_check(plan, mine, theirs);
+		-- conditions are looked up in this database
+		PERFORM plain_check_sides(plan.here, mine, theirs), plain_check_types(plan, mine, theirs),
+			plain_check(CASE WHEN a.place IS NOT NULL AND a.condition IS NOT NULL
+				THEN 'there is a condition, and no node is this database' END,
+				'Name this database among the nodes, or install iblt on all of them.');
+		IF b.condition IS NOT NULL THEN
+			PERFORM plain_check_expression(plan.here, b.condition, true, mine, theirs);
+		END IF;
 	END IF;
 	RETURN plan;
 EXCEPTION WHEN @on_error@ THEN

@@ -37,7 +37,11 @@ BEGIN
 				names := nodes_names(nodes, conns);
 				PERFORM nodes_check(names, nodes_dimensions(nodes), without);
 			END IF;
-			PERFORM nodes_check_source(names, source);	-- it may be left out
+			IF source <> ALL (names) THEN	-- or was left out
+				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format(
+					'source "%s" is not one of the nodes: %s', source, quoted(names)),
+					HINT = 'Name it as the answers do. This database is "here".';
+			END IF;
 			conns := nodes_connect(nodes, names, conns, options.timeout, lent);
 			compared := nodes_prepare(names, named, conns, relation, options);
 			PERFORM live_notice(compared.plan);

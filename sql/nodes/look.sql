@@ -3,36 +3,6 @@
 -- The rows of the keys are looked up on all nodes at the same time.  Nodes with equal rows
 -- agree, and so do nodes without a row: nodes_verdict says which is the majority.
 
--- The rows of keys on each node; an error if a relation was altered.
-CREATE FUNCTION nodes_rows(nodes node_set, keys text[]) RETURNS found_rows[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan := nodes.plan;
-	f finder;
-	places text[] := '{}';
-	lookups text[] := '{}';
-	found found_rows[];
-	s side;
-BEGIN
-	IF plan.buckets IS NOT NULL THEN
-		RETURN plain_find(plan, nodes.sides, keys, false);
-	END IF;
-	FOREACH s IN ARRAY nodes.sides LOOP
-		f := finder(plan, s);
-		places := array_append(places, s.place);
-		lookups := array_append(lookups, f.lookup);
-	END LOOP;
-	found := find_rows(places, lookups, reading_all(plan, nodes.sides, keys, f.indexed));
-	FOR n IN 1 .. cardinality(places) LOOP
-		s := nodes.sides[n];
-		PERFORM require_side_described(s, found[n].fingerprint),
-			require_unique(plan, s, found[n].checksum, keys);
-	END LOOP;
-	RETURN found;
-END
-$$;
-
 -- Those of the keys whose rows, which were found on the nodes, are not the same on all.
 CREATE FUNCTION nodes_differing(nodes node_set, rows found_rows[], keys text[])
 RETURNS SETOF node_difference
@@ -68,7 +38,8 @@ CREATE FUNCTION nodes_look(nodes node_set, keys text[]) RETURNS SETOF node_diffe
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN QUERY SELECT * FROM nodes_differing(nodes, nodes_rows(nodes, keys), keys);
+	RETURN QUERY SELECT * FROM nodes_differing(nodes, find_sides(nodes.plan, nodes.sides, keys),
+		keys);
 END
 $$;
 
@@ -116,7 +87,7 @@ DECLARE
 BEGIN
 	FOR done IN 0 .. number - 1 BY size LOOP
 		keys := (iblt_compare_keys(sample, list, done::integer, size)).keys;
-		found := nodes_rows(nodes, keys);
+		found := find_sides(nodes.plan, nodes.sides, keys);
 		FOR n IN 1 .. cardinality(found) LOOP
 			doubtful := nodes_doubtful(nodes.plan, keys, found[base], found[n], said[n]);
 			IF doubtful <> '{}' THEN
@@ -155,22 +126,6 @@ BEGIN
 END
 $$;
 
--- Waits a second, and until what each node shows has reached the others that replicate from it;
--- false if that takes too long.
--- The second is for replication that PostgreSQL does not know.
-CREATE FUNCTION nodes_passed(plan plan, deadline timestamptz) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF clock_timestamp() > deadline - interval '1 s' THEN
-		PERFORM set_cause('there was no time to look again');
-		RETURN false;
-	END IF;
-	PERFORM pg_sleep(1);
-	RETURN plan.links = '{}' OR passed(plan, deadline);
-END
-$$;
-
 -- Looks at differences again, up to as many times as the plan says, without those that are gone;
 -- "confirmed" says which stood still while replication passed.
 -- As recheck_batches: with links, a round has two looks, and one comes before the first.
@@ -195,7 +150,13 @@ BEGIN
 			EXIT WHEN differences = '{}';
 			PERFORM set_cause('rows kept changing'), progress(plan.progress, format(
 				'waiting a second or longer, to look at %s keys again', cardinality(differences)));
-			EXIT WHEN NOT nodes_passed(plan, deadline);
+			-- the second is for replication that PostgreSQL does not know
+			IF clock_timestamp() > deadline - interval '1 s' THEN
+				PERFORM set_cause('there was no time to look again');
+				EXIT;
+			END IF;
+			PERFORM pg_sleep(1);
+			EXIT WHEN linked AND NOT passed(plan, deadline);
 			IF linked THEN
 				differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences) AS d);
 				settled := differences <> '{}' AND settled(plan, deadline);

@@ -50,23 +50,6 @@ BEGIN
 END
 $$;
 
--- An error for two nodes that plain queries cannot compare.
--- Conditions are looked up in this database.
-CREATE FUNCTION nodes_plain_check(plan plan, mine jsonb, theirs jsonb) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM plain_check_sides(plan.here, mine, theirs), plain_check_types(plan, mine, theirs),
-		plain_check(CASE
-			WHEN (plan.here).place IS NOT NULL AND (plan.here).condition IS NOT NULL
-			THEN 'there is a condition, and no node is this database' END,
-			'Name this database among the nodes, or install iblt on all of them.');
-	IF (plan.there).condition IS NOT NULL THEN
-		PERFORM plain_check_expression(plan.here, (plan.there).condition, true, mine, theirs);
-	END IF;
-END
-$$;
-
 -- The plan of a comparison by plain queries.
 CREATE FUNCTION nodes_plain_plan(plan plan, told jsonb[]) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -87,43 +70,6 @@ BEGIN
 END
 $$;
 
--- The buckets in which two nodes differ, by how much the sums of each node differ from those of
--- the first, as a list for each node, and the largest number of rows, in figures.
-CREATE FUNCTION nodes_plain_sums(nodes node_set, OUT figures figures, OUT buckets integer[],
-	OUT sums text[]) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	places text[] := '{}';
-	queries text[] := '{}';
-	answers text[];
-	words text[];
-	first numeric[];
-	differ numeric[];
-	s side;
-BEGIN
-	buckets := '{}';
-	FOREACH s IN ARRAY nodes.sides LOOP
-		places := array_append(places, s.place);
-		queries := array_append(queries, plain_sums_sql(nodes.plan, s));
-	END LOOP;
-	answers := ask_values(places, queries, 0, NULL, reading_all(nodes.plan, nodes.sides));
-	FOR n IN 1 .. cardinality(places) LOOP
-		words := string_to_array(answers[n], ' ');
-		PERFORM require_side_described(nodes.sides[n], words[1]);
-		figures.rows_here := greatest(figures.rows_here, words[2]::bigint);
-		first := coalesce(first, words[3]::numeric[]);
-		-- 0.5 is that of no rows, which no sum is
-		differ := ARRAY(SELECT coalesce(u.a, 0.5) - coalesce(u.b, 0.5)
-			FROM unnest(first, words[3]::numeric[]) WITH ORDINALITY AS u(a, b, n) ORDER BY u.n);
-		sums[n] := differ;
-		buckets := ARRAY(SELECT u.n - 1 FROM unnest(differ) WITH ORDINALITY AS u(sum, n)
-			WHERE u.sum <> 0 UNION SELECT unnest(buckets) ORDER BY 1);
-	END LOOP;
-	figures.rows_there := figures.rows_here;
-END
-$$;
-
 -- The keys on which nodes disagree, by plain queries, and how many in words, if too many.
 CREATE FUNCTION nodes_plain_read(nodes node_set, OUT differences node_difference[], OUT many text,
 	OUT sums text[]) RETURNS record
@@ -131,11 +77,15 @@ CREATE FUNCTION nodes_plain_read(nodes node_set, OUT differences node_difference
 AS $$
 DECLARE
 	plan plan := nodes.plan;
-	summed record := nodes_plain_sums(nodes);
-	size integer := plain_batch(plan, summed.figures);
+	summed record := plain_sums(plan, nodes.sides);
+	most figures;
+	size integer;
 BEGIN
+	most.rows_here := (SELECT max(number) FROM unnest(summed.rows) AS number);
+	most.rows_there := most.rows_here;
+	size := plain_batch(plan, most);
 	sums := summed.sums;
-	many := plain_many(plan, summed.figures, cardinality(summed.buckets));
+	many := plain_many(plan, most, cardinality(summed.buckets));
 	differences := '{}';
 	FOR done IN 0 .. cardinality(summed.buckets) - 1 BY size LOOP
 		EXIT WHEN many IS NOT NULL;
@@ -146,16 +96,6 @@ BEGIN
 			THEN 'at least ' || cardinality(differences) END;
 	END LOOP;
 END
-$$;
-
--- As plain_persist, of the node that differs most from the first one now.
-CREATE FUNCTION nodes_plain_persist(before text[], after text[]) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT plain_persist(before[n]::numeric[], after[n]::numeric[])
-	FROM generate_subscripts(after, 1) AS n
-	ORDER BY (SELECT count(*) FROM unnest(after[n]::numeric[]) AS u(sum) WHERE sum <> 0) DESC
-	LIMIT 1
 $$;
 
 -- As nodes_plain_read; an error if there are too many, also after a wait for what is in flight.
@@ -175,7 +115,7 @@ BEGIN
 		IF problem IS NULL THEN
 			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			read := nodes_plain_read(nodes);
-			problem := CASE WHEN NOT nodes_plain_persist(before, read.sums)
+			problem := CASE WHEN NOT plain_persist(before, read.sums)
 				THEN 'Perhaps most of them did not differ before replication passed.' END;
 		END IF;
 	END IF;

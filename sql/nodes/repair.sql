@@ -144,42 +144,9 @@ BEGIN
 END
 $$;
 
--- Changes the rows of a target and commits there.
-CREATE FUNCTION nodes_repair_apply(nodes node_set, reached node_set, pairs node_pair[],
-	source text, INOUT works repair_work[]) RETURNS repair_work[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF NOT EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
-		RETURN;
-	END IF;
-	PERFORM repair_claim_all(works);
-	FOR i IN 1 .. CASE WHEN source IS NULL THEN cardinality(works) ELSE 0 END LOOP
-		PERFORM nodes_still(reached, nodes.names[pairs[i].target], nodes.names[pairs[i].source],
-			works[i]);
-	END LOOP;
-	works := repair_apply(works);
-	PERFORM repair_commit((nodes.sides[pairs[1].target]).place);
-END
-$$;
-
--- What is said of each key of a target, with the status and the reason of a failure if there is
--- one.
-CREATE FUNCTION nodes_repair_rows(name text, pairs node_pair[], works repair_work[],
-	failed text, reason text) RETURNS SETOF node_repair_row
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT name, r.key, r.action, r.sql, x.status,
-		CASE x.status WHEN failed THEN reason ELSE r.detail END
-	FROM repair_rows(works) AS r, LATERAL (SELECT CASE WHEN r.status = 'skipped' THEN r.status
-		ELSE coalesce(failed, r.status) END) AS x(status)
-	UNION ALL
-	SELECT name, k, NULL, NULL, failed, reason
-	FROM unnest(pairs) AS p, unnest(p.keys) AS k WHERE works IS NULL
-$$;
-
--- Repairs a target, or previews that.  After an error nothing is changed there, unless the
--- outcome of its COMMIT is unknown, and a warning says why.
+-- Repairs a target and commits there, or previews that: what is said of each of its keys.  After an
+-- error nothing is changed there, unless the outcome of its COMMIT is unknown, and a warning says
+-- why.
 CREATE FUNCTION nodes_repair_target(nodes text[], s node_set, pairs node_pair[],
 	asked repair_options, source text) RETURNS node_repair_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -191,12 +158,16 @@ DECLARE
 	failed text;
 	broken integer;
 	e failure;
-	rows node_repair_row[];
 BEGIN
 	BEGIN
 		works := nodes_repair_steps(s, pairs, asked);
-		IF asked.apply THEN
-			works := nodes_repair_apply(s, reached, pairs, source, works);
+		IF asked.apply AND EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
+			PERFORM repair_claim_all(works);
+			FOR i IN 1 .. CASE WHEN source IS NULL THEN cardinality(works) ELSE 0 END LOOP
+				PERFORM nodes_still(reached, name, s.names[pairs[i].source], works[i]);
+			END LOOP;
+			works := repair_apply(works);
+			PERFORM repair_commit((s.sides[pairs[1].target]).place);
 		END IF;
 	EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;
@@ -212,8 +183,13 @@ BEGIN
 			UNION SELECT (s.sides[p.source]).place FROM unnest(pairs) AS p
 			UNION SELECT (s.sides[broken]).place) AS x(place);
 	END;
-	rows := ARRAY(SELECT r FROM nodes_repair_rows(name, pairs, works, failed, e.message) AS r);
-	RETURN rows;
+	RETURN ARRAY(SELECT ROW(name, r.key, r.action, r.sql, x.status,
+			CASE x.status WHEN failed THEN e.message ELSE r.detail END)::node_repair_row
+		FROM repair_rows(works) AS r, LATERAL (SELECT CASE WHEN r.status = 'skipped' THEN r.status
+			ELSE coalesce(failed, r.status) END) AS x(status)
+		UNION ALL
+		SELECT ROW(name, k, NULL, NULL, failed, e.message)::node_repair_row
+		FROM unnest(pairs) AS p, unnest(p.keys) AS k WHERE works IS NULL);
 END
 $$;
 
@@ -236,19 +212,6 @@ BEGIN
 		END IF;
 	END LOOP;
 	RETURN rows || ARRAY(SELECT r FROM nodes_left(s, differences, source) AS r);
-END
-$$;
-
--- An error for a source that is not among the nodes.
-CREATE FUNCTION nodes_check_source(names text[], source text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF source <> ALL (names) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = format('source "%s" is not one of the nodes: %s', source, quoted(names)),
-			HINT = 'Name it as the answers do. This database is "here".';
-	END IF;
 END
 $$;
 

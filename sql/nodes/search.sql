@@ -34,19 +34,15 @@ CREATE FUNCTION nodes_scan(nodes node_set, capacity integer, OUT folds @extschem
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	places text[] := '{}';
-	queries text[] := '{}';
-	scanned scanned[];
+	digests boolean := coalesce((nodes.plan).from_digests, false);
+	scanned scanned[] := ask_values(ARRAY(SELECT u.place FROM unnest(nodes.sides) AS u),
+		ARRAY(SELECT CASE WHEN digests THEN live_sql(nodes.plan, u, false)
+			ELSE scan_sql(nodes.plan, u, capacity) END FROM unnest(nodes.sides) AS u),
+		CASE WHEN digests THEN 0.001 ELSE 0.02 END, NULL,
+		reading_all(nodes.plan, nodes.sides))::scanned[];
 	s side;
 BEGIN
-	FOREACH s IN ARRAY nodes.sides LOOP
-		places := array_append(places, s.place);
-		queries := array_append(queries, CASE WHEN (nodes.plan).from_digests
-			THEN live_sql(nodes.plan, s, false) ELSE scan_sql(nodes.plan, s, capacity) END);
-	END LOOP;
-	scanned := ask_values(places, queries, CASE WHEN (nodes.plan).from_digests THEN 0.001
-		ELSE 0.02 END, NULL, reading_all(nodes.plan, nodes.sides))::scanned[];
-	FOR n IN 1 .. cardinality(places) LOOP
+	FOR n IN 1 .. cardinality(scanned) LOOP
 		s := nodes.sides[n];
 		PERFORM require_side_described(s, scanned[n].fingerprint);
 		folds[n] := sketch_of(scanned[n]);
@@ -67,9 +63,7 @@ CREATE FUNCTION nodes_larger(nodes node_set, part integer[], INOUT folds @extsch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	known record := iblt_header(folds[part[1]]);
-	wanted numeric := least(1.2 * estimated, (iblt_header(whole)).capacity);
-	cells integer := iblt_compare_next(whole, known.cells / known.hashes, wanted::integer);
+	cells integer := larger_fold(whole, folds[part[1]], estimated);
 	places text[] := '{}';
 	queries text[] := '{}';
 	wires text[];
@@ -196,29 +190,6 @@ BEGIN
 END
 $$;
 
--- As persist, of the node that differs most from the base now.
-CREATE FUNCTION nodes_persist(before @extschema@.iblt[], after @extschema@.iblt[], base integer)
-RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	estimated numeric;
-	most numeric := -1;
-	worst integer;
-BEGIN
-	FOR n IN 1 .. cardinality(after) LOOP
-		CONTINUE WHEN n = base;
-		estimated := (iblt_estimate(iblt_subtract(after[base], after[n]))).rows;
-		IF estimated > most THEN
-			most := estimated;
-			worst := n;
-		END IF;
-	END LOOP;
-	RETURN persist(iblt_subtract(before[base], before[worst]),
-		iblt_subtract(after[base], after[worst]));
-END
-$$;
-
 -- As nodes_search; an error if more keys than max_differences differ, also after a wait for what
 -- is in flight.
 -- As find_keys does it for two sides.
@@ -230,6 +201,7 @@ DECLARE
 	before node_found := found;
 	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
 	problem text := unready_problem(nodes.plan);
+	worst integer;		-- the node that differs most from the base after the wait
 BEGIN
 	IF found.many AND problem IS NULL AND (nodes.plan).recheck > 0 THEN
 		problem := await_replication(nodes.plan, deadline);
@@ -237,10 +209,14 @@ BEGIN
 			nodes.plan := before.small_plan;
 			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			found := nodes_search(nodes);
+			SELECT n INTO worst FROM generate_subscripts(found.small, 1) AS n WHERE n <> found.base
+			ORDER BY (iblt_estimate(iblt_subtract(found.small[found.base], found.small[n]))).rows
+				DESC, n LIMIT 1;
 			problem := CASE
 				WHEN (found.small_plan).from_digests IS DISTINCT FROM (nodes.plan).from_digests
 				THEN 'Live digests could tell the keys at first, and could not any more.'
-				WHEN NOT nodes_persist(before.small, found.small, found.base)
+				WHEN NOT persist(iblt_subtract(before.small[found.base], before.small[worst]),
+					iblt_subtract(found.small[found.base], found.small[worst]))
 				THEN 'Most of them did not differ before replication passed.' END;
 		END IF;
 	END IF;

@@ -20,7 +20,9 @@ CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || CASE WHEN described IS NULL
 		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, plain_restrict_sql(asks))
-		ELSE plain_begin_sql(settings, described) END
+		ELSE (SELECT format('DO %L; ', format('BEGIN PERFORM %s, %s;%s END', settings,
+				plain_restrict_sql(NOT bool_or(d.views)), string_agg(plain_lock_sql(d), '')))
+			FROM unnest(described) AS d) END
 	FROM (SELECT 'pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
@@ -166,21 +168,9 @@ AS $$
 		plain_types(), modified_types())
 $$;
 
--- A query that tells whether pg_collation c sorts by bytes.
--- Of texts, only the order of their bytes is known to be the same on both sides.
-CREATE FUNCTION plain_bytewise_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT $q$
-		SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'b'
-			OR coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'c'
-			AND upper(coalesce(j ->> 'datcollate', j ->> 'collcollate')) IN ('C', 'POSIX')
-		FROM (SELECT CASE c.oid WHEN 100 THEN (SELECT to_jsonb(d) FROM pg_database d
-			WHERE d.datname = current_database()) ELSE to_jsonb(c) END) AS r(j)$q$
-$$;
-
 -- A query for the order of the index i of pg_index, as fields of unique_key.
--- As describe_order gives it.
+-- As describe_order gives it.  Of texts, only the order of their bytes is known to be the same on
+-- both sides.
 CREATE FUNCTION plain_order_sql() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -205,11 +195,17 @@ BEGIN
 		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 		JOIN pg_opclass o ON o.oid = k.class
 		LEFT JOIN pg_collation c ON c.oid = k.coll,
-		LATERAL (SELECT (%s), (SELECT format('%%I.%%I', s.nspname, c.collname) FROM pg_namespace s
+		LATERAL (SELECT (
+			SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'b'
+				OR coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'c'
+				AND upper(coalesce(j ->> 'datcollate', j ->> 'collcollate')) IN ('C', 'POSIX')
+			FROM (SELECT CASE c.oid WHEN 100 THEN (SELECT to_jsonb(d) FROM pg_database d
+				WHERE d.datname = current_database()) ELSE to_jsonb(c) END) AS r(j)),
+			(SELECT format('%%I.%%I', s.nspname, c.collname) FROM pg_namespace s
 			WHERE s.oid = c.collnamespace AND (c.oid <> 100 OR a.attcollation <> 100)))
 			AS l(bytewise, other)
 		WHERE k.n <= i.indnkeyatts$q$,
-		ordered_types(), plain_bytewise_sql());
+		ordered_types());
 END
 $$;
 
@@ -253,38 +249,24 @@ AS $$
 		plain_call('relation_sources(ARRAY[iblt_f.oid::regclass])'), id)
 $$;
 
--- The beginning of a query for pg_class c: tree has its OID, and those of its partitions and
--- of all others that inherit from it.
-CREATE FUNCTION plain_tree_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT $q$
-		WITH RECURSIVE tree AS (
-			SELECT c.oid AS member
-			UNION
-			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)$q$
-$$;
-
--- A query for the bytes of pg_class c, and an estimate of its rows.
-CREATE FUNCTION plain_size_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT plain_tree_sql() || $q$
-		SELECT jsonb_build_object('bytes', sum(pg_table_size(r.oid)), 'rows', sum(
-			CASE WHEN r.relkind IN ('v', 'f') THEN greatest(r.reltuples, 1000000)
-			WHEN r.relpages > 0 AND r.reltuples > 0 THEN r.reltuples / r.relpages
-				* (pg_relation_size(r.oid) / current_setting('block_size')::float8)
-			ELSE pg_relation_size(r.oid) / 100 END)::bigint)
-		FROM tree JOIN pg_class r ON r.oid = tree.member AND r.relkind <> 'p'$q$
-$$;
-
--- A query for row versions of pg_class c, and for what replicates it.
--- As describe_storage and describe_replication give it.
+-- A query for row versions of pg_class c, what replicates it, its bytes, and an estimate of its
+-- rows.
+-- The first two are as describe_storage and describe_replication give them.
 CREATE FUNCTION plain_storage_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT plain_tree_sql() || $q$
+	SELECT text $q$
+		WITH RECURSIVE tree AS (
+			SELECT c.oid AS member
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
 		SELECT jsonb_build_object(
+			'size', (SELECT jsonb_build_object('bytes', sum(pg_table_size(r.oid)), 'rows', sum(
+				CASE WHEN r.relkind IN ('v', 'f') THEN greatest(r.reltuples, 1000000)
+				WHEN r.relpages > 0 AND r.reltuples > 0 THEN r.reltuples / r.relpages
+					* (pg_relation_size(r.oid) / current_setting('block_size')::float8)
+				ELSE pg_relation_size(r.oid) / 100 END)::bigint)
+				FROM tree JOIN pg_class r ON r.oid = tree.member AND r.relkind <> 'p'),
 			'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.member
 				LEFT JOIN pg_am m ON m.oid = l.relam
 				WHERE l.relkind <> 'p' AND m.amname IS DISTINCT FROM 'heap'),
@@ -332,13 +314,11 @@ AS $$
 			'distributed', false, 'shards', '[]'::jsonb,
 			'collations', '[]'::jsonb, 'hash', hashtextextended('iblt', 1),
 			'columns', (%s),
-			'keys', (%s),
-			'size', (%s)) || (%s)
+			'keys', (%s)) || (%s)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
 		plain_columns_sql(),
-		plain_keys_sql(), plain_size_sql(),
-		plain_storage_sql())
+		plain_keys_sql(), plain_storage_sql())
 $$;
 
 -- A query for the text of what plain_relations_sql gives of a relation; null if there is no

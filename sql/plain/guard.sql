@@ -123,13 +123,3 @@ AS $$
 		THEN pg_catalog.set_config('restrict_nonsystem_relation_kind', %L, true) END$q$,
 		CASE WHEN refuse THEN 'view, foreign-table' ELSE '' END)
 $$;
-
--- A statement that pins settings, given as an expression, and locks what is to be read.
-CREATE FUNCTION plain_begin_sql(settings text, described described[]) RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT format('DO %L; ', format($q$BEGIN
-		PERFORM %s, %s;%s
-	END$q$, settings, plain_restrict_sql(NOT bool_or(d.views)), string_agg(plain_lock_sql(d), '')))
-	FROM unnest(described) AS d
-$$;

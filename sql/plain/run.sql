@@ -1,34 +1,36 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
--- By how much the sums of each bucket differ, and the buckets where they do.
-CREATE FUNCTION plain_sums(plan plan,
-	INOUT figures figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
+-- By how much the sums of each bucket differ from those of the first side, as a list for each side,
+-- the buckets in which any do, and of each side the number of rows and the milliseconds.
+CREATE FUNCTION plain_sums(plan plan, sides side[], OUT sums text[], OUT buckets integer[],
+	OUT rows bigint[], OUT times numeric[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	started timestamptz := clock_timestamp();
 	answers text[];
-	here text[];
-	there text[];
+	words text[];
+	first numeric[];
+	differ numeric[];
 BEGIN
-	PERFORM progress(plan.progress, format('summing the rows up on both sides'
-		' in %s buckets', plan.buckets));
-	answers := ask_values(places_of(plan), ARRAY[plain_sums_sql(plan, plan.here),
-		plain_sums_sql(plan, plan.there)], 0, NULL, reading_of(plan));
-	here := string_to_array(answers[1], ' ');
-	there := string_to_array(answers[2], ' ');
-	PERFORM require_described(plan, here[1], there[1]);
-	figures.rows_here := here[2];
-	figures.rows_there := there[2];
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + here[4]::numeric;
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there[4]::numeric;
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-	-- 0.5 is that of no rows, which no sum is
-	sums := ARRAY(SELECT coalesce(h, 0.5) - coalesce(t, 0.5)
-		FROM unnest(here[3]::numeric[], there[3]::numeric[])
-			WITH ORDINALITY AS u(h, t, n) ORDER BY n);
-	buckets := ARRAY(SELECT (n - 1)::integer FROM unnest(sums) WITH ORDINALITY AS u(s, n)
-		WHERE s <> 0 ORDER BY n);
+	PERFORM progress(plan.progress, format('summing the rows of %s relations up in %s buckets',
+		cardinality(sides), plan.buckets));
+	answers := ask_values(ARRAY(SELECT s.place FROM unnest(sides) AS s),
+		ARRAY(SELECT plain_sums_sql(plan, s) FROM unnest(sides) AS s), 0, NULL,
+		reading_all(plan, sides));
+	buckets := '{}';
+	FOR n IN 1 .. cardinality(sides) LOOP
+		words := string_to_array(answers[n], ' ');
+		PERFORM require_side_described(sides[n], words[1]);
+		rows[n] := words[2];
+		times[n] := words[4];
+		first := coalesce(first, words[3]::numeric[]);
+		-- 0.5 is that of no rows, which no sum is
+		differ := ARRAY(SELECT coalesce(u.a, 0.5) - coalesce(u.b, 0.5)
+			FROM unnest(first, words[3]::numeric[]) WITH ORDINALITY AS u(a, b, n) ORDER BY u.n);
+		sums[n] := differ;
+		buckets := ARRAY(SELECT u.n - 1 FROM unnest(differ) WITH ORDINALITY AS u(sum, n)
+			WHERE u.sum <> 0 UNION SELECT unnest(buckets) ORDER BY 1);
+	END LOOP;
 END
 $$;
 
@@ -129,20 +131,30 @@ $$;
 -- As find_keys does it: they may all be rows in flight, and are not looked at one by one.
 -- When replication has passed, everything is summed up once more, in the same buckets.
 
--- The differences in buckets, to be looked at again, and how many there are, in words if too
--- many.
+-- By how much sums differ, the buckets that differ, the differences in them, to be looked at again,
+-- and how many there are, in words if too many.
 -- Rows that are not rechecked are not read here: plain_differences() answers them as it
 -- reads them.
-CREATE FUNCTION plain_read(plan plan, INOUT figures figures, buckets integer[],
-	OUT batches held[], OUT total bigint, OUT many text) RETURNS record
+CREATE FUNCTION plain_read(plan plan, INOUT figures figures, OUT sums text[],
+	OUT buckets integer[], OUT batches held[], OUT total bigint, OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	number integer := cardinality(buckets);
-	size integer := plain_batch(plan, figures);
+	summed record := plain_sums(plan, ARRAY[plan.here, plan.there]);
+	number integer := cardinality(summed.buckets);
+	size integer;
 	next record;
 BEGIN
+	figures.rows_here := summed.rows[1];
+	figures.rows_there := summed.rows[2];
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + summed.times[1];
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + summed.times[2];
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
+	started := clock_timestamp();
+	size := plain_batch(plan, figures);
+	sums := summed.sums;
+	buckets := summed.buckets;
 	batches := '{}';
 	total := 0;
 	many := plain_many(plan, figures, number);
@@ -160,48 +172,18 @@ BEGIN
 END
 $$;
 
--- Did most of what differs now differ before, in the same way? False, too, if buckets do not
--- tell.
+-- Did most of what differs now differ before, in the same way, on the side that differs most from
+-- the first one now? False, too, if buckets do not tell.
 -- As persist() of sketches.  A bucket with the same sum has the same rows that differ.  The
 -- others may have many more keys, so it takes more than half of the buckets.
-CREATE FUNCTION plain_persist(before numeric[], after numeric[]) RETURNS boolean
+CREATE FUNCTION plain_persist(before text[], after text[]) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT 2 * count(*) FILTER (WHERE a = b) > count(*)
-	FROM unnest(before, after) AS u(b, a) WHERE a <> 0
-$$;
-
--- The buckets that differ, and what plain_read gives of them; if too many keys differ, after
--- a wait for what is in flight, an error.
-CREATE FUNCTION plain_search(INOUT plan plan, OUT figures figures, OUT buckets integer[],
-	OUT batches held[], OUT total bigint) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	summed record := plain_sums(plan, NULL);
-	read record := plain_read(plan, summed.figures, summed.buckets);
-	before numeric[] := summed.sums;
-	deadline timestamptz := clock_timestamp() + plan.timeout;
-	problem text := unready_problem(plan);
-BEGIN
-	IF read.many IS NOT NULL AND problem IS NULL AND plan.recheck > 0 THEN
-		problem := await_replication(plan, deadline);
-		IF problem IS NULL THEN
-			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			summed := plain_sums(plan, read.figures);
-			read := plain_read(plan, summed.figures, summed.buckets);
-			problem := CASE WHEN NOT plain_persist(before, summed.sums)
-				THEN 'Perhaps most of them did not differ before replication passed.' END;
-		END IF;
-	END IF;
-	IF read.many IS NOT NULL THEN
-		PERFORM plain_refuse_many(plan, read.many, problem, read.figures);
-	END IF;
-	figures := read.figures;
-	buckets := summed.buckets;
-	batches := read.batches;
-	total := read.total;
-END
+	SELECT 2 * same > number
+	FROM generate_subscripts(after, 1) AS n, LATERAL (SELECT count(*), count(*) FILTER (WHERE a = b)
+		FROM unnest(before[n]::numeric[], after[n]::numeric[]) AS u(b, a) WHERE a <> 0)
+		AS c(number, same)
+	ORDER BY number DESC LIMIT 1
 $$;
 
 -- The error for so many differences, in words, as refuse_too_many() raises it.
@@ -219,37 +201,57 @@ END
 $$;
 
 -- Compares as a plan of plain_prepare says; at the end, the figures are kept.
+-- If too many keys differ, also after a wait for what is in flight, an error.
 CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	search record := plain_search(plan);
-	figures figures := search.figures;
-	started timestamptz := clock_timestamp();
-	size integer := plain_batch(plan, figures);
+	read record := plain_read(plan, NULL);
+	before text[] := read.sums;
+	deadline timestamptz := clock_timestamp() + plan.timeout;
+	problem text := unready_problem(plan);
+	figures figures;
+	started timestamptz;
+	size integer;
 	next record;
 	batch difference[];
-	total bigint := search.total;
+	total bigint;
 	differences bigint := 0;
 	unconfirmed bigint := 0;
 BEGIN
+	IF read.many IS NOT NULL AND problem IS NULL AND plan.recheck > 0 THEN
+		problem := await_replication(plan, deadline);
+		IF problem IS NULL THEN
+			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+			read := plain_read(plan, read.figures);
+			problem := CASE WHEN NOT plain_persist(before, read.sums)
+				THEN 'Perhaps most of them did not differ before replication passed.' END;
+		END IF;
+	END IF;
+	figures := read.figures;
+	IF read.many IS NOT NULL THEN
+		PERFORM plain_refuse_many(plan, read.many, problem, figures);
+	END IF;
+	total := read.total;
+	started := clock_timestamp();
 	IF plan.recheck = 0 THEN
-		FOR done IN 0 .. cardinality(search.buckets) - 1 BY size LOOP
-			next := plain_next(plan, search.buckets, done, size, total);
+		size := plain_batch(plan, figures);
+		FOR done IN 0 .. cardinality(read.buckets) - 1 BY size LOOP
+			next := plain_next(plan, read.buckets, done, size, total);
 			total := next.total;
 			IF next.many IS NOT NULL THEN
-				PERFORM plain_refuse_many(plan, next.many, unready_problem(plan), figures);
+				PERFORM plain_refuse_many(plan, next.many, problem, figures);
 			END IF;
 			RETURN NEXT next.looked;
 		END LOOP;
-		figures.lookup_ms := CASE WHEN search.buckets <> '{}' THEN ms(started) END;
+		figures.lookup_ms := CASE WHEN read.buckets <> '{}' THEN ms(started) END;
 	END IF;
-	FOR batch IN SELECT * FROM recheck_batches(search.plan, search.batches) LOOP
+	FOR batch IN SELECT * FROM recheck_batches(plan, read.batches) LOOP
 		differences := differences + cardinality(batch);
 		unconfirmed := unconfirmed + number_unconfirmed(batch);
 		RETURN NEXT batch;
 	END LOOP;
-	figures.recheck_ms := CASE WHEN search.batches <> '{}' THEN ms(started) END;
+	figures.recheck_ms := CASE WHEN read.batches <> '{}' THEN ms(started) END;
 	PERFORM keep_figures(all_figures(plan, figures, total,
 		CASE WHEN plan.recheck > 0 THEN differences ELSE total END, unconfirmed));
 END

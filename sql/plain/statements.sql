@@ -89,39 +89,31 @@ $$;
 
 -- The sums
 
--- A query for the bucket and the hash of each row.
+-- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
+-- milliseconds, as four words.
 -- The hash of a row goes on from that of its key.  With a volatile function, the subquery
 -- stays one: the key is hashed once, and the planner, which would take the buckets for as
 -- many as the keys, expects few of them, and lets parallel workers sum them up.
-CREATE FUNCTION plain_hashes_sql(plan plan, s side) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- Relies on: read_heap, or a slice, in one snapshot under its lock.
+CREATE FUNCTION plain_sums_sql(plan plan, s side) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
-	texts text[] := plain_texts_sql(ARRAY(SELECT c FROM unnest(plan.columns) AS c
-		WHERE c.name <> ALL (iblt_field(plan.key))), plain_seed(plan));
+	texts text[] := plain_texts_sql(other_columns(plan), plain_seed(plan));
 	names text[] := ARRAY(SELECT 'c' || i FROM generate_subscripts(texts, 1) AS i);
 BEGIN
-	RETURN format('SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'
-			' FROM (SELECT %s, clock_timestamp() FROM %s) AS iblt_t(%s)', plan.buckets,
-		plain_chain_sql(names, 'k'),
+	RETURN format('SELECT concat_ws('' '', %s, coalesce(sum(n), 0),'
+			' array_agg(total ORDER BY bucket), %s)'
+			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
+			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM'
+			' (SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'
+			' FROM (SELECT %s, clock_timestamp() FROM %s) AS iblt_t(%s)) AS iblt_h'
+			' GROUP BY bucket) AS iblt_s USING (bucket)',
+		read_fingerprint_sql(s, format('%L::regclass', s.relation)), elapsed_sql(s),
+		plan.buckets - 1, plan.buckets, plain_chain_sql(names, 'k'),
 		array_to_string(plain_key_sql(plan) || texts, ', '),
 		rows_sql(plan, s), array_to_string('k'::text || names, ', '));
 END
-$$;
-
--- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
--- milliseconds, as four words.
--- Relies on: read_heap, or a slice, in one snapshot under its lock.
-CREATE FUNCTION plain_sums_sql(plan plan, s side) RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT concat_ws('' '', %s, coalesce(sum(n), 0),'
-			' array_agg(total ORDER BY bucket), %s)'
-			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
-			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM (%s) AS iblt_h'
-			' GROUP BY bucket) AS iblt_s USING (bucket)',
-		read_fingerprint_sql(s, format('%L::regclass', s.relation)), elapsed_sql(s),
-		plan.buckets - 1, plain_hashes_sql(plan, s))
 $$;
 
 -- The rows
@@ -160,25 +152,6 @@ AS $$
 		plain_matches_sql(plan, quote_literal(keys), in_buckets))
 $$;
 
--- The rows t whose texts are in $2, as an item of FROM.
-CREATE FUNCTION plain_typed_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT format('(unnest($2) AS iblt_row'
-			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
-			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
-		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
-				(plan.columns[i]).read_as, (plan.columns[i]).name) AS part
-			FROM generate_subscripts(plan.columns, 1) AS i
-			UNION ALL
-			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
-				cardinality(plan.columns) + e.n, name)
-			FROM unnest(plain_extra(plan)) WITH ORDINALITY AS e(name, n)
-				WHERE name <> 'hash') AS p);
-END
-$$;
-
 -- How rows that came as texts are found by the hashes of their keys, or by buckets.
 CREATE FUNCTION plain_finder(plan plan, in_buckets boolean) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -199,7 +172,16 @@ BEGIN
 			cardinality(plan.columns) + cardinality(extra));
 	END IF;
 	s.distributed := true;	-- the fingerprint comes with the rows
-	f.lookup := lookup_by_hash_sql(plan, s, came, plain_typed_sql(plan));
+	f.lookup := lookup_by_hash_sql(plan, s, came, (SELECT format('(unnest($2) AS iblt_row'
+			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
+			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
+		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
+				(plan.columns[i]).read_as, (plan.columns[i]).name) AS part
+			FROM generate_subscripts(plan.columns, 1) AS i
+			UNION ALL
+			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
+				cardinality(plan.columns) + e.n, name)
+			FROM unnest(extra) WITH ORDINALITY AS e(name, n) WHERE name <> 'hash') AS p));
 	RETURN f;
 END
 $$;

@@ -113,8 +113,7 @@ BEGIN
 	IF compared.recheck > 0 AND found <> '{}' THEN
 		found := recheck(compared, found);
 	ELSIF (r.item).unready THEN
-		found := ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count,
-			d.there_count, d.mark, false, d.here_checksum, d.there_checksum, d.differs)::difference
+		found := ARRAY(SELECT jsonb_populate_record(d, '{"confirmed": false}')
 			FROM unnest(found) AS d);
 	END IF;
 	compared.content := (((w.options).audit).compare).content;

@@ -162,7 +162,7 @@ FROM (VALUES (true, true, NULL), (true, false, NULL), (false, false, NULL), (tru
 
 -- marks: of the contents and versions of both sides
 CREATE FUNCTION differences() RETURNS iblt_internal.difference[] LANGUAGE sql AS $$
-	SELECT iblt_internal.look(plan_of('mine', 'theirs', '{"recheck": 1}'), '{1,2,3,4,5}')
+	SELECT iblt_internal.look_at_ids(plan_of('mine', 'theirs', '{"recheck": 1}'), '{1,2,3,4,5}')
 $$;
 CREATE TABLE looks (n int, d iblt_internal.difference[]);
 INSERT INTO looks SELECT 1, differences();
@@ -186,7 +186,7 @@ SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeo
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
 -- a pooler has sent the query to another server
-SELECT side, outcome(format('SELECT iblt_internal.look(%L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object(side, '{"identity": "1 2 3"}'::jsonb)), '{1}'))
+SELECT side, outcome(format('SELECT iblt_internal.look_at_ids(%L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object(side, '{"identity": "1 2 3"}'::jsonb)), '{1}'))
 FROM unnest('{here,there,none}'::text[]) AS side;
 -- figures
 CREATE VIEW clock AS SELECT id, clock_timestamp() AS v FROM mine;

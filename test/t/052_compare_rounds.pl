@@ -47,7 +47,7 @@ sql(q{CREATE TABLE script (step text, number int, statement text); CREATE SEQUEN
 		FOR s IN SELECT statement FROM public.script WHERE step = name AND number IN (n, 0) LOOP EXECUTE s; END LOOP;
 	END $$});
 foreach my $step ([ 'wait', 'passed', 'iblt_internal.plan, timestamptz', 'boolean' ], [ 'settle', 'settle', 'text, text, timestamptz', 'boolean' ],
-	[ 'look', 'look', 'iblt_internal.plan, text[]', 'iblt_internal.difference[]' ])
+	[ 'look', 'look', 'iblt_internal.plan, text[]', 'record' ])
 {
 	my ($name, $function, $arguments, $returns) = @$step;
 	my $numbers = join ', ', map { "\$$_" } 1 .. 1 + ($arguments =~ tr/,//);

@@ -93,7 +93,7 @@ both('CREATE TABLE restless (id int PRIMARY KEY, v int); INSERT INTO restless SE
 }
 
 # The second scan may find none of the rows of the first.
-is($here->safe_psql('postgres', q{SELECT iblt_internal.unchanged('{a}', s, none), iblt_internal.unchanged('{a}', s, NULL), iblt_internal.unchanged('{a}', s, s), iblt_internal.unchanged('{b}', s, s)
+is($here->safe_psql('postgres', q{SELECT iblt_internal.unfound(s, none, none, '{a}'), iblt_internal.unfound(s, none, NULL, '{a}'), iblt_internal.unfound(s, none, s, '{a}'), iblt_internal.unfound(s, none, s, '{b}')
 	FROM (SELECT ROW('{a}', NULL, NULL, '{d}', NULL, '{1}', NULL, NULL, NULL)::iblt_internal.found_rows, ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_internal.found_rows) AS x(s, none)}),
 	'{}|{}|{a}|{}', 'nothing is proved by rows that are gone, or are not those');
 

@@ -230,7 +230,7 @@ like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'some'
 
 # A lookup of key 1500 waits for a lock.
 $here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.look(iblt_internal.plan, text[]) RENAME TO look_it;
-	CREATE FUNCTION iblt_internal.look(plan iblt_internal.plan, keys text[]) RETURNS iblt_internal.difference[] LANGUAGE plpgsql AS
+	CREATE FUNCTION iblt_internal.look(plan iblt_internal.plan, keys text[]) RETURNS record LANGUAGE plpgsql AS
 	'BEGIN
 		IF keys @> ''{1501}'' THEN PERFORM pg_catalog.pg_advisory_xact_lock_shared(4); END IF;
 		RETURN iblt_internal.look_it(plan, keys);
