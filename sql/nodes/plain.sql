@@ -99,7 +99,7 @@ END
 $$;
 
 -- As nodes_plain_read; an error if there are too many, also after a wait for what is in flight.
--- As plain_search does it for two sides.
+-- As plain_differences does it for two sides.
 CREATE FUNCTION nodes_plain_look(INOUT nodes node_set, OUT differences node_difference[])
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
