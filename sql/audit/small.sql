@@ -20,6 +20,33 @@ CREATE TYPE audit_small AS (
 	core text				-- of that
 );
 
+-- What is asked of a small table.  It travels as text, because the names of fields would be as long
+-- as what is in them.
+CREATE TYPE audit_question AS (
+	relation text,
+	condition text,
+	exclude text[],
+	seed bigint,
+	own_rows text,
+	core text,				-- of this side; NULL: the answer has its own
+	described jsonb			-- the relation, which is asked for with true
+);
+
+-- What a side says of it: all that its description may have otherwise than the other side's.
+CREATE TYPE audit_reply AS (
+	checksum text,			-- of all rows, NULL if the table was altered
+	rows bigint,
+	identity text,
+	fingerprint text,
+	versions boolean,
+	version_rights boolean,
+	most_rows bigint,
+	collations text[],
+	subscriptions jsonb,
+	core text,
+	described jsonb
+);
+
 -- 128 bits of a SHA-256, in hexadecimal.
 CREATE FUNCTION audit_hash(bytes bytea) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -72,52 +99,50 @@ $$;
 
 -- What is to be known of a small table: the checksum, the number of rows, and what the other
 -- side's description cannot tell; NULL if it must be compared alone.
--- A request of this database has its description, so that it is not made again.  One of another
+-- A question of this database has its description, so that it is not made again.  One of another
 -- server that has no hash wants that of here, and of this side the description.
-CREATE FUNCTION audit_answer(request jsonb) RETURNS jsonb
+CREATE FUNCTION audit_answer(question audit_question) RETURNS audit_reply
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	options options := jsonb_populate_record(NULL::options,
-		request || '{"content": "none", "extra_columns": "ignore"}');
-	described jsonb := coalesce(nullif(request -> 'described', 'true'),
-		describe(to_regclass(request ->> 'relation'), options.condition));
+		to_jsonb(question) || '{"content": "none", "extra_columns": "ignore"}');
+	described jsonb := coalesce(nullif(question.described, 'true'),
+		describe(to_regclass(question.relation), question.condition));
 	core text := audit_core(described);
 	found record;
 BEGIN
-	IF core IS NULL OR core <> request ->> 'core' THEN
+	IF core IS NULL OR core <> question.core THEN
 		RETURN NULL;
 	END IF;
 	found := audit_checksum(described, options);
-	RETURN jsonb_build_object('checksum', found.checksum, 'rows', found.rows,
-			'core', CASE WHEN request ->> 'core' IS NULL THEN core END,
-			'described', CASE WHEN request -> 'described' = 'true' THEN described END)
-		|| (SELECT jsonb_object_agg(d.key, d.value) FROM jsonb_each(described) AS d
-			WHERE d.key = ANY ('{identity,fingerprint,versions,version_rights,most_rows,collations,'
-				'subscriptions}'));
+	RETURN jsonb_populate_record(NULL::audit_reply, described || jsonb_build_object(
+		'checksum', found.checksum, 'rows', found.rows,
+		'core', CASE WHEN question.core IS NULL THEN core END,
+		'described', CASE WHEN question.described = 'true' THEN described END));
 END
 $$;
 
 -- The answers about small tables, and what is the same for all tables of this database.
-CREATE FUNCTION audit_answers(requests jsonb) RETURNS jsonb
+CREATE FUNCTION audit_answers(questions audit_question[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	request jsonb;
-	answer jsonb;
+	question audit_question;
+	reply audit_reply;
 	answers jsonb := '[]';
 	server jsonb := describe('pg_class', NULL);
 BEGIN
-	FOR request IN SELECT jsonb_array_elements(requests) LOOP
-		answer := NULL;
+	FOREACH question IN ARRAY questions LOOP
+		reply := NULL;
 		BEGIN
-			answer := audit_answer(request);
+			reply := audit_answer(question);
 			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 		EXCEPTION WHEN @on_error@ THEN
 			-- an error shows again when the table is compared alone
 			NULL;
 		END;
-		answers := answers || jsonb_build_array(answer);
+		answers := answers || jsonb_build_array(reply::text);
 	END LOOP;
 	RETURN jsonb_build_object('tables', answers, 'server', jsonb_build_object(
 		'system', server -> 'system', 'recovery', server -> 'recovery',
@@ -200,14 +225,12 @@ $$;
 CREATE FUNCTION audit_small_sql(smalls audit_small[], own boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
-			'relation', CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
+	SELECT format('SELECT audit_answers(%L)', array_agg(jsonb_populate_record(NULL::audit_question,
+		to_jsonb(s.compare) || jsonb_build_object('core', s.core, 'relation',
+			CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
 			'condition', CASE WHEN own THEN (s.compare).condition
 				ELSE (s.compare).peer_condition END,
-			'exclude', (s.compare).exclude, 'seed', (s.compare).seed, 'core', s.core,
-			'own_rows', (s.compare).own_rows))
-		|| CASE WHEN own THEN jsonb_build_object('described', coalesce(s.here, 'true'))
-			ELSE '{}' END ORDER BY n))
+			'described', CASE WHEN own THEN coalesce(s.here, 'true') END)) ORDER BY n))
 	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)
 $$;
 
@@ -232,22 +255,22 @@ $$;
 
 -- The row for a small table that is equal, from the answers of both sides; NULL for one that
 -- must be compared alone.
-CREATE FUNCTION audit_judge_small(small audit_small, conns text[], server jsonb, mine jsonb,
-	answer jsonb, bytes bigint) RETURNS audit_row
+CREATE FUNCTION audit_judge_small(small audit_small, conns text[], server jsonb,
+	mine audit_reply, theirs audit_reply, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF (mine ->> 'checksum' = answer ->> 'checksum' AND mine -> 'rows' = answer -> 'rows'
-			AND (small.core IS NOT NULL OR mine ->> 'core' = answer ->> 'core')) IS NOT TRUE THEN
+	IF (mine.checksum = theirs.checksum AND mine.rows = theirs.rows
+			AND (small.core IS NOT NULL OR mine.core = theirs.core)) IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
-	small.here := coalesce(small.here, mine -> 'described');
+	small.here := coalesce(small.here, mine.described);
 	RETURN audit_equal_small(small, checked_plan(
 		described(small.here, 'here', conns[1]),
-		described(small.here || server || answer || jsonb_build_object(
+		described(small.here || server || to_jsonb(theirs) || jsonb_build_object(
 			'relation', audit_peer_name(small.item), 'condition', (small.compare).peer_condition),
 			'there', conns[2]), small.compare),
-		(mine ->> 'rows')::bigint, bytes);
+		mine.rows, bytes);
 EXCEPTION WHEN @on_error@ THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
@@ -276,7 +299,8 @@ BEGIN
 	there := answers[2];
 	traffic := iblt_traffic_take();
 	RETURN ARRAY(SELECT audit_judge_small(smalls[i], conns, there -> 'server',
-			here -> 'tables' -> (i - 1), there -> 'tables' -> (i - 1),
+			(here -> 'tables' ->> (i - 1))::audit_reply,
+			(there -> 'tables' ->> (i - 1))::audit_reply,
 			(traffic.sent + traffic.received) / cardinality(smalls))
 		FROM generate_subscripts(smalls, 1) AS i);
 END
