@@ -68,10 +68,8 @@ extern void iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 /*
  * Reads one item at *pos and advances *pos.  The type's receive or input
  * function makes the value, in CurrentMemoryContext.  ERROR if the bytes are
- * malformed, or are not what iblt_codec_append writes for the value.  ERROR if
- * the value does not fit the type modifier of its column or domain, or
- * violates a constraint of its domain.  The codec of a description does not
- * check constraints of domains, which can run anybody's code.  Never reads at
+ * malformed, or are not what iblt_codec_append writes for the value.  The type
+ * must be of pg_catalog, because others can run anybody's code.  Never reads at
  * or past end.  Takes memory in proportion to the bytes at hand.
  */
 extern Datum iblt_codec_read(IbltCodec *codec, const uint8 **pos,
@@ -92,16 +90,12 @@ extern char *iblt_codec_description(IbltCodec *codec);
 extern bool iblt_codec_is_known(IbltCodec *codec);
 
 /*
- * Inverse of iblt_codec_description.  The text may come from an untrusted
- * source.  It is bounded, search_path plays no part, and only a text that
- * iblt_codec_description would write is accepted.  ERROR otherwise, with a
- * hint if the type does not exist in this database.
- *
- * With labels_as_text, values of an enum type are read as text.  So labels
- * that do not exist here can be shown.
+ * Inverse of iblt_codec_description.  NULL if it names a type that is not of
+ * pg_catalog.  The text may come from an untrusted source.  It is bounded,
+ * search_path plays no part, and otherwise only a text that
+ * iblt_codec_description would write is accepted.
  */
 extern IbltCodec *iblt_codec_from_description(const char *description,
-											  bool labels_as_text,
 											  MemoryContext cxt);
 
 /* The type of what iblt_codec_read returns. */

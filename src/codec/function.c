@@ -92,15 +92,10 @@ refine_sent_kind(IbltCodec *codec)
 		codec->kind = IBLT_KIND_JSONB;
 	else if (codec->base == TSVECTOROID && !raw)
 		codec->kind = IBLT_KIND_TSVECTOR;
-	else if (codec->base >= FirstNormalObjectId &&
+	else if (codec->base >= FirstNormalObjectId && !raw &&
 			 is_hstore_send(codec->write.fn_oid))
-	{
-		/* two counts and a byte of key, or one less: 8 bytes of lengths */
-		codec->min_bits = 64;
-		if (!raw)
-			codec->kind = IBLT_KIND_HSTORE;
-	}
-	codec->exact = codec->base < FirstNormalObjectId && codec->base != XMLOID;
+		codec->kind = IBLT_KIND_HSTORE;
+	codec->exact = codec->base != XMLOID;
 }
 
 void

@@ -21,7 +21,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
@@ -34,12 +33,12 @@
 
 #define MAX_NAME	(NAMEDATALEN * MAX_CONVERSION_GROWTH)
 
-/* Where the parser is, how deep in rows, and whether enums become text. */
+/* Where the parser is, how deep in rows, and whether a type is not of pg_catalog. */
 typedef struct Parser
 {
 	const char *p;
 	int			depth;
-	bool		labels_as_text;
+	bool		foreign;
 } Parser;
 
 static Oid	parse_type(Parser *parser, int32 *typmod);
@@ -356,46 +355,32 @@ next_name(Parser *parser)
 	return iblt_utf8_to_server(name, (int) strlen(name));
 }
 
-/*
- * Looks a type up by schema (NULL for pg_catalog) and name.  The user needs
- * USAGE on the schema, as in a query that names the type.
- */
+/* A type of pg_catalog by its name, or bytea for one of another schema. */
 static Oid
-find_type(const char *schema, const char *name)
+parse_name(Parser *parser)
 {
-	Oid			namespace = PG_CATALOG_NAMESPACE;
+	char	   *name = next_name(parser);
 	Oid			type = InvalidOid;
 
-	if (schema != NULL)
-		namespace = LookupExplicitNamespace(schema, true);
-	if (OidIsValid(namespace) && strlen(name) < NAMEDATALEN)
+	if (*parser->p == '.')
+	{
+		parser->p++;
+		(void) next_name(parser);
+		parser->foreign = true;
+		return BYTEAOID;
+	}
+	if (strlen(name) < NAMEDATALEN)
 		type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
 							   CStringGetDatum(name),
-							   ObjectIdGetDatum(namespace));
+							   ObjectIdGetDatum(PG_CATALOG_NAMESPACE));
 	if (type == RECORDOID)
 		malformed();
 	if (!OidIsValid(type) || !get_typisdefined(type))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("type \"%s\" does not exist in this database",
-						schema ? quote_qualified_identifier(schema, name) : name),
-				 errhint("Decode in a database that has the type, or create it with the same schema, name and definition.")));
+				 errmsg("type \"%s\" does not exist in this database", name),
+				 errhint("Decode in a release of PostgreSQL that has the type.")));
 	return type;
-}
-
-static Oid
-parse_name(Parser *parser)
-{
-	char	   *schema = NULL;
-	char	   *name = next_name(parser);
-
-	if (*parser->p == '.')
-	{
-		parser->p++;
-		schema = name;
-		name = next_name(parser);
-	}
-	return find_type(schema, name);
 }
 
 /* A row type: RECORDOID, and the typmod under which its columns are known. */
@@ -444,8 +429,6 @@ parse_type(Parser *parser, int32 *typmod)
 	}
 	else
 		type = parse_name(parser);
-	if (parser->labels_as_text && type_is_enum(type))
-		type = TEXTOID;
 	parser->depth--;
 
 	while (*parser->p == '[')
@@ -463,30 +446,23 @@ parse_type(Parser *parser, int32 *typmod)
 	return type;
 }
 
-static IbltCodec *
-parse_description(const char *description, bool labels_as_text,
-				  MemoryContext cxt)
+IbltCodec *
+iblt_codec_from_description(const char *description, MemoryContext cxt)
 {
-	Parser		parser = {description, 0, labels_as_text};
+	Parser		parser = {description, 0, false};
+	IbltCodec  *codec;
 	Oid			type;
 	int32		typmod;
 
+	if (strnlen(description, IBLT_MAX_DESCRIPTION + 1) > IBLT_MAX_DESCRIPTION)
+		malformed();
 	type = parse_type(&parser, &typmod);
 	if (*parser.p != '\0')
 		malformed();
-	return iblt_codec_build(type, typmod, false, cxt);
-}
-
-IbltCodec *
-iblt_codec_from_description(const char *description, bool labels_as_text,
-							MemoryContext cxt)
-{
-	IbltCodec  *codec;
-
-	if (strnlen(description, IBLT_MAX_DESCRIPTION + 1) > IBLT_MAX_DESCRIPTION)
-		malformed();
-	codec = parse_description(description, false, cxt);
+	if (parser.foreign)
+		return NULL;
+	codec = iblt_codec_build(type, typmod, cxt);
 	if (strcmp(description, iblt_codec_description(codec)) != 0)
 		malformed();
-	return labels_as_text ? parse_description(description, true, cxt) : codec;
+	return codec;
 }

@@ -67,8 +67,6 @@ struct IbltCodec
 {
 	IbltKind	kind;
 	bool		exact;			/* reading must give the same bytes again */
-	bool		trusted;		/* the caller named the type: domains are
-								 * checked */
 	bool		uniform;		/* records must not differ in shape */
 	bool		names_only;		/* OUTPUT: only name settings matter */
 	int16		float_offset;	/* SEND: where float8s begin, or -1 */
@@ -85,7 +83,6 @@ struct IbltCodec
 	FmgrInfo	write;			/* send or output function */
 	FmgrInfo	read;			/* receive or input function */
 	Oid			ioparam;
-	void	   *domain_cache;	/* of domain_check */
 	TypeCacheEntry *range;		/* RANGE and MULTIRANGE: the range type */
 	IbltCodec  *element;		/* of an array, range or multirange */
 	MemoryContext row_cxt;		/* holds row; replaced with it */
@@ -117,8 +114,7 @@ extern void iblt_append_numeric_item(StringInfo buf, const char *data, Size len)
 extern void iblt_codec_build_by_functions(IbltCodec *codec, Form_pg_type form);
 
 /* type.c */
-extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, bool trusted,
-								   MemoryContext cxt);
+extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt);
 extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
 extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
 extern IbltRow *iblt_codec_own_row(IbltCodec *codec);

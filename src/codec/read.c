@@ -9,9 +9,7 @@
  * that no two byte strings show as the same value.
  *
  * Limits: some values are not written again, because their functions need not
- * be inverses of each other: xml, values of types whose functions are not
- * PostgreSQL's own, and those that have only output text.  How a third party's
- * receive function handles bad bytes is up to that function.
+ * be inverses of each other: xml, and those that have only output text.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +25,6 @@
 #include "utils/lsyscache.h"
 #include "utils/multirangetypes.h"
 #include "utils/rangetypes.h"
-#include "utils/syscache.h"
 
 #include "codec/private.h"
 
@@ -124,17 +121,14 @@ check_count(IbltCodec *codec, const Reader *content)
 
 /* Calls the receive function, which must use all bytes. */
 static Datum
-receive(IbltCodec *codec, Reader *content, int32 typmod)
+receive(IbltCodec *codec, Reader *content)
 {
 	StringInfoData buf;
 	volatile Datum value = (Datum) 0;
 	int			saved;
 
 	if (!OidIsValid(codec->read.fn_oid))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION),
-				 errmsg("no binary input function available for type %s",
-						format_type_be(codec->base))));
+		elog(ERROR, "type %u has no receive function", codec->base);
 	check_count(codec, content);
 
 	/* receive functions expect a zero byte after the end */
@@ -144,7 +138,7 @@ receive(IbltCodec *codec, Reader *content, int32 typmod)
 	saved = iblt_pin_encoding(iblt_pinned_encoding());
 	PG_TRY();
 	{
-		value = ReceiveFunctionCall(&codec->read, &buf, codec->ioparam, typmod);
+		value = ReceiveFunctionCall(&codec->read, &buf, codec->ioparam, -1);
 	}
 	PG_FINALLY();
 	{
@@ -158,39 +152,17 @@ receive(IbltCodec *codec, Reader *content, int32 typmod)
 	return value;
 }
 
-/* ERROR unless the codec's enum type has a label. */
-static void
-check_label(IbltCodec *codec, const char *label)
-{
-	if (strlen(label) >= NAMEDATALEN ||
-		!SearchSysCacheExists2(ENUMTYPOIDNAME, ObjectIdGetDatum(codec->base),
-							   CStringGetDatum(label)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
-				 errmsg("enum type %s has no label \"%s\" in this database",
-						format_type_be(codec->base), label),
-				 errhint("Decode as text with iblt_decode(s), which shows any label outside of ranges. Otherwise decode in a database that has the label, or build the sketches with key::text.")));
-}
-
-/* Enum labels, and output text that was written under pinned settings. */
+/* Output text that was written under pinned settings. */
 static Datum
 read_text_form(IbltCodec *codec, Reader *content)
 {
 	char	   *text = iblt_utf8_to_server((const char *) content->p,
 										   (int) bytes_left(content));
-	Datum		value;
-	int			level;
+	int			level = iblt_pin_settings(codec->names_only);
+	Datum		value = InputFunctionCall(&codec->read, text, codec->ioparam, -1);
 
-	content->p = content->end;
-	if (codec->kind == IBLT_KIND_ENUM)
-	{
-		check_label(codec, text);
-		return InputFunctionCall(&codec->read, text, codec->ioparam, -1);
-	}
-	level = iblt_pin_settings(codec->names_only);
-	value = InputFunctionCall(&codec->read, text, codec->ioparam,
-							  codec->typmod);
 	AtEOXact_GUC(true, level);
+	content->p = content->end;
 	return value;
 }
 
@@ -325,39 +297,20 @@ read_multirange(IbltCodec *codec, Reader *content)
 												   n, ranges));
 }
 
-/* Adds to an error which column it is about. */
-static void
-column_context(void *name)
-{
-	errcontext("column \"%s\" of the key", (const char *) name);
-}
-
-/* The columns of a row, one after the other.  Dropped columns become NULL. */
+/* The columns of an anonymous row, one after the other. */
 static Datum
 read_columns(IbltCodec *codec, Reader *content)
 {
 	IbltRow    *row = iblt_codec_own_row(codec);
-	ErrorContextCallback context = {error_context_stack, column_context, NULL};
 	Datum	   *values;
 	bool	   *nulls;
 
 	if (row == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("columns of an anonymous row type are unknown")));
-	values = palloc0(sizeof(Datum) * Max(row->desc->natts, 1));
-	nulls = palloc(sizeof(bool) * Max(row->desc->natts, 1));
-	memset(nulls, true, row->desc->natts);
-	error_context_stack = &context;
+		elog(ERROR, "columns of an anonymous row type are unknown");
+	values = palloc(sizeof(Datum) * Max(row->ncolumns, 1));
+	nulls = palloc(sizeof(bool) * Max(row->ncolumns, 1));
 	for (int i = 0; i < row->ncolumns; i++)
-	{
-		int			attribute = row->attributes[i];
-
-		context.arg = NameStr(TupleDescAttr(row->desc, attribute)->attname);
-		values[attribute] = read_item(row->columns[i], content,
-									  &nulls[attribute]);
-	}
-	error_context_stack = context.previous;
+		values[i] = read_item(row->columns[i], content, &nulls[i]);
 	return HeapTupleGetDatum(heap_form_tuple(row->desc, values, nulls));
 }
 
@@ -374,12 +327,10 @@ read_value(IbltCodec *codec, Reader *content)
 			return read_range(codec, content);
 		case IBLT_KIND_MULTIRANGE:
 			return read_multirange(codec, content);
-		case IBLT_KIND_ENUM:
 		case IBLT_KIND_OUTPUT:
 			return read_text_form(codec, content);
 		default:
-			/* a typmod may change the value: check_typmod finds out */
-			return receive(codec, content, codec->exact ? -1 : codec->typmod);
+			return receive(codec, content);
 	}
 }
 
@@ -399,47 +350,6 @@ is_written_as(IbltCodec *codec, Datum value, const uint8 *start,
 	return same;
 }
 
-/*
- * ERROR if the codec's typmod would change the value of an item.  The result
- * would be another key that looks like one of the sketch.
- */
-static void
-check_typmod(IbltCodec *codec, const uint8 *start, const uint8 *end)
-{
-	Reader		reader = {start, end};
-	Reader		content;
-
-	(void) take_item(&reader, &content);
-	if (!is_written_as(codec, receive(codec, &content, codec->typmod), start,
-					   end))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("key in the iblt does not fit type %s",
-						format_type_with_typemod(codec->base, codec->typmod)),
-				 errhint("Decode as text, or with a type that has the key's width and precision.")));
-}
-
-static void
-check_value(IbltCodec *codec, Datum value, const uint8 *start,
-			const uint8 *end)
-{
-	if (!codec->exact)
-		return;
-	if (!is_written_as(codec, value, start, end))
-		malformed("they are not the canonical form of their value");
-	/* containers pass their typmod on, or use it to tell row types apart */
-	if (codec->typmod >= 0 && codec->kind < IBLT_KIND_OUTPUT)
-		check_typmod(codec, start, end);
-}
-
-static void
-check_domain(IbltCodec *codec, Datum value, bool isnull)
-{
-	if (codec->trusted && codec->type != codec->base)
-		domain_check(value, isnull, codec->type, &codec->domain_cache,
-					 codec->cxt);
-}
-
 static Datum
 read_item(IbltCodec *codec, Reader *reader, bool *isnull)
 {
@@ -455,9 +365,9 @@ read_item(IbltCodec *codec, Reader *reader, bool *isnull)
 		value = read_value(codec, &content);
 		if (content.p != content.end)
 			malformed("a value has bytes after its end");
-		check_value(codec, value, start, reader->p);
+		if (codec->exact && !is_written_as(codec, value, start, reader->p))
+			malformed("they are not the canonical form of their value");
 	}
-	check_domain(codec, value, *isnull);
 	return value;
 }
 
@@ -478,7 +388,6 @@ iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos, const uint8 *end)
 	Reader		reader = {*pos, end};
 	Datum		value = read_columns(codec, &reader);
 
-	check_domain(codec, value, false);
 	*pos = reader.p;
 	return value;
 }

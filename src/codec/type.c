@@ -7,20 +7,6 @@
  * Row types can be altered or differ from datum to datum, so their columns
  * are looked up again whenever the type cache has a new identifier for them.
  *
- * The types that a description names may be anybody's, and reading runs as the
- * reader.  So the codec of a description does not trust them.  It calls only
- *
- *	- the receive, input and output functions of base types, and operator
- *	  classes that compare the parts of a range's bound.  Only superusers can
- *	  create either.
- *	- the canonical and comparison functions of range types, if they are C or
- *	  internal functions.  Again only superusers can create these.  Other ranges
- *	  are refused.
- *
- * It does not check domains.  Descriptions name base types, so domains occur
- * only in the bounds of ranges.  A type that the caller names is trusted
- * entirely.
- *
  * Limits: if a type's own catalog entry (its send function, say) changes under
  * a running query, the next query is the first to use the change.
  *
@@ -29,15 +15,12 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "catalog/pg_language.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/regproc.h"
 #include "utils/syscache.h"
 
 #include "codec/private.h"
@@ -100,7 +83,7 @@ iblt_codec_scratch(IbltCodec *codec)
 }
 
 static IbltRow *
-build_row(TupleDesc desc, bool trusted, MemoryContext cxt)
+build_row(TupleDesc desc, MemoryContext cxt)
 {
 	MemoryContext caller = MemoryContextSwitchTo(cxt);
 	IbltRow    *row = palloc0(sizeof(IbltRow));
@@ -121,8 +104,7 @@ build_row(TupleDesc desc, bool trusted, MemoryContext cxt)
 			continue;
 		row->attributes[row->ncolumns] = i;
 		row->columns[row->ncolumns++] = iblt_codec_build(att->atttypid,
-														 att->atttypmod,
-														 trusted, cxt);
+														 att->atttypmod, cxt);
 	}
 	MemoryContextSwitchTo(caller);
 	return row;
@@ -152,7 +134,7 @@ iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
 									ALLOCSET_SMALL_SIZES);
 	desc = lookup_rowtype_tupdesc(type, typmod);
 	identifier = assign_record_type_identifier(type, typmod);
-	row = build_row(desc, codec->trusted, row_cxt);
+	row = build_row(desc, row_cxt);
 	ReleaseTupleDesc(desc);
 	row->type = type;
 	row->typmod = typmod;
@@ -203,53 +185,14 @@ build_base(IbltCodec *codec, Form_pg_type form)
 }
 
 static void
-build_enum(IbltCodec *codec, Form_pg_type form)
-{
-	codec->kind = IBLT_KIND_ENUM;
-	codec->exact = true;
-	codec->ioparam = codec->base;
-	fmgr_info_cxt(form->typinput, &codec->read, codec->cxt);
-}
-
-/*
- * ERROR unless only a superuser can have made this function of a range type.
- */
-static void
-require_compiled(Oid function, Oid range)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Oid			language;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", function);
-	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
-	ReleaseSysCache(tuple);
-	if (language != INTERNALlanguageId && language != ClanguageId)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("refusing to decode values of untrusted type %s",
-						format_type_be(range)),
-				 errdetail("Decoding would call function %s, which need not belong to a superuser.",
-						   format_procedure(function)),
-				 errhint("Name the type if you trust its owner: iblt_decode(s, NULL::type).")));
-}
-
-static void
 build_range(IbltCodec *codec)
 {
 	codec->kind = IBLT_KIND_RANGE;
 	codec->range = lookup_type_cache(codec->base, TYPECACHE_RANGE_INFO);
 	if (codec->range->rngelemtype == NULL)
 		elog(ERROR, "type %u is not a range type", codec->base);
-	if (!codec->trusted)
-	{
-		require_compiled(codec->range->rng_cmp_proc_finfo.fn_oid, codec->base);
-		if (OidIsValid(codec->range->rng_canonical_finfo.fn_oid))
-			require_compiled(codec->range->rng_canonical_finfo.fn_oid,
-							 codec->base);
-	}
 	codec->element = iblt_codec_build(codec->range->rngelemtype->type_id, -1,
-									  codec->trusted, codec->cxt);
+									  codec->cxt);
 	codec->exact = codec->element->exact;
 }
 
@@ -263,8 +206,7 @@ build_multirange(IbltCodec *codec)
 	if (entry->rngtype == NULL)
 		elog(ERROR, "type %u is not a multirange type", codec->base);
 	codec->range = entry->rngtype;
-	codec->element = iblt_codec_build(entry->rngtype->type_id, -1,
-									  codec->trusted, codec->cxt);
+	codec->element = iblt_codec_build(entry->rngtype->type_id, -1, codec->cxt);
 	codec->exact = codec->element->exact;
 }
 
@@ -279,8 +221,7 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 	if (OidIsValid(element))
 	{
 		codec->kind = IBLT_KIND_ARRAY;
-		codec->element = iblt_codec_build(element, codec->typmod,
-										  codec->trusted, codec->cxt);
+		codec->element = iblt_codec_build(element, codec->typmod, codec->cxt);
 		codec->exact = codec->element->exact;
 	}
 	else if (codec->base == RECORDOID || form->typtype == TYPTYPE_COMPOSITE)
@@ -289,7 +230,7 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 		(void) iblt_codec_own_row(codec);
 	}
 	else if (form->typtype == TYPTYPE_ENUM)
-		build_enum(codec, form);
+		codec->kind = IBLT_KIND_ENUM;
 	else if (form->typtype == TYPTYPE_RANGE)
 		build_range(codec);
 	else if (form->typtype == TYPTYPE_MULTIRANGE)
@@ -298,19 +239,15 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 		build_base(codec, form);
 }
 
-/*
- * iblt_codec_for_type with a typmod that values read must fit, and for types
- * that are not trusted.
- */
+/* iblt_codec_for_type with the typmod that tells anonymous rows apart. */
 IbltCodec *
-iblt_codec_build(Oid type, int32 typmod, bool trusted, MemoryContext cxt)
+iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 {
 	IbltCodec  *codec = MemoryContextAllocZero(cxt, sizeof(IbltCodec));
 	HeapTuple	tuple;
 
 	check_stack_depth();
 	codec->cxt = cxt;
-	codec->trusted = trusted;
 	codec->type = type;
 	codec->typmod = typmod;
 	codec->base = getBaseTypeAndTypmod(type, &codec->typmod);
@@ -327,7 +264,7 @@ iblt_codec_build(Oid type, int32 typmod, bool trusted, MemoryContext cxt)
 IbltCodec *
 iblt_codec_for_type(Oid type, MemoryContext cxt)
 {
-	return iblt_codec_build(type, -1, true, cxt);
+	return iblt_codec_build(type, -1, cxt);
 }
 
 IbltCodec *
@@ -349,7 +286,7 @@ iblt_codec_for_columns(int ncolumns, const Oid *types, MemoryContext cxt)
 						   type, -1, 0);
 	}
 	desc = BlessTupleDesc(desc);
-	codec = iblt_codec_build(RECORDOID, desc->tdtypmod, true, cxt);
+	codec = iblt_codec_build(RECORDOID, desc->tdtypmod, cxt);
 	FreeTupleDesc(desc);
 	return codec;
 }

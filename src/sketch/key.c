@@ -7,10 +7,13 @@
  */
 #include "sketch/key.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/uuid.h"
 
 static IbltKeyCoder *
@@ -91,7 +94,7 @@ typing_of(const IbltParams *params, bool of_value)
 
 /* A coder for the keys or values of a sketch, by the type that it names. */
 static IbltKeyCoder *
-coder_from_typing(const IbltTyping *typing, bool labels_as_text)
+coder_from_typing(const IbltTyping *typing)
 {
 	IbltCodec  *codec;
 	char	   *description;
@@ -102,8 +105,9 @@ coder_from_typing(const IbltTyping *typing, bool labels_as_text)
 		return iblt_key_coder(UUIDOID, CurrentMemoryContext);
 	description = pnstrdup((const char *) typing->description,
 						   typing->description_size);
-	codec = iblt_codec_from_description(description, labels_as_text,
-										CurrentMemoryContext);
+	codec = iblt_codec_from_description(description, CurrentMemoryContext);
+	if (codec == NULL)
+		return coder_alloc(BYTEAOID, IBLT_KEY_CANONICAL, CurrentMemoryContext);
 	return canonical_coder(iblt_codec_type(codec), codec, CurrentMemoryContext);
 }
 
@@ -111,7 +115,7 @@ IbltKeyCoder *
 iblt_key_coder_for_params(const IbltParams *params, bool of_value)
 {
 	IbltTyping	typing = typing_of(params, of_value);
-	IbltKeyCoder *coder = coder_from_typing(&typing, true);
+	IbltKeyCoder *coder = coder_from_typing(&typing);
 
 	coder->of_value = of_value;
 	return coder;
@@ -309,6 +313,25 @@ iblt_key_checksum(const IbltKeyCoder *value)
 	return iblt_load64((const uint8 *) value->bytes.data);
 }
 
+/* ERROR for a type whose functions could be anybody's. */
+static void
+require_of_catalog(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	Oid			schema;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	schema = ((Form_pg_type) GETSTRUCT(tuple))->typnamespace;
+	ReleaseSysCache(tuple);
+	if (schema != PG_CATALOG_NAMESPACE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot decode as type %s", format_type_be(type)),
+				 errdetail("iblt decodes only types of schema pg_catalog."),
+				 errhint("Decode as text, with iblt_decode(s), and cast the text.")));
+}
+
 IbltKeyCoder *
 iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 						const IbltParams *params, bool of_value)
@@ -316,9 +339,10 @@ iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 	IbltTyping	typing = typing_of(params, of_value);
 	IbltKeyCoder *coder;
 
+	require_of_catalog(type);
 	if (type == RECORDOID || type == RECORDARRAYOID)
 	{
-		coder = coder_from_typing(&typing, false);
+		coder = coder_from_typing(&typing);
 		coder->of_value = of_value;
 		if (iblt_key_type(coder) != type)
 			refuse_type(format_type_be(type), &typing, of_value,
@@ -340,6 +364,12 @@ decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 	bool		isnull = false;
 	Datum		key;
 
+	if (coder->codec == NULL)
+	{
+		while (end > bytes && end[-1] == 0)
+			end--;
+		return PointerGetDatum(iblt_value_copy(bytes, end - bytes));
+	}
 	if (iblt_codec_is_row(coder->codec))
 		key = iblt_codec_read_columns(coder->codec, &bytes, end);
 	else
@@ -387,21 +417,14 @@ decode_uuid(const uint8 *bytes)
 Datum
 iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
 {
-	Datum		key;
-
-	/* a codec checks its domain by itself */
 	if (coder->kind == IBLT_KEY_CANONICAL)
 		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
-	key = coder->kind == IBLT_KEY_UUID ? decode_uuid(bytes)
+	return coder->kind == IBLT_KEY_UUID ? decode_uuid(bytes)
 		: decode_integer(coder, (int64) iblt_load64(bytes));
-	if (coder->asked != coder->type)
-		domain_check(key, false, coder->asked, &coder->domain_cache,
-					 coder->context);
-	return key;
 }
 
 Oid
 iblt_key_type(const IbltKeyCoder *coder)
 {
-	return coder->asked;
+	return coder->type;
 }

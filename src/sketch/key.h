@@ -70,9 +70,8 @@ typedef struct IbltKeyCoder
 	bool		of_value;		/* of values, not keys */
 	Oid			type;			/* base type of the keys */
 	Oid			asked;			/* as the caller gave it, maybe a domain */
-	void	   *domain_cache;	/* of domain_check */
 	IbltKeyKind kind;
-	IbltCodec  *codec;			/* of canonical keys */
+	IbltCodec  *codec;			/* of canonical keys, NULL if they are shown as bytes */
 	StringInfoData bytes;		/* the key last encoded */
 	char	   *description;	/* the key's type in UTF-8, once known */
 	size_t		description_size;
@@ -91,16 +90,17 @@ extern IbltKeyCoder *iblt_key_coder_for_columns(int ncolumns,
 
 /*
  * A coder for the keys that a typed sketch describes, or for its values, to
- * show them as text.  Values of enum types are read as text, because the label
- * need not exist here.  It lives in CurrentMemoryContext.
+ * show them as text.  If a type in it is not of pg_catalog, its functions could
+ * be anybody's, and the coder shows the canonical bytes as bytea, without zeros
+ * at their end.  It lives in CurrentMemoryContext.
  */
 extern IbltKeyCoder *iblt_key_coder_for_params(const IbltParams *params,
 											   bool of_value);
 
 /*
- * A coder for keys of a typed sketch, or for its values, as a type that the
- * caller asks for.  It must be the sketch's.  If the caller leaves a row type
- * open, even in an array, it is the one that the sketch describes.
+ * A coder for keys of a typed sketch, or for its values, as a type of
+ * pg_catalog that the caller asks for.  It must be the sketch's.  If the caller
+ * asks for records, even in an array, they are those that the sketch describes.
  */
 extern IbltKeyCoder *iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 											 const IbltParams *params,
@@ -151,7 +151,7 @@ extern uint64 iblt_key_checksum(const IbltKeyCoder *value);
 
 /*
  * The key that these bytes, limbs words of them, stand for.  Its type is
- * iblt_key_type.  ERROR if that is a domain that does not allow it.
+ * iblt_key_type.
  */
 extern Datum iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes,
 							 unsigned limbs);

@@ -65,10 +65,6 @@ EXCEPTION WHEN SQLSTATE 'IB001' THEN
 END $$;
 
 -- keys of all kinds, as text and as their own type
-CREATE TYPE pg_temp.mood AS ENUM ('sad', 'ok', 'happy');
-CREATE TYPE pg_temp.pair AS (x int, y text);
-CREATE TYPE pg_temp."Odd ""mood" AS ENUM ('ok');
-CREATE DOMAIN pg_temp.code AS text CHECK (VALUE ~ '^[A-Z]+$');
 CREATE FUNCTION pg_temp.there_and_back(key_type text, literal text) RETURNS TABLE (typename text, key text, same boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -92,8 +88,7 @@ SELECT x.* FROM (VALUES
 	('tsvector', '''a'':1A ''b'''), ('tsquery', '''a'' & !''b'''), ('xid8', '5'), ('pg_lsn', '16/B374D848'),
 	('json', '{"a" : 1}'), ('jsonb', '{"b":2,"a":[1,null]}'), ('int[]', '{1,2,NULL}'), ('int[]', '[0:1]={1,2}'),
 	('text[]', '{{a,b},{c,d}}'), ('int4range', '[1,5)'), ('tstzrange', '(,)'),
-	('regclass', 'pg_class'), ('pg_temp.mood', 'ok'), ('pg_temp."Odd ""mood"', 'ok'), ('pg_temp.pair', '(1,"a b")'), ('pg_temp.pair', '(,)'),
-	('pg_temp.code', 'ABC'), ('pg_temp.mood[]', '{sad,NULL,happy}'), ('pg_temp.pair[]', '{"(1,a)","(2,)"}')) v(t, l),
+	('regclass', 'pg_class')) v(t, l),
 	pg_temp.there_and_back(t, l) x;
 -- which names are quoted in the description of a type
 CREATE SCHEMA odd;
@@ -119,9 +114,6 @@ END $$;
 -- rows as keys
 SELECT y.* FROM (SELECT iblt_agg(ROW(1, 'a'::text, NULL::date), 5)) x(s), iblt_decode(s) y;
 SELECT key, pg_typeof(key) FROM (SELECT iblt_agg(ROW(1, 'a'::text), 5)) x(s), iblt_decode(s, NULL::record);
-SELECT (key).x, (key).y FROM (SELECT iblt_agg(ROW(1, 'a'::text), 5)) x(s), iblt_decode(s, NULL::pg_temp.pair);
-SELECT key FROM (SELECT iblt_agg(ROW(1, 'a'::text), 5)) x(s), iblt_decode(s, NULL::a);
-SELECT key FROM (SELECT iblt_agg(ROW(1, 2), 5)) x(s), iblt_decode(s, NULL::pg_temp.pair);
 
 -- no primary key: the whole row is the key, and duplicates have their count
 CREATE TEMP TABLE log_a (at date, what text);
@@ -129,7 +121,7 @@ INSERT INTO log_a VALUES ('2026-01-01', 'x'), ('2026-01-01', 'x'), ('2026-01-01'
 CREATE TEMP TABLE log_b AS TABLE log_a;
 INSERT INTO log_b VALUES ('2026-01-01', 'x'), ('2026-01-01', 'x'), ('2026-01-03', 'y');
 DELETE FROM log_b WHERE what IS NULL;
-SELECT x.* FROM iblt_decode((SELECT iblt_agg(log_a, 0) FROM log_a) - (SELECT iblt_agg(log_b, 0) FROM log_b), NULL::log_a) x
+SELECT x.* FROM iblt_decode((SELECT iblt_agg(log_a, 0) FROM log_a) - (SELECT iblt_agg(log_b, 0) FROM log_b)) x
 ORDER BY key;
 
 -- the same row 2, 3, 4 and 8 times on one side

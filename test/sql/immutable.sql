@@ -59,7 +59,7 @@ CREATE FUNCTION short_send(short) RETURNS bytea LANGUAGE internal IMMUTABLE STRI
 CREATE FUNCTION short_recv(internal) RETURNS short LANGUAGE internal IMMUTABLE STRICT AS 'int2recv';
 CREATE TYPE short (INPUT = short_in, OUTPUT = short_out, SEND = short_send, RECEIVE = short_recv, LIKE = int2);
 RESET client_min_messages;
-SELECT key FROM (SELECT iblt_agg('7'::short, 1::bigint, iblt_new(capacity => 10, seed => 1)) AS s) AS x, iblt_decode(s, NULL::short);
+SELECT key FROM (SELECT iblt_agg('7'::short, 1::bigint, iblt_new(capacity => 10, seed => 1)) AS s) AS x, iblt_decode(s);
 
 -- ways to write the arguments
 SELECT call, twin(call || ' FROM t') AS twin FROM unnest(ARRAY['iblt_checksum(t.*)', 'iblt_checksum_seeded(7, t.*)', 'iblt_checksum_seeded(t.id, t.v)',

@@ -1,5 +1,5 @@
--- Keys as their own type: what decoding may run, what it must check, and what
--- it says where a key cannot be had.
+-- Which keys are decoded: those of types of pg_catalog.  Keys of other types are shown as
+-- bytes, so decoding runs nobody's code.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 RESET client_min_messages;
@@ -45,21 +45,16 @@ BEGIN
 		CREATE TEMP TABLE several AS SELECT iblt_agg(watched_multirange(watched_range(1::watched, 5::watched)), 0) AS s;
 		SET LOCAL client_min_messages = notice;
 		SELECT key INTO STRICT found FROM several, iblt_decode(s);
-		ASSERT found = '{[1,5)}';
+		ASSERT found LIKE '\\x%';
 	END IF;
 END $$;
--- a type that is asked for has its checks
-SELECT key FROM foreign_keys, iblt_decode(domain, NULL::watched_range);
-SELECT key FROM foreign_keys, iblt_decode(columns, NULL::watched_row);
-
--- the functions of a range, unless only a superuser can have made them
+-- nor the functions of a range
 CREATE FUNCTION compare(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT btint4cmp($2, $1)';
 CREATE OPERATOR CLASS backwards FOR TYPE int USING btree AS
 	OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <, FUNCTION 1 compare(int, int);
 CREATE TYPE backwards_range AS RANGE (subtype = int, subtype_opclass = backwards);
 SELECT key FROM iblt_decode((SELECT iblt_agg(backwards_range(5, 1), 0)));
 SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[backwards_range(5, 1)], 0)));
-SELECT key FROM iblt_decode((SELECT iblt_agg(backwards_range(5, 1), 0)), NULL::backwards_range);
 -- some trusted languages let anybody make a canonical function
 CREATE TYPE canonical_range AS RANGE (subtype = int);
 CREATE FUNCTION canonical(canonical_range) RETURNS canonical_range LANGUAGE plpgsql IMMUTABLE AS $$
@@ -70,41 +65,28 @@ END $$;
 UPDATE pg_range SET rngcanonical = 'canonical'::regproc WHERE rngtypid = 'canonical_range'::regtype;
 SELECT iblt_agg(canonical_range(1, 5), 0) AS s \gset
 SELECT key FROM iblt_decode(:'s'::iblt);
-SELECT key FROM iblt_decode(:'s'::iblt, NULL::canonical_range);
 UPDATE pg_range SET rngcanonical = 0 WHERE rngtypid = 'canonical_range'::regtype;
 SELECT key FROM iblt_decode((SELECT iblt_agg(int4range(1, 5), 0)));
 
 --
--- Domains that are asked for are checked.
+-- Types that can be asked for.
 --
 CREATE DOMAIN positive AS int CHECK (VALUE > 0);
-CREATE DOMAIN small AS positive CHECK (VALUE < 100);
-CREATE DOMAIN nice_uuid AS uuid CHECK (VALUE <> '00000000-0000-0000-0000-000000000000');
-CREATE DOMAIN code AS text CHECK (VALUE ~ '^[A-Z]+$');
 CREATE TYPE pair AS (x int, y text);
-CREATE DOMAIN good_pair AS pair CHECK ((VALUE).x > 0);
-CREATE TYPE checked AS (n positive, c code);
-SELECT key, pg_typeof(key) FROM iblt_decode((SELECT iblt_agg(i, 0) FROM generate_series(1, 3) i), NULL::positive) ORDER BY key;
-SELECT key FROM iblt_decode((SELECT iblt_agg(i, 0) FROM generate_series(-1, -1) i), NULL::positive);
-SELECT key FROM iblt_decode((SELECT iblt_agg(100, 0)), NULL::small);
-SELECT key, pg_typeof(key) FROM iblt_decode((SELECT iblt_agg('00000000-0000-0000-0000-000000000001'::uuid, 0)), NULL::nice_uuid);
-SELECT key FROM iblt_decode((SELECT iblt_agg('00000000-0000-0000-0000-000000000000'::uuid, 0)), NULL::nice_uuid);
-SELECT key, pg_typeof(key) FROM iblt_decode((SELECT iblt_agg('ABC'::text, 0)), NULL::code);
-SELECT key FROM iblt_decode((SELECT iblt_agg('abc'::text, 0)), NULL::code);
-SELECT key, (key).y, pg_typeof(key) FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'::text), 0)), NULL::good_pair);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(0, 'a'::text), 0)), NULL::good_pair);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'::text), 0)), NULL::checked);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[1, -1], 0)), NULL::positive[]);
--- keys of a domain, as keys of the base type
-SELECT key, pg_typeof(key) FROM iblt_decode((SELECT iblt_agg(7::positive, 0)), NULL::int);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a')::good_pair, 0)), NULL::pair);
-
---
--- Labels of an enum type that do not exist here.
---
 CREATE TYPE mood AS ENUM ('sad', 'so so', 'happy');
 CREATE TYPE moody AS (id int, m mood);
 CREATE TYPE mood_range AS RANGE (subtype = mood);
+SELECT key FROM iblt_decode((SELECT iblt_agg(1, 0)), NULL::positive);
+SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[1], 0)), NULL::positive[]);
+SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'::text), 0)), NULL::pair);
+SELECT key FROM iblt_decode((SELECT iblt_agg('sad'::mood, 0)), NULL::mood);
+-- keys of a domain, as keys of the base type, and rows as text that can be cast
+SELECT key, pg_typeof(key) FROM iblt_decode((SELECT iblt_agg(7::positive, 0)), NULL::int);
+SELECT (key::pair).y FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'), 0)));
+
+--
+-- Types of other schemas, perhaps within others, are shown as bytes.
+--
 CREATE TEMP TABLE moods AS SELECT
 	iblt_agg(m, 0) AS one,
 	iblt_agg(ROW(1, m), 0) AS row,
@@ -112,43 +94,16 @@ CREATE TEMP TABLE moods AS SELECT
 	iblt_agg(ROW(1, ARRAY[ROW(2, m)::moody]), 0, iblt_new(key_size => 64)) AS nested,
 	iblt_agg(mood_range(m, m, '[]'), 0) AS range
 FROM unnest(enum_range(NULL::mood)) m WHERE m <> 'happy';
-CREATE TEMP TABLE before AS
-SELECT 'one' AS what, key FROM moods, iblt_decode(one) UNION ALL SELECT 'row', key FROM moods, iblt_decode(row)
-UNION ALL SELECT 'list', key FROM moods, iblt_decode(list) UNION ALL SELECT 'nested', key FROM moods, iblt_decode(nested);
-SELECT * FROM before ORDER BY what, key COLLATE "C";
-SELECT key, pg_typeof(key) FROM moods, iblt_decode(one, NULL::mood) ORDER BY key;
-ALTER TYPE mood RENAME VALUE 'so so' TO 'fine';
-SELECT count(*) AS same FROM (
-	SELECT 'one' AS what, key FROM moods, iblt_decode(one) UNION ALL SELECT 'row', key FROM moods, iblt_decode(row)
-	UNION ALL SELECT 'list', key FROM moods, iblt_decode(list) UNION ALL SELECT 'nested', key FROM moods, iblt_decode(nested)) x
-JOIN before USING (what, key);
-SELECT key FROM moods, iblt_decode(one, NULL::mood);
-SELECT key FROM moods, iblt_decode(row, NULL::moody);
+SELECT * FROM (SELECT 'one' AS what, key FROM moods, iblt_decode(one) UNION ALL SELECT 'row', key FROM moods, iblt_decode(row)
+	UNION ALL SELECT 'list', key FROM moods, iblt_decode(list) UNION ALL SELECT 'nested', key FROM moods, iblt_decode(nested)
+	UNION ALL SELECT 'range', key FROM moods, iblt_decode(range)) AS x ORDER BY what, key COLLATE "C";
 SELECT key FROM moods, iblt_decode(row, NULL::record);
-SELECT key FROM moods, iblt_decode(range);
-
---
--- Columns that are narrower than a key: no other key comes back.
---
-CREATE TYPE narrow_numeric AS (id int, n numeric(10,1));
-CREATE TYPE narrow_time AS (t timestamp(0), i interval hour to minute);
-CREATE TYPE narrow_char AS (c char(3));
-CREATE TYPE narrow_list AS (l numeric(4,1)[]);
-CREATE DOMAIN one_digit AS numeric(10,1);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 1.5), 0)), NULL::narrow_numeric);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 1.25), 0)), NULL::narrow_numeric);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 12345678901.5), 0)), NULL::narrow_numeric);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(timestamp '2026-01-01 00:00', interval '1:02'), 0)), NULL::narrow_time);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(timestamp '2026-01-01 00:00:00.5', interval '1:02'), 0)), NULL::narrow_time);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(timestamp '2026-01-01 00:00', interval '1:02:03'), 0)), NULL::narrow_time);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW('abc'::char(3)), 0)), NULL::narrow_char);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW('ab'::char(2)), 0)), NULL::narrow_char);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW('abc'::char(5)), 0)), NULL::narrow_char);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW('abcd'::char(4)), 0)), NULL::narrow_char);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(ARRAY[1.5, NULL]), 0)), NULL::narrow_list);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(ARRAY[1.25]), 0)), NULL::narrow_list);
-SELECT key FROM iblt_decode((SELECT iblt_agg(1.5, 0)), NULL::one_digit);
-SELECT key FROM iblt_decode((SELECT iblt_agg(1.25, 0)), NULL::one_digit);
+-- the same bytes where the type is not, and whatever the size of a key; no zeros behind them
+ALTER TYPE mood RENAME TO moods_of_others;
+SELECT key FROM moods, iblt_decode(one) ORDER BY key COLLATE "C";
+SELECT key FROM iblt_decode((SELECT iblt_agg(ROW('sad'::moods_of_others, NULL::int), 0, iblt_new(key_size => 128))));
+-- the rows of such keys
+SELECT m, status FROM moods, unnest(enum_range(NULL::moods_of_others)) AS m, iblt_get((SELECT iblt_agg(m, 0) FROM unnest('{sad,so so}'::moods_of_others[]) AS m), m);
 
 --
 -- Records of unknown columns, and keys of another kind than a record.
@@ -185,7 +140,7 @@ SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY['1 2'::vector], 0)));
 -- A name that must be quoted.
 --
 CREATE TYPE "A ""type" AS ENUM ('x');
-SELECT (iblt_info(s)).key_type, key, pg_typeof(key) FROM (SELECT iblt_agg('x'::"A ""type", 0)) AS x(s), iblt_decode(s, NULL::"A ""type");
+SELECT (iblt_info(iblt_agg('x'::"A ""type", 0))).key_type;
 
 SET client_min_messages = warning;
 DROP SCHEMA keys_test CASCADE;

@@ -27,7 +27,7 @@ FROM iblt_decode((SELECT iblt_agg(id, ROW(code, area), iblt_new(20, value_size =
 	NULL::uuid, NULL::record) ORDER BY value;
 SELECT count(*), bool_and(value = c.*)
 FROM iblt_decode((SELECT iblt_agg(code, c.*, iblt_new(20, value_size => 48)) FROM country c),
-	NULL::text, NULL::country) JOIN country c ON code = key;
+	NULL::text, NULL::record) JOIN country c ON code = key;
 SELECT key, value
 FROM iblt_decode((SELECT iblt_agg(code, ARRAY[name, NULL], iblt_new(20, value_size => 32)) FROM country),
 	NULL::text, NULL::text[]) ORDER BY key;
@@ -176,13 +176,10 @@ SELECT count(*), min(iblt_get(s, 'fr'::text, NULL::text)::text), max(iblt_get(s,
 CREATE TYPE mood AS ENUM ('sad', 'glad');
 CREATE DOMAIN short AS text CHECK (length(value) < 4);
 SELECT iblt_insert(iblt_new(value_size => 16), 1, 'glad'::mood) AS moods \gset
-SELECT key, value, pg_typeof(value) FROM iblt_decode(:'moods'::iblt, NULL::int, NULL::mood);
-ALTER TYPE mood RENAME VALUE 'glad' TO 'happy';
 SELECT key, value FROM iblt_decode(:'moods'::iblt);
 SELECT key, value FROM iblt_decode(:'moods'::iblt, NULL::int, NULL::mood);
 SELECT value_type FROM iblt_info(iblt_insert(iblt_new(value_size => 16), 1, 'abc'::short));
 SELECT value FROM iblt_get(iblt_insert(iblt_new(value_size => 16), 1, 'abc'::text), 1, NULL::short);
-SELECT value FROM iblt_get(iblt_insert(iblt_new(value_size => 16), 1, 'abcd'::text), 1, NULL::short);
 
 DROP TABLE country, status, pair, kept;
 DROP TYPE mood;

@@ -68,7 +68,7 @@ foreach my $batch (1 .. 8)
 	$seen{$complete} = 1;
 	if ($complete eq 't')
 	{
-		my $listed = 'SELECT key, value, count::int FROM sketch, iblt_decode(flows, NULL::flow)';
+		my $listed = 'SELECT key::flow, value::bigint, count::int FROM sketch, iblt_decode(flows)';
 		my $truth = open_flows($batch);
 		is(flows("SELECT count(*) FROM (($listed EXCEPT ALL $truth) UNION ALL ($truth EXCEPT ALL $listed)) AS d"), 0, 'the list is that of the plain table');
 	}
@@ -81,7 +81,7 @@ foreach my $batch (1 .. 8)
 }
 is(join(' ', sort keys %seen), 'f t', 'there was a spike, and it was over');
 is(flows("SELECT count(DISTINCT side) FROM sketch, iblt_decode(flows)"), 2, 'flows without an end and flows without a beginning are left');
-flows("CREATE TABLE stale AS SELECT key AS f, side, value FROM sketch, iblt_decode(flows, NULL::flow);
+flows("CREATE TABLE stale AS SELECT key::flow AS f, side, value::bigint FROM sketch, iblt_decode(flows);
 	UPDATE sketch s SET flows = s.flows - (SELECT iblt_agg(f, value, s.empty) FROM stale WHERE side = 'left') + (SELECT iblt_agg(f, value, s.empty) FROM stale WHERE side = 'right')");
 is(flows('SELECT count(*) FROM sketch, iblt_decode(flows)'), 0, 'they can be taken out');
 
@@ -114,7 +114,7 @@ wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_typ
 $one->run('COMMIT');
 $two->done;
 is($two->{err}, '', 'the second one waits for the first, and then goes on');
-is(flows('SELECT (key).sport, side, (SELECT count(*) FROM events) FROM sketch, iblt_decode(flows, NULL::flow)'), '1034|left|0', 'and both are added once');
+is(flows('SELECT (key::flow).sport, side, (SELECT count(*) FROM events) FROM sketch, iblt_decode(flows)'), '1034|left|0', 'and both are added once');
 $_->quit foreach $one, $two;
 
 # --- states of flows -----------------------------------------------------------------------
