@@ -245,71 +245,21 @@ COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, anycompatible, @extschema@
 -- The same for bigint keys and checksums, with a state that Citus can send from a worker.
 -- Over no rows it is NULL, because a worker without rows does not know the parameters.
 
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(@extschema@.iblt, bigint, bigint)
-RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(@extschema@.iblt, bigint, bigint, integer)
-RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_capacity'
-	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(@extschema@.iblt, bigint, bigint,
 	@extschema@.iblt)
 RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_template'
-	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(@extschema@.iblt, bigint, bigint)
-RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(@extschema@.iblt, bigint, bigint, integer)
-RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_capacity'
-	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(@extschema@.iblt, bigint, bigint,
-	@extschema@.iblt)
-RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_template'
-	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_combine(@extschema@.iblt, @extschema@.iblt)
 RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_final(@extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 300;
 
-CREATE AGGREGATE @extschema@.iblt_agg_bigint(key bigint, checksum bigint) (
-	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
-	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
-	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
-	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
-	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = @extschema@.iblt, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
-	PARALLEL = SAFE
-);
-COMMENT ON AGGREGATE @extschema@.iblt_agg_bigint(bigint, bigint) IS
-'iblt_agg for bigint keys, whose work Citus leaves to its workers; NULL over no rows';
-
-CREATE AGGREGATE @extschema@.iblt_agg_bigint(key bigint, checksum bigint, capacity integer) (
-	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
-	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
-	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
-	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
-	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = @extschema@.iblt, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
-	PARALLEL = SAFE
-);
-COMMENT ON AGGREGATE @extschema@.iblt_agg_bigint(bigint, bigint, integer) IS
-'iblt_agg for bigint keys and a capacity, whose work Citus leaves to its workers; NULL over no '
-'rows';
-
 CREATE AGGREGATE @extschema@.iblt_agg_bigint(key bigint, checksum bigint,
 	template @extschema@.iblt) (
 	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
-	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
-	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = @extschema@.iblt, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE @extschema@.iblt_agg_bigint(bigint, bigint, @extschema@.iblt) IS

@@ -43,9 +43,6 @@ CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint, template @extschem
 	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
-	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
-	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = @extschema@.iblt, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	PARALLEL = SAFE
 );
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * agg_bigint.c
- *	  The aggregate iblt_agg_bigint: iblt_agg for bigint keys and checksums,
- *	  with declared types alone.
+ *	  The aggregate iblt_agg_bigint: iblt_agg for bigint keys, checksums and a
+ *	  template, with declared types alone.
  *
  * Citus lets its workers do an aggregate's work if the state is of a type that
  * a table could have.  Here it is an iblt, kept in memory as an expanded
@@ -25,8 +25,6 @@
 /* The parameters of a template: the header of doc/internals/format.md up to the meter. */
 #define TEMPLATE_HEAD	40
 
-static const IbltAggKind kind = {"iblt_agg_bigint", iblt_agg_table_params};
-
 /* What a hint names for rows without such a key. */
 static const IbltAggKind kind_of_any_key = {"iblt_agg", iblt_agg_table_params};
 
@@ -36,8 +34,7 @@ typedef struct Expanded
 	ExpandedObjectHeader header;
 	IbltAggState *state;
 	bool		seen;			/* has a row been checked? */
-	int32		capacity;		/* the third argument of the last row */
-	Size		template_size;
+	Size		template_size;	/* of the last row */
 	uint8		template[TEMPLATE_HEAD];
 } Expanded;
 
@@ -125,17 +122,15 @@ state_arg(FunctionCallInfo fcinfo)
 	return expanded_from(value, iblt_agg_context(fcinfo));
 }
 
-/* The parameters that the third argument stands for, of a sketch of integers. */
+/* The parameters of the template, for a sketch of integers. */
 static void
-make_params(IbltParams *params, FunctionCallInfo fcinfo,
-			IbltThirdArgument third)
+make_params(IbltParams *params, FunctionCallInfo fcinfo)
 {
 	IbltStrataParams any;
 
-	if (third != IBLT_THIRD_NONE && PG_ARGISNULL(3))
-		iblt_agg_refuse_null_third(kind.name, third == IBLT_THIRD_TEMPLATE);
-	iblt_agg_table_params(&any, third, third == IBLT_THIRD_NONE ? (Datum) 0
-						  : PG_GETARG_DATUM(3));
+	if (PG_ARGISNULL(3))
+		iblt_agg_refuse_null_third("iblt_agg_bigint", true);
+	iblt_agg_table_params(&any, IBLT_THIRD_TEMPLATE, PG_GETARG_DATUM(3));
 	*params = any.table;
 	if (params->value.limbs > 0)
 		ereport(ERROR,
@@ -145,19 +140,14 @@ make_params(IbltParams *params, FunctionCallInfo fcinfo,
 	iblt_key_set_params(iblt_key_coder(INT8OID, CurrentMemoryContext), params);
 }
 
-/* Is the third argument what it was for the last row? */
+/* Is the template what it was for the last row? */
 static inline bool
-third_is_known(const Expanded *object, FunctionCallInfo fcinfo,
-			   IbltThirdArgument third)
+template_is_known(const Expanded *object, FunctionCallInfo fcinfo)
 {
 	struct varlena *template;
 
-	if (!object->seen || third == IBLT_THIRD_NONE)
-		return object->seen;
-	if (PG_ARGISNULL(3))
+	if (!object->seen || PG_ARGISNULL(3))
 		return false;
-	if (third == IBLT_THIRD_CAPACITY)
-		return object->capacity == PG_GETARG_INT32(3);
 	template = (struct varlena *) PG_GETARG_POINTER(3);
 	return !VARATT_IS_EXTENDED(template) &&
 		VARSIZE(template) == object->template_size &&
@@ -169,11 +159,12 @@ third_is_known(const Expanded *object, FunctionCallInfo fcinfo,
  * unless they are the same.
  */
 static void
-see_third(Expanded *object, FunctionCallInfo fcinfo, IbltThirdArgument third)
+see_template(Expanded *object, FunctionCallInfo fcinfo)
 {
+	struct varlena *template;
 	IbltParams	params;
 
-	make_params(&params, fcinfo, third);
+	make_params(&params, fcinfo);
 	if (object->state != NULL)
 		iblt_params_check_match(&object->state->sketch.params, &params);
 	if (object->state == NULL ||
@@ -183,20 +174,16 @@ see_third(Expanded *object, FunctionCallInfo fcinfo, IbltThirdArgument third)
 		object->state->inserted = true;
 	}
 	object->seen = true;
-	if (third == IBLT_THIRD_CAPACITY)
-		object->capacity = PG_GETARG_INT32(3);
-	else if (third == IBLT_THIRD_TEMPLATE)
-	{
-		struct varlena *template = PG_GETARG_VARLENA_PP(3);
-
-		object->template_size = VARSIZE_ANY_EXHDR(template) + VARHDRSZ;
-		memcpy(object->template, VARDATA_ANY(template), TEMPLATE_HEAD);
-	}
+	template = PG_GETARG_VARLENA_PP(3);
+	object->template_size = VARSIZE_ANY_EXHDR(template) + VARHDRSZ;
+	memcpy(object->template, VARDATA_ANY(template), TEMPLATE_HEAD);
 }
 
-/* Adds a row (sign +1) or removes it (sign -1). */
-static pg_attribute_always_inline Datum
-transition(FunctionCallInfo fcinfo, IbltThirdArgument third, int sign)
+PG_FUNCTION_INFO_V1(iblt_agg_bigint_trans);
+
+/* iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) -> iblt */
+Datum
+iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
 {
 	Expanded   *object = state_arg(fcinfo);
 	uint8		key[8];
@@ -206,37 +193,14 @@ transition(FunctionCallInfo fcinfo, IbltThirdArgument third, int sign)
 		iblt_agg_refuse_null(fcinfo, &kind_of_any_key);
 	if (unlikely(object == NULL))
 		object = expanded_make(iblt_agg_context(fcinfo));
-	if (unlikely(!third_is_known(object, fcinfo, third)))
-		see_third(object, fcinfo, third);
+	if (unlikely(!template_is_known(object, fcinfo)))
+		see_template(object, fcinfo);
 	iblt_store64(key, (uint64) PG_GETARG_INT64(1));
-	status = iblt_state_change(object->state, key, (uint64) PG_GETARG_INT64(2),
-							   sign);
+	status = iblt_state_insert(object->state, key, (uint64) PG_GETARG_INT64(2));
 	if (unlikely(status != IBLT_OK))
 		iblt_refuse_row(status);
 	return EOHPGetRWDatum(&object->header);
 }
-
-/* iblt_agg_bigint_trans(iblt, bigint, bigint) -> iblt */
-IBLT_FUNCTION(iblt_agg_bigint_trans, transition(fcinfo, IBLT_THIRD_NONE, 1))
-
-/* iblt_agg_bigint_trans(iblt, bigint, bigint, integer) -> iblt */
-IBLT_FUNCTION(iblt_agg_bigint_trans_capacity,
-			  transition(fcinfo, IBLT_THIRD_CAPACITY, 1))
-
-/* iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) -> iblt */
-IBLT_FUNCTION(iblt_agg_bigint_trans_template,
-			  transition(fcinfo, IBLT_THIRD_TEMPLATE, 1))
-
-/* iblt_agg_bigint_inverse(iblt, bigint, bigint) -> iblt */
-IBLT_FUNCTION(iblt_agg_bigint_inverse, transition(fcinfo, IBLT_THIRD_NONE, -1))
-
-/* iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) -> iblt */
-IBLT_FUNCTION(iblt_agg_bigint_inverse_capacity,
-			  transition(fcinfo, IBLT_THIRD_CAPACITY, -1))
-
-/* iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) -> iblt */
-IBLT_FUNCTION(iblt_agg_bigint_inverse_template,
-			  transition(fcinfo, IBLT_THIRD_TEMPLATE, -1))
 
 PG_FUNCTION_INFO_V1(iblt_agg_bigint_combine);
 

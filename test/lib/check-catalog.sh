@@ -166,7 +166,7 @@ no_rows "everybody may execute what users' calls lead to, and nothing else" "
 		UNION SELECT oid FROM source JOIN member ON classid = 'pg_class'::regclass AND objid = oid
 		UNION SELECT o.oprcode::oid FROM pg_operator o JOIN member ON classid = 'pg_operator'::regclass AND objid = o.oid
 		UNION SELECT c.castfunc FROM pg_cast c JOIN member ON classid = 'pg_cast'::regclass AND objid = c.oid
-		UNION SELECT oid FROM function WHERE proname ~ '^iblt_(agg_bigint_(trans|inverse|combine|final)|checksum(_seeded)?_immutable)\$'
+		UNION SELECT oid FROM function WHERE proname ~ '^iblt_(agg_bigint_(trans|combine|final)|checksum(_seeded)?_immutable)\$'
 		UNION SELECT p.oid FROM called r JOIN word w ON w.oid = r.oid JOIN function p ON p.proname = w.name
 	), right_of AS (
 		SELECT p.oid, EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) WHERE grantee = 0) AS everybody,

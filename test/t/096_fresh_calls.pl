@@ -28,25 +28,19 @@ $node->safe_psql('postgres', "CREATE EXTENSION iblt;
 	CREATE FUNCTION fresh_combine(internal, oid, text) RETURNS internal AS '$library' LANGUAGE C;
 	CREATE AGGREGATE combined(oid, text) (SFUNC = fresh_combine, STYPE = internal, FINALFUNC = fresh_final);
 	CREATE TABLE k AS SELECT (i * 7919) \% 1000003 AS id, hashint8extended(i, 0) AS c, i \% 4 AS shard FROM generate_series(1, 30000) AS i");
-my %thirds = ('' => '', integer => '5000', iblt => "iblt_new(60000, seed => 77)");
-foreach my $type (sort keys %thirds)
-{
-	my $more = $type ? ", $type" : '';
-	my $third = $type ? ", $thirds{$type}" : '';
-	$node->safe_psql('postgres', "CREATE FUNCTION fresh_trans(internal, oid, bigint, bigint$more) RETURNS internal AS '$library' LANGUAGE C;
-		CREATE AGGREGATE fresh(oid, bigint, bigint$more) (SFUNC = fresh_trans, STYPE = internal, FINALFUNC = fresh_text)");
-	my $agg = "'iblt_agg_bigint(bigint, bigint$more)'::regprocedure::oid";
-	my $whole = "(SELECT iblt_agg(id, c$third) FROM k)";
-	is($node->safe_psql('postgres', "SELECT fresh($agg, id, c$third)::iblt::bytea = ${whole}::bytea FROM k"), 't', "form ($type): one group");
-	is($node->safe_psql('postgres', "SELECT combined($agg, s)::iblt::bytea = ${whole}::bytea FROM (SELECT fresh($agg, id, c$third) AS s FROM k GROUP BY shard) AS w"),
-		't', 'groups that are combined');
-	is($node->safe_psql('postgres', "SELECT combined($agg, s)::iblt::bytea = ${whole}::bytea FROM (SELECT fresh($agg, id, c$third) AS s FROM k
-		UNION ALL SELECT fresh($agg, id, c$third) FROM k WHERE false) AS w"), 't', 'with a worker that has no rows');
-	is($node->safe_psql('postgres', "SELECT combined($agg, s) IS NULL FROM (SELECT fresh($agg, id, c$third) AS s FROM k WHERE false) AS w"), 't', 'no rows at all');
-}
-my (undef, undef, $error) = $node->psql('postgres', "SELECT fresh('iblt_agg_bigint(bigint, bigint, iblt)'::regprocedure, id, c, iblt_new(5, seed => shard)) FROM k");
+$node->safe_psql('postgres', "CREATE FUNCTION fresh_trans(internal, oid, bigint, bigint, iblt) RETURNS internal AS '$library' LANGUAGE C;
+	CREATE AGGREGATE fresh(oid, bigint, bigint, iblt) (SFUNC = fresh_trans, STYPE = internal, FINALFUNC = fresh_text)");
+my $agg = "'iblt_agg_bigint(bigint, bigint, iblt)'::regprocedure";
+my $fresh = "fresh($agg, id, c, iblt_new(60000, seed => 77))";
+my $whole = '(SELECT iblt_agg(id, c, iblt_new(60000, seed => 77)) FROM k)';
+is($node->safe_psql('postgres', "SELECT $fresh\::iblt::bytea = ${whole}::bytea FROM k"), 't', 'one group');
+is($node->safe_psql('postgres', "SELECT combined($agg, s)::iblt::bytea = ${whole}::bytea FROM (SELECT $fresh AS s FROM k GROUP BY shard) AS w"), 't', 'groups that are combined');
+is($node->safe_psql('postgres', "SELECT combined($agg, s)::iblt::bytea = ${whole}::bytea FROM (SELECT $fresh AS s FROM k UNION ALL SELECT $fresh FROM k WHERE false) AS w"),
+	't', 'with a worker that has no rows');
+is($node->safe_psql('postgres', "SELECT combined($agg, s) IS NULL FROM (SELECT $fresh AS s FROM k WHERE false) AS w"), 't', 'no rows at all');
+my (undef, undef, $error) = $node->psql('postgres', "SELECT fresh($agg, id, c, iblt_new(5, seed => shard)) FROM k");
 like($error, qr/iblt values cannot be combined: seeds differ/, 'templates that differ are found without memory of the last call');
-($error) = ($node->psql('postgres', "SELECT fresh('iblt_agg_bigint(bigint, bigint)'::regprocedure, id, nullif(c, c)) FROM k"))[2];
+($error) = ($node->psql('postgres', "SELECT fresh($agg, id, nullif(c, c), iblt_new()) FROM k"))[2];
 like($error, qr/checksum of a row must not be null/, 'a NULL');
 
 $node->stop;
