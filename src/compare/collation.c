@@ -163,46 +163,68 @@ fields_of(Node *arg)
 	return fields;
 }
 
-/* Adds the enums that values of a type have inside. */
+/* What values of a type have inside: enums, and the collations of columns and ranges. */
+typedef struct Inside
+{
+	List	   *enums;
+	List	   *collations;
+} Inside;
+
+/* Adds a collation to a list, unless there is none or the list has it. */
 static List *
-add_enums(List *enums, Oid type)
+add_collation(List *collations, Oid collation)
+{
+	return OidIsValid(collation) ? list_append_unique_oid(collations, collation) : collations;
+}
+
+/* Adds what values of a type have inside. */
+static void
+look_inside(Inside *inside, Oid type)
 {
 	check_stack_depth();
 	type = base_type(type);
 	if (type_is_multirange(type))
 		type = get_multirange_range(type);
 	if (type_is_range(type))
-		return add_enums(enums, get_range_subtype(type));
-	if (type_is_enum(type))
-		return list_append_unique_oid(enums, type);
-	if (get_typtype(type) == TYPTYPE_COMPOSITE)
+	{
+		inside->collations = add_collation(inside->collations, get_range_collation(type));
+		look_inside(inside, get_range_subtype(type));
+	}
+	else if (type_is_enum(type))
+		inside->enums = list_append_unique_oid(inside->enums, type);
+	else if (get_typtype(type) == TYPTYPE_COMPOSITE)
 	{
 		TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
 
 		for (int i = 0; i < desc->natts; i++)
-			if (!TupleDescAttr(desc, i)->attisdropped)
-				enums = add_enums(enums, TupleDescAttr(desc, i)->atttypid);
+		{
+			Form_pg_attribute column = TupleDescAttr(desc, i);
+
+			if (column->attisdropped)
+				continue;
+			inside->collations = add_collation(inside->collations, column->attcollation);
+			look_inside(inside, column->atttypid);
+		}
 		ReleaseTupleDesc(desc);
 	}
-	return enums;
 }
 
 /* The enums whose order of labels a call may depend on. */
 List *
 iblt_call_enums(Node *call)
 {
-	List	   *enums = NIL;
+	Inside		inside = {NIL, NIL};
 	ListCell   *lc;
 
 	foreach(lc, ignores_order(call) ? NIL : iblt_call_args(call))
 	{
 		ListCell   *field;
 
-		enums = add_enums(enums, exprType(lfirst(lc)));
+		look_inside(&inside, exprType(lfirst(lc)));
 		foreach(field, fields_of(lfirst(lc)))
-			enums = add_enums(enums, exprType(lfirst(field)));
+			look_inside(&inside, exprType(lfirst(field)));
 	}
-	return enums;
+	return inside.enums;
 }
 
 /*
@@ -226,54 +248,20 @@ hides_collation(Node *call, Oid type)
 	}
 }
 
-/* Adds the collations that values of a type have inside: of columns, and of ranges. */
-static List *
-add_collations_inside(List *collations, Oid type)
-{
-	check_stack_depth();
-	type = base_type(type);
-	if (type_is_multirange(type))
-		type = get_multirange_range(type);
-	if (type_is_range(type))
-	{
-		if (OidIsValid(get_range_collation(type)))
-			collations = list_append_unique_oid(collations, get_range_collation(type));
-		return add_collations_inside(collations, get_range_subtype(type));
-	}
-	if (get_typtype(type) == TYPTYPE_COMPOSITE)
-	{
-		TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
-
-		for (int i = 0; i < desc->natts; i++)
-		{
-			Form_pg_attribute column = TupleDescAttr(desc, i);
-
-			if (column->attisdropped)
-				continue;
-			if (OidIsValid(column->attcollation))
-				collations = list_append_unique_oid(collations, column->attcollation);
-			collations = add_collations_inside(collations, column->atttypid);
-		}
-		ReleaseTupleDesc(desc);
-	}
-	return collations;
-}
-
 /* Adds the collations of an argument that a call does not show. */
 static List *
 add_hidden_collations(List *collations, Node *arg)
 {
+	Inside		inside = {NIL, add_collation(collations, DEFAULT_COLLATION_OID)};
 	ListCell   *lc;
 
-	collations = list_append_unique_oid(collations, DEFAULT_COLLATION_OID);
-	collations = add_collations_inside(collations, exprType(arg));
+	look_inside(&inside, exprType(arg));
 	foreach(lc, fields_of(arg))
 	{
-		if (OidIsValid(exprCollation(lfirst(lc))))
-			collations = list_append_unique_oid(collations, exprCollation(lfirst(lc)));
-		collations = add_collations_inside(collations, exprType(lfirst(lc)));
+		inside.collations = add_collation(inside.collations, exprCollation(lfirst(lc)));
+		look_inside(&inside, exprType(lfirst(lc)));
 	}
-	return collations;
+	return inside.collations;
 }
 
 /* Does a call only compare texts, as bytes do? */
@@ -299,8 +287,7 @@ add_collations_of_texts(List *collations, Node *call, bool text_varies)
 	if (is_equality(call))
 		return GetDatabaseEncoding() == PG_SQL_ASCII && !ignores_order(call)
 			? list_append_unique_oid(collations, InvalidOid) : collations;
-	if (OidIsValid(collation))
-		collations = list_append_unique_oid(collations, collation);
+	collations = add_collation(collations, collation);
 	/* a function, or a value made of text, may see its bytes */
 	if ((IsA(call, FuncExpr) && OidIsValid(collation)) || (IsA(call, CoerceViaIO) && text_varies))
 		collations = list_append_unique_oid(collations, InvalidOid);
@@ -333,8 +320,7 @@ iblt_call_collations(Node *call)
 	if (IsA(call, RowCompareExpr))
 	{
 		foreach(lc, ((RowCompareExpr *) call)->inputcollids)
-			if (OidIsValid(lfirst_oid(lc)))
-				collations = list_append_unique_oid(collations, lfirst_oid(lc));
+			collations = add_collation(collations, lfirst_oid(lc));
 	}
 	/* one text may be a name, as in j ->> 'a', and two are compared */
 	return text_varies || of_constants || constant_texts > 1
