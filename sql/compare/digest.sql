@@ -126,7 +126,8 @@ BEGIN
 			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
 		END IF;
 		PERFORM iblt_traffic_add(0, 0, 0, octet_length(there.fold));
-		difference := iblt_subtract(mine, sketch_from(there.fold));
+		difference := there.fold;
+		difference := iblt_subtract(mine, difference);
 		status := iblt_compare_decode(difference);
 		IF status.complete THEN
 			found.rows_here := (iblt_header(mine)).rows;

@@ -9,15 +9,6 @@ CREATE FUNCTION iblt_compare_next(s @extschema@.iblt, known integer, wanted inte
 RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
--- The sketch of a text form.  A body does not name the type, whose schema may be anybody's.
-CREATE FUNCTION sketch_from(wire text) RETURNS @extschema@.iblt
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN wire;
-END
-$$;
-
 -- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
 -- difference "here - there" in order, each once, as iblt_compare_keys reads them.
 CREATE FUNCTION iblt_compare_decode(s @extschema@.iblt, OUT complete boolean,
