@@ -74,7 +74,7 @@ BEGIN
 	here := (found.here).checksum;
 	there := (found.there).checksum;
 	EXECUTE repair_steps_sql(plan) INTO made
-		USING differing(compared, found.here, found.there, keys), plan.secret, plan;
+		USING differing(compared, found.here, found.there, keys), plan.secret;
 	EXECUTE repair_listed_sql(plan, action) INTO steps, problems
 		USING ARRAY(SELECT unnest(keys) EXCEPT SELECT s.id
 			FROM unnest(made.deletes || made.updates || made.inserts) AS s),

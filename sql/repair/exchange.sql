@@ -325,7 +325,7 @@ DECLARE
 		FROM unnest((plan.described).columns) AS t
 		WHERE NOT t.generated AND t.name NOT IN (SELECT c.name FROM unnest(plan.columns) AS c));
 BEGIN
-	RETURN CASE WHEN asked.winner <> 'source' THEN format('winner => %L', asked.winner)
+	RETURN CASE WHEN asked.winner = 'newest' THEN 'winner => ''newest'''
 		WHEN NOT asked.deletes THEN 'deletes => false'
 		WHEN NOT asked.inserts THEN 'inserts => false'
 		WHEN triggers <> '' THEN 'triggers would fire: ' || triggers

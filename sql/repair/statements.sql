@@ -10,20 +10,17 @@
 
 -- What has to happen to rows with unique keys.
 -- A unique key is inserted or deleted, or its columns are updated.
-CREATE FUNCTION repair_unique_changes(plan repair_plan, differences difference[],
-	target_side text, by_source boolean, newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_unique_changes(differences difference[], target_side text,
+	newest boolean) RETURNS SETOF repair_change
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT s.id, s.key, CASE WHEN s.source_rows IS NULL THEN 'delete'
 			WHEN s.target_rows IS NULL THEN 'insert' ELSE 'update' END,
-		CASE WHEN by_source THEN s.source_rows -> 0 -> 1
-			ELSE repair_wanted(plan, s.source_rows -> 0 -> 1, s.target_rows -> 0 -> 1) END,
-		s.target_rows -> 0 -> 1, 1::bigint,
+		s.source_rows -> 0 -> 1, s.target_rows -> 0 -> 1, 1::bigint,
 		CASE WHEN s.source_rows #>> '{0,0}' <> '1' OR s.target_rows #>> '{0,0}' <> '1'
 			OR jsonb_array_length(s.source_rows) <> 1 OR jsonb_array_length(s.target_rows) <> 1
 		THEN 'several rows have this key although an index says that it is unique; see amcheck'
-		WHEN NOT by_source
-		THEN repair_tie(plan, s.source_rows -> 0 -> 1, s.target_rows -> 0 -> 1) END,
+		WHEN newest THEN repair_tie(s.source_rows -> 0 -> 1, s.target_rows -> 0 -> 1) END,
 		s.here_checksum, s.there_checksum
 	FROM (SELECT d.id, d.key, repair_source_of(target_side, d.here, d.there) AS source_rows,
 			repair_target_of(target_side, d.here, d.there) AS target_rows,
@@ -34,8 +31,8 @@ $$;
 
 -- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
-CREATE FUNCTION repair_counted_changes(plan repair_plan, differences difference[],
-	target_side text, by_source boolean, newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_counted_changes(differences difference[], target_side text,
+	newest boolean) RETURNS SETOF repair_change
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'
@@ -214,7 +211,7 @@ END
 $$;
 
 -- The query that makes the steps, all of them to be executed, for the differences in $1.
--- $2 is the secret, and $3 the plan.
+-- $2 is the secret.
 CREATE FUNCTION repair_steps_sql(plan repair_plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -244,14 +241,14 @@ BEGIN
 			' ARRAY(SELECT jsonb_array_elements_text('
 			'CASE x.action WHEN ''delete'' THEN x.target_texts ELSE x.source_texts END)),'
 			' x.here_checksum, x.there_checksum)::repair_step AS step'
-			' FROM %s($3, $1, %L, %L, %L) AS x,'
+			' FROM %s($1, %L, %L) AS x,'
 			' LATERAL (SELECT %s OFFSET 0) AS v(%s),'
 			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
 			' LATERAL (SELECT %s OFFSET 0) AS p(problem)%s OFFSET 0) AS y',
 		concat_ws(', ', format(aggregate, 'delete', 'delete'),
 			format(aggregate, 'update', 'update'), format(aggregate, 'insert', 'insert')), sql,
 		CASE WHEN is_unique THEN 'repair_unique_changes' ELSE 'repair_counted_changes' END,
-		(plan.asked).target_side, (plan.asked).winner = 'source', (plan.asked).winner = 'newest',
+		(plan.asked).target_side, (plan.asked).winner = 'newest',
 		concat_ws(', ', repair_each_sql(plan.columns, 'repair_literal($2, x.source_texts, %s)'),
 			repair_each_sql(plan.columns, 'repair_literal($2, x.target_texts, %s)'), '0'),
 		repair_names_sql(plan.columns), changed, problem,

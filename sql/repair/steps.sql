@@ -182,7 +182,7 @@ DECLARE
 		WHERE NOT (u.d).confirmed);
 	x repair_made;
 BEGIN
-	EXECUTE repair_steps_sql(plan) INTO x USING differences, plan.secret, plan;
+	EXECUTE repair_steps_sql(plan) INTO x USING differences, plan.secret;
 	IF NOT repair_finds_by_index(plan) THEN
 		x.deletes := x.deletes || x.updates || x.inserts;
 		x.updates := NULL;

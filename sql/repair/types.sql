@@ -17,7 +17,7 @@ CREATE TYPE repair_options AS (
 	apply_search_path text,	-- for the statements, or NULL
 	as_replica boolean,		-- asked for, or what the target's session does anyway
 	origin text,			-- replication origin of the changes, or NULL
-	winner text,			-- which row wins: 'source', 'newest' or 'not null' (winner.sql)
+	winner text,			-- which row wins: 'source' or 'newest' (winner.sql)
 	newest_by text			-- a column, or NULL for the commit time
 );
 

@@ -35,15 +35,12 @@ DECLARE
 	before record := repair_compared(steps);
 	now record;
 	wanted text[] := repair_source_of(target_side, before.here, before.there);
-	unfilled text[] := CASE (plan.asked).winner WHEN 'not null'
-		THEN repair_not_filled(plan, steps) END;
 BEGIN
 	IF (plan.asked).winner = 'newest' THEN
 		wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 	END IF;
 	number := 0;
-	IF NOT again AND unfilled IS NULL AND repair_finds_by_index(plan)
-			AND repair_made_so(plan, before.ids, wanted) THEN
+	IF NOT again AND repair_finds_by_index(plan) AND repair_made_so(plan, before.ids, wanted) THEN
 		RETURN;
 	END IF;
 	now := repair_look(plan, repair_ids(plan, steps), false, false);
@@ -52,15 +49,9 @@ BEGIN
 	INTO differ, number, wrong
 	FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
 	LEFT JOIN unnest(before.ids, wanted) AS b(id, wanted) USING (id),
-	LATERAL (SELECT unfilled IS NULL
-		AND (repair_target_of(target_side, n.here, n.there) IS DISTINCT FROM b.wanted
-			OR repair_source_of(target_side, n.here, n.there) IS NOT DISTINCT FROM b.wanted)
-		) AS x(wrong)
+	LATERAL (SELECT repair_target_of(target_side, n.here, n.there) IS DISTINCT FROM b.wanted
+		OR repair_source_of(target_side, n.here, n.there) IS NOT DISTINCT FROM b.wanted) AS x(wrong)
 	WHERE n.here IS DISTINCT FROM n.there;
-	IF unfilled <> '{}' THEN
-		number := cardinality(unfilled);
-		wrong := unfilled[1];
-	END IF;
 	wrong := (SELECT min(s.key::text) FROM unnest(steps) AS s WHERE s.id = wrong);
 END
 $$;

@@ -1,7 +1,7 @@
 -- Which row wins -------------------------------------------------------------------------
 --
--- Without a winner, the source's rows win.  With one, a key that both sides have is repaired
--- only as far as the source's row wins.  The repair in the other direction does the rest,
+-- As a rule, the source's rows win.  If the newest row wins, a key that both sides have is repaired
+-- only if the source's row is newer.  The repair in the other direction does the rest,
 -- in a transaction of its own.
 --
 -- Rows are looked up with a number that tells which is newer: their "stamp", the last of the
@@ -19,9 +19,9 @@ CREATE FUNCTION repair_check_winner(asked repair_options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF coalesce(asked.winner NOT IN ('source', 'newest', 'not null'), true) THEN
+	IF coalesce(asked.winner NOT IN ('source', 'newest'), true) THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'winner must be source, newest or not null';
+			MESSAGE = 'winner must be source or newest';
 	ELSIF asked.newest_by IS NOT NULL AND asked.winner <> 'newest' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'newest_by needs winner => ''newest''';
@@ -102,9 +102,9 @@ CREATE FUNCTION repair_stamped(plan plan, asked repair_options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF asked.winner <> 'source' AND NOT plan.is_unique THEN
+	IF asked.winner = 'newest' AND NOT plan.is_unique THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = format('winner => %L needs a unique key on both sides', asked.winner),
+			MESSAGE = 'winner => ''newest'' needs a unique key on both sides',
 			HINT = 'Create a unique index on columns that are not null on both sides, or let the '
 				'source win.';
 	END IF;
@@ -117,73 +117,17 @@ BEGIN
 END
 $$;
 
--- The texts that a row of the target is to have.
-CREATE FUNCTION repair_wanted(plan repair_plan, source_texts jsonb, target_texts jsonb)
-RETURNS jsonb
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF (plan.asked).winner <> 'not null' OR num_nulls(source_texts, target_texts) > 0 THEN
-		RETURN source_texts;
-	END IF;
-	RETURN (SELECT jsonb_agg(CASE WHEN c.generated OR source_texts ->> c.i IS NULL
-		THEN target_texts -> c.i ELSE source_texts -> c.i END ORDER BY c.i)
-		FROM unnest(plan.columns) AS c);
-END
-$$;
-
 -- Why a row of the target, which has another content, is not to become like the source's; NULL
--- if it is.
+-- if it is.  The last text of a row is its stamp.
 -- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
-CREATE FUNCTION repair_tie(plan repair_plan, source_texts jsonb, target_texts jsonb) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION repair_tie(source_texts jsonb, target_texts jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-DECLARE
-	x record;
-BEGIN
-	IF (plan.asked).winner = 'source' OR num_nulls(source_texts, target_texts) > 0 THEN
-		RETURN NULL;
-	ELSIF (plan.asked).winner = 'newest' THEN
-		SELECT (source_texts ->> -1)::numeric AS source_stamp,
-			(target_texts ->> -1)::numeric AS target_stamp INTO x;
-		RETURN CASE WHEN num_nulls(x.source_stamp, x.target_stamp) > 0
-				THEN 'a tie: it is not known which row is newer'
-			WHEN x.source_stamp = x.target_stamp THEN 'a tie: no row is newer'
-			WHEN x.source_stamp < x.target_stamp THEN 'the row of the target is newer' END;
-	END IF;
-	SELECT string_agg(c.identifier, ', ' ORDER BY c.i)
-			FILTER (WHERE v.on_source IS NOT NULL AND v.on_target IS NOT NULL) AS both,
-		string_agg(c.identifier, ', ' ORDER BY c.i)
-			FILTER (WHERE v.on_source IS NULL) AS of_target,
-		count(*) FILTER (WHERE v.on_target IS NULL) AS fills INTO x
-	FROM unnest(plan.columns) AS c,
-	LATERAL (SELECT source_texts ->> c.i, target_texts ->> c.i) AS v(on_source, on_target)
-	WHERE NOT c.generated AND v.on_source IS DISTINCT FROM v.on_target;
-	RETURN CASE WHEN x.both IS NOT NULL THEN 'a tie: neither side is null in ' || x.both
-		WHEN x.fills = 0 THEN 'only the source is null in ' || x.of_target END;
-END
-$$;
-
--- The ids of the keys of a repair whose winner is "not null" that are not on the target as their
--- steps were to make them.
-CREATE FUNCTION repair_not_filled(plan repair_plan, steps repair_step[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	compared plan := plan.compared;
-	ids text[] := repair_ids(plan, steps);
-	found record;
-	rows found_rows;
-BEGIN
-	compared.content := 'texts';
-	ids := keys_of_ids(compared, ids);
-	found := find_both(compared, ids);
-	rows := repair_target_of((plan.asked).target_side, found.here, found.there);
-	RETURN ARRAY(SELECT s.id FROM unnest(steps) AS s
-		LEFT JOIN unnest(CASE WHEN compared.by_hash THEN rows.id ELSE ids END, rows.content)
-			AS r(id, content) ON r.id = s.id
-		WHERE s.status = 'due' AND EXISTS (SELECT FROM unnest(plan.columns) AS c
-			WHERE NOT c.generated AND CASE WHEN s.action <> 'delete' THEN s.texts[c.i + 1] END
-				IS DISTINCT FROM r.content #> '{0,1}' ->> c.i));
-END
+	SELECT CASE WHEN num_nulls(source_texts, target_texts) > 0 THEN NULL
+		WHEN num_nulls(x.source_stamp, x.target_stamp) > 0
+		THEN 'a tie: it is not known which row is newer'
+		WHEN x.source_stamp = x.target_stamp THEN 'a tie: no row is newer'
+		WHEN x.source_stamp < x.target_stamp THEN 'the row of the target is newer' END
+	FROM (SELECT (source_texts ->> -1)::numeric, (target_texts ->> -1)::numeric)
+		AS x(source_stamp, target_stamp)
 $$;

@@ -351,14 +351,10 @@ FROM (VALUES ('COMMIT', '{}'::jsonb, NULL), ('ROLLBACK', '{}', NULL), (NULL, '{}
 	(NULL, '{"state": "23505", "reported": true}', false), (NULL, '{"state": "23505", "reported": false}', true), ('COMMIT', '{"state": "23505", "reported": false}', NULL),
 	(NULL, '{"state": "57014", "reported": true}', true), (NULL, '{"state": "57P01", "reported": true}', true), (NULL, '{"state": "08006", "reported": true}', true)) AS v(answer, e, answers);
 
--- which row wins, and what it becomes; the last text of a row is when it was written
-SELECT v.*, repair_tie(p, v.source, v.target), repair_wanted(p, v.source, v.target) AS wanted
-FROM (VALUES ('newest', '["1", "a", "g", "10"]'::jsonb, '["1", "b", "h", "9"]'::jsonb), ('newest', '["1", "a", "g", "9"]', '["1", "b", "h", "10"]'), ('newest', '["1", "a", "g", "9"]', '["1", "b", "h", "9.0"]'),
-	('newest', '["1", "a", "g", null]', '["1", "b", "h", "9"]'), ('newest', '["1", "a", "g", "9"]', '["1", "b", "h", null]'), ('newest', '["1", "a", "g", "9"]', NULL), ('newest', NULL, '["1", "b", "h", "9"]'),
-	('source', '["1", null, "g"]', '["1", "b", "h"]'), ('not null', '["1", "a", "g"]', '["1", "b", "h"]'), ('not null', '["1", "a", "g"]', '["1", null, "h"]'), ('not null', '["1", null, "g"]', '["1", "b", "h"]'),
-	('not null', '["1", "a", "g"]', NULL), ('not null', '["1", "a", "g"]', '["1", "a", "h"]')) AS v(winner, source, target),
-LATERAL jsonb_populate_record(NULL::repair_plan, jsonb_build_object('asked', jsonb_build_object('winner', winner), 'columns', '[{"i": 0, "identifier": "id", "generated": false},
-	{"i": 1, "identifier": "v", "generated": false}, {"i": 2, "identifier": "g", "generated": true}]'::jsonb)) AS p;
+-- which row wins; the last text of a row is when it was written
+SELECT v.*, repair_tie(v.source, v.target)
+FROM (VALUES ('["1", "a", "g", "10"]'::jsonb, '["1", "b", "h", "9"]'::jsonb), ('["1", "a", "g", "9"]', '["1", "b", "h", "10"]'), ('["1", "a", "g", "9"]', '["1", "b", "h", "9.0"]'),
+	('["1", "a", "g", null]', '["1", "b", "h", "9"]'), ('["1", "a", "g", "9"]', '["1", "b", "h", null]'), ('["1", "a", "g", "9"]', NULL), (NULL, '["1", "b", "h", "9"]')) AS v(source, target);
 
 -- what has become of differences of a run: the same one, equal, another one, not found as the repair looks, or two keys of one word
 SELECT by_hash, j.number, j.equal, (j.same).id AS same, (j.aside).action, (j.aside).detail
@@ -400,10 +396,10 @@ SELECT path, value, repair_sees(jsonb_populate_record(NULL::repair_plan, jsonb_s
 FROM (VALUES ('{described,triggers}', '[]'), ('{described,triggers}', '[{}]'), ('{described,rules}', 'true'), ('{described,foreign_keys,0,on_delete}', '"CASCADE"'), ('{described,foreign_keys,0,on_update}', '"SET NULL"'), ('{asked,winner}', '"newest"'), ('{asked,target_side}', '"here"'),
 	('{compared,by_hash}', 'true'), ('{compared,is_unique}', 'false'), ('{compared,there,condition}', '"true"'), ('{compared,there,mapped}', 'false'), ('{compared,there,mapped}', 'true'), ('{compared,there,remote}', 'false'), ('{compared,there,remote}', 'true')) AS v(path, value);
 -- what has to happen to rows, with unique keys and with others
-SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_unique_changes(NULL, ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[1, ["a"]]], "there": [[1, ["b"]]]}, {"id": "2", "here": [[1, ["a"]]]},
-	{"id": "3", "there": [[1, ["b"]]]}, {"id": "4", "here": [[2, ["a"]]], "there": [[1, ["b"]]]}, {"id": "5", "here": [[1, ["a"]], [1, ["c"]]], "there": [[1, ["b"]]]}, {"id": "6", "there": [[2, ["b"]]]}]') AS d), side, true, false) AS c ORDER BY 1, 2;
-SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_counted_changes(NULL, ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[3, ["a"]], [1, ["b"]]], "there": [[1, ["a"]], [1, ["b"]], [2, ["c"]]]},
-	{"id": "2", "here": [[1, ["a"]]], "there": [[1, ["a"]]]}, {"id": "3", "here": [[1, ["a"]]]}]') AS d), side, true, false) AS c ORDER BY 1, 2, 3, 4;
+SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_unique_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[1, ["a"]]], "there": [[1, ["b"]]]}, {"id": "2", "here": [[1, ["a"]]]},
+	{"id": "3", "there": [[1, ["b"]]]}, {"id": "4", "here": [[2, ["a"]]], "there": [[1, ["b"]]]}, {"id": "5", "here": [[1, ["a"]], [1, ["c"]]], "there": [[1, ["b"]]]}, {"id": "6", "there": [[2, ["b"]]]}]') AS d), side, false) AS c ORDER BY 1, 2;
+SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_counted_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[3, ["a"]], [1, ["b"]]], "there": [[1, ["a"]], [1, ["b"]], [2, ["c"]]]},
+	{"id": "2", "here": [[1, ["a"]]], "there": [[1, ["a"]]]}, {"id": "3", "here": [[1, ["a"]]]}]') AS d), side, false) AS c ORDER BY 1, 2, 3, 4;
 -- what cannot be applied, or not safely
 SELECT asked, here, there, target, outcome(format('SELECT repair_check_apply(jsonb_populate_record(NULL::repair_plan, %L))', jsonb_build_object('asked', '{"apply": false, "as_replica": false}'::jsonb || asked, 'described', '{"read_only": false, "deferrable_constraints": []}'::jsonb || target,
 	'compared', jsonb_build_object('here', '{"side": "here", "relation": "rep.opt", "recovery": false, "remote": false}'::jsonb || here, 'there', '{"side": "there", "relation": "rep.opt", "recovery": false, "remote": false}'::jsonb || there)))) AS said
