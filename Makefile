@@ -42,7 +42,7 @@ SQL_PARTS_iblt = schema \
 	track/track \
 	structure/kinds structure/structure structure/audit structure/sequences \
 	repair/types repair/target repair/winner repair/plan repair/statements repair/long repair/steps repair/exchange repair/preview repair/absent \
-	repair/referring repair/execute repair/lock repair/claim repair/claim_found repair/verify repair/apply repair/commit repair/repair nodes/repair nodes/drive \
+	repair/referring repair/execute repair/lock repair/claim repair/verify repair/apply repair/commit repair/repair nodes/repair nodes/drive \
 	run/stores run/types run/slice run/slice_order run/slice_guard \
 	run/rows run/probe run/pause run/begin run/claim run/small run/work run/views run/run \
 	run/after run/repair \

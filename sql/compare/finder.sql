@@ -95,17 +95,18 @@ DECLARE
 	listed plan_column[] := listed_columns(plan);
 	found_sql text := format('CASE WHEN %s THEN ', f.matches);
 	mark text := CASE WHEN plan.versions THEN format(', %s::text AS mark', mark_sql(plan)) END;
-	content text := CASE WHEN plan.content <> 'none' AND listed = '{}'
-		THEN concat(', ', found_sql, format(CASE WHEN plan.content IN ('texts', 'stamp')
-			THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END, content_sql(plan)),
-			' END AS content') END;
+	-- a repair reads texts in lists, and of a row the stamp only
+	content text := ', ' || found_sql || CASE
+		WHEN plan.content IN ('texts', 'stamp', 'lists', 'key lists')
+		THEN 'jsonb_build_array(jsonb_build_array(1, ' || stamp_sql(plan) || '))'
+		WHEN plan.content <> 'none' THEN content_sql(plan) END || ' END AS content';
 	columns text := CASE WHEN names_columns(plan)
 		THEN concat(', ', found_sql, column_checksums_sql(plan), ' END AS columns') END;
 BEGIN
 	IF lock THEN
 		rows := format('LATERAL (SELECT %s FROM %s WHERE %s FOR UPDATE OF t) AS t',
-			(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(plan.columns) AS c),
-			rows, f.matches);
+			(SELECT string_agg(format('t.%I', name), ', ')
+				FROM unnest(used_columns(plan, '{}')) AS name), rows, f.matches);
 		f.matches := 'true';
 	END IF;
 	RETURN format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
@@ -150,7 +151,7 @@ BEGIN
 		CASE WHEN names_columns(plan) THEN 'array_agg(columns)' ELSE 'NULL::text[]' END,
 		fingerprint_sql(s),
 		CASE WHEN plan.content IN ('texts', 'stamp')
-			THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
+			THEN 'jsonb_agg(jsonb_build_array(n, content, checksum::text) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,

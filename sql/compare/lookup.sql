@@ -74,27 +74,6 @@ BEGIN
 END
 $$;
 
--- The rows of keys that an index finds on both sides, under locks on those of one side.
--- That side comes first, because it may have to wait for a lock.
-CREATE FUNCTION find_locked(plan plan, keys text[], locked text) RETURNS found_rows[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	first side := CASE locked WHEN 'here' THEN plan.here ELSE plan.there END;
-	second side := CASE locked WHEN 'here' THEN plan.there ELSE plan.here END;
-	how reading := reading_of(plan, keys, true);
-	found found_rows[] := find_rows(ARRAY[first.place], ARRAY[
-		lookup_by_key_sql(plan, first, finder(plan, first), true)], how);
-BEGIN
-	found := found || find_rows(ARRAY[second.place], ARRAY[(finder(plan, second)).lookup], how);
-	PERFORM require_side_described(first, found[1].fingerprint),
-		require_side_described(second, found[2].fingerprint),
-		require_unique(plan, first, found[1].checksum, keys),
-		require_unique(plan, second, found[2].checksum, keys);
-	RETURN CASE locked WHEN 'here' THEN found ELSE ARRAY[found[2], found[1]] END;
-END
-$$;
-
 -- The rows of keys on each of these sides.
 CREATE FUNCTION find_sides(plan plan, sides side[], keys text[]) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -116,14 +95,13 @@ BEGIN
 END
 $$;
 
--- The rows of keys on both sides, those of one side locked if it is given.
-CREATE FUNCTION find_both(plan plan, keys text[], locked text DEFAULT NULL, OUT here found_rows,
-	OUT there found_rows) RETURNS record
+-- The rows of keys on both sides.
+CREATE FUNCTION find_both(plan plan, keys text[], OUT here found_rows, OUT there found_rows)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found found_rows[] := CASE WHEN locked IS NOT NULL THEN find_locked(plan, keys, locked)
-		ELSE find_sides(plan, ARRAY[plan.here, plan.there], keys) END;
+	found found_rows[] := find_sides(plan, ARRAY[plan.here, plan.there], keys);
 BEGIN
 	here := found[1];
 	there := found[2];

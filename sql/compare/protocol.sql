@@ -4,10 +4,9 @@
 -- this file, and audit_answers, audit_feeds, audit_generated, audit_parents, audit_published,
 -- audit_subscription, audit_tables, live_answer, live_read, made_columns,
 -- plain_expression_columns, repair_check_origin, repair_check_session, repair_close,
--- repair_describe, repair_execute_bulk, repair_execute_each, repair_execute_left,
--- repair_flushed, repair_hash, repair_lock_tables, repair_open, repair_texts, repair_values,
--- run_lag, run_probe, slice_bound and slice_check.  Queries also name
--- iblt_live_options, iblt_peer_show, iblt_repair_keep, iblt_repair_parts, iblt_row_time, ms,
+-- repair_describe, repair_execute_rows, repair_flushed, repair_lock_tables, repair_open, run_lag,
+-- run_probe, slice_bound and slice_check.  Queries also name
+-- iblt_live_options, iblt_peer_show, iblt_repair_put, iblt_row_time, ms,
 -- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
 -- track_start, track_state, track_stop, iblt_agg, iblt_agg_bigint, iblt_checksum_seeded,
 -- iblt_fold, iblt_info, iblt_session_get, iblt_sum, and

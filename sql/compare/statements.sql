@@ -274,31 +274,45 @@ AS $$
 		ELSE '{}' END
 $$;
 
--- The expression of an array of such lists from texts iblt_c1, iblt_c2, ...; NULL if a row is long.
+-- Is it what stands for a long value in the texts of a row (short_text_sql)? So is a value that
+-- begins like that.
+CREATE FUNCTION is_long(value text) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT starts_with(value, 'iblt long ')
+$$;
+
+-- The expression of a text, or of what stands for a long one: a checksum, which tells whether two
+-- long values differ.
+-- Which values are long must not depend on the encoding of a side.  Rows that plain queries read
+-- are here as a whole, and those of Citus elsewhere.
+CREATE FUNCTION short_text_sql(plan plan, value text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format(CASE WHEN plan.buckets IS NOT NULL OR (plan.here).distributed
+			OR (plan.there).distributed THEN '%1$s'
+		ELSE 'CASE WHEN octet_length(%1$s) > 65536 AND length(%1$s) > 65536'
+			' THEN concat(''iblt long '', iblt_checksum_seeded(%2$L, %1$s)) ELSE %1$s END' END,
+		value, plan.seed)
+$$;
+
+-- The expression of an array of such lists from texts iblt_c1, iblt_c2, ...
 CREATE FUNCTION lists_sql(plan plan) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT format('CASE WHEN bool_and(%s) THEN ARRAY[%s] END', x.short,
-		(SELECT string_agg(format('array_agg(iblt_c%s) FILTER (WHERE %s)', i, x.short), ', '
-			ORDER BY i) FROM generate_subscripts(listed_columns(plan), 1) AS i))
-	FROM (SELECT concat(string_agg(format('coalesce(octet_length(iblt_c%s), 0) + ', i), '')
-			FILTER (WHERE NOT is_short((listed_columns(plan))[i])), '0 <= 16384') AS short
-		FROM generate_subscripts(listed_columns(plan), 1) AS i) AS x
+	SELECT format('ARRAY[%s]', string_agg(format('array_agg(%s)', CASE
+			WHEN is_short(listed[i]) THEN 'iblt_c' || i
+			ELSE short_text_sql(plan, 'iblt_c' || i) END), ', ' ORDER BY i))
+	FROM listed_columns(plan) AS listed, generate_subscripts(listed, 1) AS i
 $$;
 
--- The expression of a row's texts, with what stands for long ones.
--- Rows that plain queries read are here as a whole, and those of Citus elsewhere.
+-- The expression of a row's texts as an array in jsonb.
 CREATE FUNCTION short_texts_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN format(CASE WHEN plan.buckets IS NOT NULL OR (plan.here).distributed
-			OR (plan.there).distributed THEN 'to_jsonb(%s)'
-		ELSE '(SELECT CASE WHEN pg_column_size(x) <= 16384 THEN to_jsonb(x)'
-			' ELSE repair_texts(x) END FROM (SELECT %s AS x OFFSET 0) AS iblt_x)' END,
-		(SELECT format('ARRAY[%s]::text[]', string_agg(text_sql(plan.columns[i]), ', ' ORDER BY i))
-			FROM generate_subscripts(plan.columns, 1) AS i));
-END
+	SELECT format('(SELECT jsonb_agg(%s) FROM unnest(ARRAY[%s]::text[]) AS iblt_x)',
+		short_text_sql(plan, 'iblt_x'), string_agg(text_sql(columns[i]), ', ' ORDER BY i))
+	FROM (SELECT plan.columns) AS p(columns), generate_subscripts(columns, 1) AS i
 $$;
 
 -- The expression of an array of the number that tells how new a row is (repair/winner.sql), NULL

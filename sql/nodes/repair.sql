@@ -77,7 +77,7 @@ BEGIN
 	FOR i IN 1 .. cardinality(pairs) LOOP
 		compared := nodes_two(nodes, pairs[i].source, pairs[i].target);
 		compared.content := 'texts';
-		work := repair_new_work(repair_plan_of(compared, asked));
+		work := ROW(repair_plan_of(compared, asked), NULL, 0, '{}', 0, NULL)::repair_work;
 		compared := (work.plan).compared;
 		size := batch_size(compared);
 		FOR n IN 1 .. cardinality(pairs[i].ids) BY size LOOP

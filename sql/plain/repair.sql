@@ -26,28 +26,3 @@ BEGIN
 	RETURN repair_answer(conn, 'running statements', 4)::jsonb;
 END
 $$;
-
--- Prepares the session of a connection for the statements of a repair.
--- Its transaction has deferred nothing yet, and with it ends what is set here.
-CREATE FUNCTION plain_open(conn text, as_replica boolean) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM ask_call(conn, 'repair_flushed()');
-	IF as_replica THEN
-		PERFORM ask_one(conn, 'SELECT set_config(''session_replication_role'', ''replica'', true)');
-	END IF;
-	PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED');
-END
-$$;
-
--- Sets the role of triggers back, behind the statements of a repair.
-CREATE FUNCTION plain_close(conn text, as_replica boolean) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF as_replica THEN
-		PERFORM ask_one(conn, 'SELECT set_config(''session_replication_role'', NULL, true)');
-	END IF;
-END
-$$;

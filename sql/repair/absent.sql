@@ -36,12 +36,15 @@ CREATE FUNCTION repair_outside(plan repair_plan,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	-- whose rows are to be inserted or deleted
-	ids text[] := ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'due' AND (u.s).action <> 'update');
+	ids text[];
 BEGIN
-	IF ids = '{}' OR NOT (plan.compared).is_unique
-			OR (repair_target(plan)).condition IS NULL THEN
+	IF NOT (plan.compared).is_unique OR (repair_target(plan)).condition IS NULL THEN
+		RETURN steps;
+	END IF;
+	-- whose rows are to be inserted or deleted
+	ids := ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'due' AND (u.s).action <> 'update');
+	IF ids = '{}' THEN
 		RETURN steps;
 	END IF;
 	RETURN repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT

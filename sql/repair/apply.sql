@@ -7,12 +7,11 @@
 --	  repair_execute_session	in a session that is prepared for it
 --	    repair_execute_works	all deletes before the updates and inserts
 --	      repair_execute_steps	of one relation and action
---	        repair_send_bulk	statements for many rows: repair_execute_bulk
---	        repair_send_each	statements for one row: repair_execute_each
---	      repair_send_each		and what succeeds behind others only: repair_execute_left
+--	        repair_send		statements for many rows, and for one
+--	      repair_send		and what succeeds behind others only
 --	repair_verify_all	(verify.sql)
 --
--- repair_execute_bulk, _each and _left run on the target's side (execute.sql).
+-- repair_send calls repair_execute_rows (execute.sql) on the target's side.
 
 -- A text that a server takes: before PostgreSQL 15, the text of a "char" may be half a
 -- character.
@@ -24,30 +23,6 @@ BEGIN
 	RETURN key;
 EXCEPTION WHEN character_not_in_repertoire THEN
 	RETURN '(not valid text)';
-END
-$$;
-
--- Sends the peer a statement that this session keeps, in messages that it does not show.
-CREATE FUNCTION repair_send_kept(conn text, name text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_keep')
-			|| format('SELECT iblt_repair_keep(%L, %s, %L)', name, p.n, p.part)),
-		peer_value(conn)
-	FROM iblt_repair_parts(iblt_repair_kept(name)) WITH ORDINALITY AS p(part, n);
-END
-$$;
-
--- May a row that is to be deleted be gone with another one?
--- A row may go with the row that it refers to.
-CREATE FUNCTION repair_may_go(plan repair_plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN NOT (plan.asked).as_replica AND EXISTS (
-		SELECT FROM unnest((plan.described).foreign_keys) AS k
-		WHERE k.self AND k.on_delete = 'CASCADE');
 END
 $$;
 
@@ -72,122 +47,79 @@ BEGIN
 END
 $$;
 
--- Sends the target's server a call of a function with rows, which it does not show, and waits
--- for its answer.
-CREATE FUNCTION repair_call(conn text, label text, call text, message text) RETURNS text
+-- Executes statements where the target is; the places of those that failed.
+CREATE FUNCTION repair_send(conn text, how text, statements repair_statement[], path text)
+RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	PERFORM peer_send(conn, peer_settings(NULL, label) || 'SELECT iblt_internal.' || call);
-	RETURN repair_answer(conn, message, 2);
-END
-$$;
-
--- Executes statements for many rows each where the target is; the numbers of those that failed.
-CREATE FUNCTION repair_send_bulk(conn text, statements text[], n bigint[], at_most boolean,
-	path text) RETURNS integer[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
+DECLARE
+	many text := format('%s statements%s', cardinality(statements),
+		CASE how WHEN 'bulk' THEN ' for many rows' ELSE '' END);
+	s repair_statement;
 BEGIN
 	IF statements = '{}' THEN
 		RETURN '{}';
 	ELSIF conn IS NULL OR peer_is_bare(conn) THEN
-		RETURN repair_execute_bulk(statements, n, at_most, path, conn);
+		RETURN repair_execute_rows(how, statements, path, conn);
 	END IF;
-	RETURN repair_call(conn, format('iblt_repair_execute of %s statements for many rows',
-			cardinality(statements)),
-		format('repair_execute_bulk(%L, %L, %L, %L)', statements, n, at_most, path),
-		'running statements');
-END
-$$;
-
--- Executes the statements of steps where the target is; the numbers of those that may succeed
--- behind others.  With "again", those are the steps, and none may be left.
-CREATE FUNCTION repair_send_each(conn text, steps repair_step[], at_most boolean[], path text,
-	again boolean) RETURNS integer[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	many text := format('%s statements', cardinality(steps));
-	x record;
-BEGIN
-	SELECT array_agg(s.sql ORDER BY s.ordinality) AS statements,
-		array_agg(s.kept ORDER BY s.ordinality) AS kept, array_agg(s.n ORDER BY s.ordinality) AS n,
-		array_agg(s.key::text ORDER BY s.ordinality) AS keys INTO x
-	FROM unnest(steps) WITH ORDINALITY AS s;
-	IF conn IS NULL OR peer_is_bare(conn) THEN
-		RETURN CASE WHEN again
-			THEN repair_execute_left(x.statements, x.kept, x.n, at_most, x.keys, path, conn)
-			ELSE repair_execute_each(x.statements, x.kept, x.n, at_most, x.keys, path, conn) END;
-	ELSIF current_setting('server_version_num')::integer < 150000 THEN
-		x.keys := ARRAY(SELECT repair_valid(key)
-			FROM unnest(x.keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
-	END IF;
-	PERFORM repair_send_kept(conn, k) FROM unnest(x.kept) AS k WHERE k IS NOT NULL;
-	RETURN repair_call(conn, 'iblt_repair_execute of ' || many,
-		format('repair_execute_%s(%L, %L, %L, %L, %L, %L)', CASE WHEN again THEN 'left'
-			ELSE 'each' END, x.statements, x.kept, x.n, at_most, x.keys, path),
-		'running ' || many);
+	FOR i IN 1 .. cardinality(statements) LOOP
+		s := statements[i];
+		IF s.texts IS NOT NULL AND how <> 'left' THEN
+			PERFORM repair_send_kept(conn, s.texts);
+		END IF;
+		IF current_setting('server_version_num')::integer < 150000 AND s.key IS NOT NULL THEN
+			s.key := repair_valid(s.key);
+			statements[i] := s;
+		END IF;
+	END LOOP;
+	PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_execute of ' || many)
+		|| format('SELECT iblt_internal.repair_execute_rows(%L, %L, %L)', how, statements, path));
+	RETURN repair_answer(conn, 'running ' || many, 2);
 END
 $$;
 
 -- Executes steps of an action, many rows at once where that does what single statements do; the
--- steps that may succeed behind others, and whether statements have seen what they wrote.
+-- statements that may succeed behind others.
 -- Triggers of users could tell the difference, so they get a statement for each row.
 CREATE FUNCTION repair_execute_steps(plan repair_plan, action text, steps repair_step[],
-	at_most boolean, OUT later repair_step[], OUT seen boolean) RETURNS record
+	at_most boolean) RETURNS repair_statement[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	conn text := (repair_target(plan)).place;
 	path text := (plan.asked).apply_search_path;
 	m record;
-	statements text[] := '{}';
-	n bigint[] := '{}';
-	failed integer[];
+	many repair_statement[] := '{}';
 	members bigint[] := '{}';		-- places of steps
 	statement_of integer[] := '{}';	-- of each member
-	made text[];
-	i integer;
-	one repair_step;
-	rest repair_step[] := '{}';
+	failed integer[];
+	rest repair_statement[];
 BEGIN
 	IF NOT EXISTS (SELECT FROM unnest((plan.described).triggers) AS t
 			WHERE repair_fires(t, ARRAY[action], (plan.asked).as_replica)) THEN
 		FOR m IN SELECT * FROM repair_many(plan, action, steps) LOOP
-			statements := statements || m.sql;
-			n := n || cardinality(m.members)::bigint;
+			many := array_append(many, ROW(m.sql, NULL, cardinality(m.members), at_most,
+				NULL)::repair_statement);
 			members := members || m.members;
 			statement_of := statement_of
-				|| array_fill(cardinality(statements), ARRAY[cardinality(m.members)]);
+				|| array_fill(cardinality(many), ARRAY[cardinality(m.members)]);
 		END LOOP;
-		failed := repair_send_bulk(conn, statements, n, at_most, path);
+		failed := repair_send(conn, 'bulk', many, path);
+		IF failed = '{}' AND cardinality(members) = cardinality(steps) THEN
+			RETURN '{}';
+		END IF;
 	END IF;
-	seen := failed = '{}' AND cardinality(members) = cardinality(steps);
-	IF seen THEN
-		seen := repair_sees(plan);
-		later := '{}';
-		RETURN;
-	END IF;
-	seen := false;
-	made := repair_statements(plan, steps);
-	FOR i IN SELECT generate_subscripts(steps, 1) EXCEPT SELECT x.member
-			FROM unnest(members, statement_of) AS x(member, statement)
-			WHERE x.statement <> ALL (failed) ORDER BY 1 LOOP
-		one := steps[i];
-		one.sql := made[i];
-		rest := array_append(rest, one);
-	END LOOP;
-	failed := repair_send_each(conn, rest, array_fill(at_most, ARRAY[cardinality(rest)]), path,
-		false);
-	later := ARRAY(SELECT u.s FROM (SELECT unnest(rest) AS s, generate_subscripts(rest, 1) AS i)
-		AS u WHERE u.i = ANY (failed));
+	rest := repair_statements(plan, ARRAY(SELECT s.step
+		FROM (SELECT unnest(steps) AS step, generate_subscripts(steps, 1) AS i) AS s
+		LEFT JOIN unnest(members, statement_of) AS x(member, statement) ON x.member = s.i
+		WHERE x.member IS NULL OR x.statement = ANY (failed) ORDER BY s.i), at_most);
+	failed := repair_send(conn, 'each', rest, path);
+	RETURN ARRAY(SELECT rest[i] FROM unnest(failed) AS i);
 END
 $$;
 
--- Executes the steps for several relations, all deletes before the updates and inserts; have
--- statements seen all that they wrote?
-CREATE FUNCTION repair_execute_works(works repair_work[]) RETURNS boolean
+-- Executes the steps for several relations, all deletes before the updates and inserts.
+CREATE FUNCTION repair_execute_works(works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -196,85 +128,81 @@ DECLARE
 	action text;
 	may_go boolean;
 	steps repair_step[];
-	executed record;
-	seen boolean := true;
-	rest repair_step[] := '{}';
-	at_most boolean[] := '{}';
+	rest repair_statement[] := '{}';
 BEGIN
 	FOREACH action IN ARRAY '{delete,update,insert}'::text[] LOOP
 		FOREACH work IN ARRAY works LOOP
-			may_go := action = 'delete' AND repair_may_go(work.plan);
+			-- a row may go with the row that it refers to
+			may_go := action = 'delete' AND NOT ((work.plan).asked).as_replica AND EXISTS (
+				SELECT FROM unnest(((work.plan).described).foreign_keys) AS k
+				WHERE k.self AND k.on_delete = 'CASCADE');
 			FOR n IN 1 .. work.batches LOOP
 				PERFORM repair_progress(work, format('running statements (%s)', action), n);
 				steps := repair_due(work, n, action);
 				FOR i IN 1 .. cardinality(steps) BY size LOOP
-					executed := repair_execute_steps(work.plan, action, steps[i : i + size - 1],
-						may_go);
-					seen := seen AND executed.seen;
-					rest := rest || executed.later;
-					at_most := at_most
-						|| array_fill(may_go, ARRAY[cardinality(executed.later)]);
+					rest := rest || repair_execute_steps(work.plan, action,
+						steps[i : i + size - 1], may_go);
 				END LOOP;
 			END LOOP;
 		END LOOP;
 	END LOOP;
-	IF rest <> '{}' THEN
-		PERFORM repair_send_each((repair_target(work.plan)).place, rest, at_most,
-			((work.plan).asked).apply_search_path, true);
-	END IF;
-	RETURN seen;
+	PERFORM repair_send((repair_target(work.plan)).place, 'left', rest,
+		((work.plan).asked).apply_search_path);
 END
 $$;
 
--- Executes the steps for several relations, in a session of the target's that is prepared for it;
--- have statements seen all that they wrote?
-CREATE FUNCTION repair_execute_session(works repair_work[]) RETURNS boolean
+-- Executes the steps for several relations, in a session of the target's that is prepared for it.
+-- The transaction on a server without iblt has deferred nothing yet, and with it ends what is set.
+CREATE FUNCTION repair_execute_session(works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan repair_plan := (works[1]).plan;
 	asked repair_options := plan.asked;
 	conn text := (repair_target(plan)).place;
-	role text;
-	seen boolean;
+	role text := 'SELECT set_config(''session_replication_role'', %L, true)';
+	sets_role boolean := asked.as_replica AND NOT (plan.described).replica;
 BEGIN
-	IF peer_is_bare(conn) THEN
-		PERFORM plain_open(conn, asked.as_replica AND NOT (plan.described).replica);
+	IF NOT peer_is_bare(conn) THEN
+		role := ask_call(conn, format('repair_open(%L, %L)', asked.apply_search_path,
+			asked.as_replica));
 		PERFORM repair_execute_works(works);
-		PERFORM repair_execute_deferred(asked.apply_search_path, conn),
-			plain_close(conn, asked.as_replica AND NOT (plan.described).replica);
-		RETURN false;
+		PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.apply_search_path, role));
+		RETURN;
 	END IF;
-	role := ask_call(conn, format('repair_open(%L, %L)', asked.apply_search_path,
-		asked.as_replica));
-	seen := repair_execute_works(works);
-	PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.apply_search_path, role));
-	RETURN seen;
+	PERFORM ask_call(conn, 'repair_flushed()');
+	IF sets_role THEN
+		PERFORM ask_one(conn, format(role, 'replica'));
+	END IF;
+	PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED'), repair_execute_works(works),
+		repair_execute_deferred(asked.apply_search_path, conn);
+	IF sets_role THEN
+		PERFORM ask_one(conn, format(role, NULL));
+	END IF;
 END
 $$;
 
--- Executes the steps for several relations, under a replication origin if one is given; have
--- statements seen all that they wrote?
+-- Executes the steps for several relations, under a replication origin if one is given.
 -- The origin belongs to the session and not to the transaction.  Each change that is written
 -- under it names it in the log.  After an error, the session of a peer ends.
-CREATE FUNCTION repair_execute(works repair_work[]) RETURNS boolean
+CREATE FUNCTION repair_execute(works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	origin text := (((works[1]).plan).asked).origin;
 	conn text := (repair_target((works[1]).plan)).place;
 	reset text := 'SELECT pg_catalog.pg_replication_origin_session_reset()';
-	seen boolean;
 BEGIN
 	IF NOT EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
-		RETURN true;
+		RETURN;
 	ELSIF origin IS NULL THEN
-		RETURN repair_execute_session(works);
+		PERFORM repair_execute_session(works);
+		RETURN;
 	END IF;
 	PERFORM ask_one(conn, format('SELECT pg_catalog.pg_replication_origin_session_setup(%L)',
 		origin));
 	BEGIN
-		seen := repair_execute_session(works);
+		PERFORM repair_execute_session(works);
 	EXCEPTION WHEN @on_any_error@ THEN
 		IF conn IS NULL THEN
 			PERFORM ask_one(conn, reset);
@@ -282,7 +210,6 @@ BEGIN
 		RAISE;
 	END;
 	PERFORM ask_one(conn, reset);
-	RETURN seen;
 END
 $$;
 
@@ -291,15 +218,13 @@ $$;
 CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	seen boolean;
 BEGIN
 	FOR i IN 1 .. cardinality(works) LOOP
 		works[i] := repair_exchange(works[i]);
 	END LOOP;
-	seen := repair_execute(works);
+	PERFORM repair_execute(works);
 	FOR i IN 1 .. cardinality(works) LOOP
-		works[i] := repair_verify_all(works[i], seen);
+		works[i] := repair_verify_all(works[i]);
 	END LOOP;
 	RETURN works;
 END

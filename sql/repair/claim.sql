@@ -1,7 +1,12 @@
 -- The claim ------------------------------------------------------------------------
 --
 -- Before a repair changes rows, it locks them and looks at them again, and skips those that have
--- changed since they were compared.  claim_found.sql does it in one look, where that is possible.
+-- changed since they were compared.  If an index finds them, this look brings their texts, in lists
+-- by column.  A preview takes the same look without locks.
+--
+-- If nothing replicates, a repair that is applied does not look at such keys before
+-- (repair_at_once).  The checksums of the rows then tell whether they are the rows of the scans,
+-- because the key has their weight in the difference.
 
 -- Says what is done with the steps of a batch: of the first one, and later by time.
 CREATE FUNCTION repair_progress(work repair_work, what text, n integer) RETURNS void
@@ -20,101 +25,220 @@ BEGIN
 END
 $$;
 
--- Locks the target's rows of keys.
-CREATE FUNCTION repair_lock(plan repair_plan, ids text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM repair_ask(plan, format(
-		'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-		repair_rows_sql(plan, ids)), ids);
-END
-$$;
-
 -- The checksums of the rows of keys on both sides, at least of the keys whose rows differ now.
--- "lock" locks the target's rows first.  "stamps" adds the stamps of rows, if the newer one wins.
 -- Checksums tell what has changed.  The rows themselves may be large.
-CREATE FUNCTION repair_look(plan repair_plan, INOUT ids text[], stamps boolean, lock boolean,
+CREATE FUNCTION repair_look(plan repair_plan, INOUT ids text[], stamps boolean,
 	OUT here text[], OUT there text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	newest boolean := stamps AND (plan.asked).winner = 'newest';
 	found record;
 BEGIN
-	compared.content := CASE WHEN newest THEN 'stamp' ELSE 'none' END;
+	compared.content := CASE WHEN stamps THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
-	IF repair_finds_by_index(plan) AND NOT newest THEN
-		-- in the order of the steps, in which rows are locked
-		found := find_both(compared, ids, CASE WHEN lock THEN (plan.asked).target_side END);
+	IF repair_finds_by_index(plan) THEN
+		found := find_both(compared, ids);
 		here := (found.here).checksum;
 		there := (found.there).checksum;
 		RETURN;
-	ELSIF lock THEN
-		PERFORM repair_lock(plan, ids);
 	END IF;
-	SELECT array_agg(d.id), array_agg(repair_checksum(d.here_checksum, d.here, newest)),
-		array_agg(repair_checksum(d.there_checksum, d.there, newest))
+	SELECT array_agg(d.id), array_agg(repair_checksum(d.here_checksum, d.here, stamps)),
+		array_agg(repair_checksum(d.there_checksum, d.there, stamps))
 	INTO ids, here, there FROM unnest(look_at_ids(compared, ids)) AS d;
 END
 $$;
 
--- Those of the keys whose rows are not equal after all, if they were found under locks.
--- A row that came while one was locked is not in the snapshot of the lock.
-CREATE FUNCTION repair_unequal(plan repair_plan, ids text[], lock boolean) RETURNS text[]
+-- The steps, without those of keys whose rows are equal by now or have changed, which are skipped,
+-- and how many are equal.
+-- A row that came while one was locked is not in the snapshot of the lock, so keys that are equal
+-- in it are looked at once more.
+CREATE FUNCTION repair_pass_over(plan repair_plan, INOUT steps repair_step[], equal text[],
+	changed text[], lock boolean, OUT gone integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	now record;
 BEGIN
-	IF NOT lock OR coalesce(ids, '{}') = '{}' THEN
-		RETURN '{}';
+	IF lock AND equal <> '{}' THEN
+		now := repair_look(plan, equal, false);
+		changed := changed || ARRAY(SELECT n.id
+			FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
+			WHERE n.here IS DISTINCT FROM n.there);
+		equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
 	END IF;
-	now := repair_look(plan, ids, false, false);
-	RETURN ARRAY(SELECT n.id FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
-		WHERE n.here IS DISTINCT FROM n.there);
+	gone := coalesce(cardinality(equal), 0);
+	steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'), equal,
+		'equal by now');
 END
 $$;
 
--- The steps of a batch, without those of rows that have changed since they were compared, which
--- are skipped, and the keys whose rows an index may hide.
+-- The steps of a batch of keys that a scan finds, as far as their rows have not changed.
+-- Relies on: what lookups rely on, under its locks.
+CREATE FUNCTION repair_claim_scanned(plan repair_plan, steps repair_step[]) RETURNS repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	-- a lock takes the right to update, which inserting must not ask for
+	lock boolean := EXISTS (SELECT FROM unnest(steps) AS s
+		WHERE s.status = 'due' AND s.action <> 'insert');
+	ids text[] := repair_ids(plan, steps);
+	before record := repair_compared(steps);
+	now record;
+	equal text[];
+	changed text[];
+BEGIN
+	IF lock THEN
+		PERFORM repair_ask(plan, format(
+			'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+			repair_rows_sql(plan, ids)), ids);
+	END IF;
+	now := repair_look(plan, ids, (plan.asked).winner = 'newest');
+	SELECT array_agg(DISTINCT b.id) FILTER (WHERE n.here IS NOT DISTINCT FROM n.there),
+		array_agg(DISTINCT b.id) FILTER (WHERE n.here IS DISTINCT FROM n.there)
+	INTO equal, changed
+	FROM unnest(before.ids, before.here, before.there) AS b(id, here, there)
+	LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
+	WHERE n.here IS NOT DISTINCT FROM n.there
+		OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
+	RETURN (repair_pass_over(plan, steps, equal, changed, lock)).steps;
+END
+$$;
+
+-- The rows of keys of one action on target and source, with the texts that its statement takes.
+-- The target is read first, because it may have to wait for a lock.  The rows are many, so they
+-- are not copied to what is here and there.
+-- Relies on: what lookups rely on, under its locks.
+CREATE FUNCTION repair_find_rows(plan repair_plan, keys text[], action text, lock boolean,
+	OUT target found_rows, OUT source found_rows) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	compared plan := plan.compared;
+	how reading;
+	s side := repair_target(plan);
+	f finder;
+	found found_rows[];
+BEGIN
+	compared.versions := false;
+	compared.content := CASE action WHEN 'update' THEN 'lists' WHEN 'delete' THEN 'key lists'
+		ELSE 'none' END;
+	how := reading_of(compared, keys, true);
+	f := finder(compared, s);
+	found := find_rows(ARRAY[s.place], ARRAY[CASE WHEN lock
+		THEN lookup_by_key_sql(compared, s, f, true) ELSE f.lookup END], how);
+	target := found[1];
+	PERFORM require_side_described(s, target.fingerprint),
+		require_unique(compared, s, target.checksum, keys);
+	s := repair_source(plan);
+	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
+	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
+	source := found[1];
+	PERFORM require_side_described(s, source.fingerprint),
+		require_unique(compared, s, source.checksum, keys);
+END
+$$;
+
+-- The checksums of rows as texts, with their stamps.
+CREATE FUNCTION repair_checksums(rows found_rows, newest boolean) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF newest THEN
+		RETURN ARRAY(SELECT repair_checksum(r.checksum::text, r.content, true)
+			FROM unnest(rows.checksum, rows.content) WITH ORDINALITY AS r(checksum, content, n)
+			ORDER BY r.n);
+	END IF;
+	RETURN rows.checksum::text[];
+END
+$$;
+
+-- The steps for keys of one action that an index finds, without those of rows that have changed
+-- since they were compared: they had these checksums, or have these weights in a difference.  Also
+-- the keys whose rows an index may hide, because a side has a row that it had not, or has none that
+-- it had; and how many keys are equal by now.
+CREATE FUNCTION repair_claim_keys(plan repair_plan, keys text[], action text, weights bigint[],
+	was_here text[], was_there text[], OUT steps repair_step[], OUT doubtful text[],
+	OUT gone integer) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	target_side text := (plan.asked).target_side;
+	newest boolean := (plan.asked).winner = 'newest';
+	-- a lock takes the right to update, which others must not ask for
+	lock boolean := (plan.asked).apply AND CASE action WHEN 'update' THEN (plan.asked).updates
+		WHEN 'delete' THEN (plan.asked).deletes ELSE false END;
+	x record := repair_find_rows(plan, keys, action, lock);
+	target text[] := repair_checksums(x.target, newest);
+	source text[] := repair_checksums(x.source, newest);
+	here text[] := repair_target_of(target_side, target, source);
+	there text[] := repair_source_of(target_side, target, source);
+	made repair_made := repair_listed_steps(plan, keys, action, here, there, (x.source).columns,
+		(x.target).columns);
+	places integer[] := '{}';
+	equal text[];
+	changed text[];
+BEGIN
+	IF weights IS NOT NULL THEN
+		places := iblt_compare_changed((plan.compared).seed, weights, here::bigint[],
+			there::bigint[]);
+	ELSIF here IS DISTINCT FROM was_here OR there IS DISTINCT FROM was_there THEN
+		places := ARRAY(SELECT k.n
+			FROM unnest(here, there, was_here, was_there) WITH ORDINALITY
+				AS k(here, there, was_here, was_there, n)
+			WHERE k.here IS DISTINCT FROM k.was_here OR k.there IS DISTINCT FROM k.was_there);
+	END IF;
+	doubtful := '{}';
+	gone := 0;
+	steps := made.steps;
+	IF places <> '{}' THEN
+		SELECT array_agg(k.id) FILTER (WHERE k.target IS NOT DISTINCT FROM k.source),
+			array_agg(k.id) FILTER (WHERE k.target IS DISTINCT FROM k.source),
+			coalesce(array_agg(k.id) FILTER (WHERE (k.target IS NULL) <> (action = 'insert')
+				OR (k.source IS NULL) <> (action = 'delete')), '{}')
+		INTO equal, changed, doubtful
+		FROM unnest(keys, (x.target).checksum, (x.source).checksum) WITH ORDINALITY
+			AS k(id, target, source, n)
+		WHERE k.n = ANY (places);
+		SELECT p.* INTO steps, gone FROM repair_pass_over(plan, steps, equal, changed, lock) AS p;
+	END IF;
+	steps := repair_fill(plan, repair_outside(plan,
+		repair_judged(plan, steps, '{}', made.problems)));
+END
+$$;
+
+-- The steps of a batch, as far as their rows have not changed, and the keys whose rows an index may
+-- hide.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.
--- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_claim_batch(plan repair_plan, INOUT steps repair_step[],
 	OUT doubtful text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	-- a lock takes the right to update, which inserting must not ask for
-	lock boolean := EXISTS (SELECT FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'due' AND (u.s).action <> 'insert');
-	before record := repair_compared(steps);
-	now record := repair_look(plan, repair_ids(plan, steps), true, lock);
-	equal text[];
-	changed text[];
+	one repair_step := steps[1];
+	before record;
+	claimed record;
 BEGIN
 	doubtful := '{}';
-	IF now IS DISTINCT FROM before THEN
-		SELECT array_agg(DISTINCT b.id) FILTER (WHERE n.here IS NOT DISTINCT FROM n.there),
-			array_agg(DISTINCT b.id) FILTER (WHERE n.here IS DISTINCT FROM n.there)
-		INTO equal, changed
-		FROM unnest(before.ids, before.here, before.there) AS b(id, here, there)
-		LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
-		WHERE n.here IS NOT DISTINCT FROM n.there
-			OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
-		changed := changed || repair_unequal(plan, equal, lock);
-		doubtful := doubtfully_equal(plan.compared, ARRAY(SELECT unnest(equal)
-			EXCEPT SELECT unnest(changed)), '{}');
-		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'),
-			equal, 'equal by now');
+	IF one.status <> 'due' THEN
+		RETURN;		-- those that are skipped come last
+	ELSIF NOT repair_finds_by_index(plan) THEN
+		IF (plan.asked).apply THEN
+			steps := repair_claim_scanned(plan, steps);
+		END IF;
+		steps := repair_fill(plan, repair_outside(plan, steps));
+		RETURN;
 	END IF;
-	steps := repair_fill(plan, repair_outside(plan, steps));
+	before := repair_compared(steps);
+	claimed := repair_claim_keys(plan, before.ids, one.action, NULL, before.here, before.there);
+	doubtful := claimed.doubtful;
+	steps := claimed.steps || ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'skipped');
 END
 $$;
 
--- Locks the rows and looks at them again, batch by batch, those to be updated first.
+-- Claims or shows the rows batch by batch, those to be updated first.
 CREATE FUNCTION repair_claim(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -122,20 +246,20 @@ DECLARE
 	plan repair_plan := work.plan;
 	batches integer[] := ARRAY(SELECT p.n FROM unnest(work.parts) WITH ORDINALITY AS p(part, n)
 		ORDER BY array_position('{update,insert,delete}'::text[], p.part), p.n);
-	steps repair_step[];
 	claimed record;
 	doubtful text[] := '{}';
 BEGIN
 	FOR n IN 1 .. work.batches LOOP
-		PERFORM repair_progress(work, 'locking the rows', n);
-		steps := repair_batch(work, batches[n]);
-		CONTINUE WHEN repair_status(steps, 1) <> 'due';
-		claimed := repair_claim_batch(plan, steps);
+		PERFORM repair_progress(work, CASE WHEN (plan.asked).apply THEN 'locking the rows'
+			ELSE 'reading the rows' END, n);
+		claimed := repair_claim_batch(plan, repair_batch(work, batches[n]));
 		doubtful := doubtful || claimed.doubtful;
 		PERFORM iblt_repair_put(plan.secret, batches[n], claimed.steps);
 	END LOOP;
-	PERFORM check_index(plan.compared, doubtful);
-	PERFORM repair_absent(work), repair_cascades(work);
+	IF (plan.asked).apply THEN
+		PERFORM check_index(plan.compared, doubtful), repair_absent(work);
+	END IF;
+	PERFORM repair_cascades(work);
 END
 $$;
 
@@ -149,5 +273,61 @@ BEGIN
 	FOR i IN 1 .. cardinality(works) LOOP
 		PERFORM repair_claim(works[i]);
 	END LOOP;
+END
+$$;
+
+-- May the keys that find_keys has found be claimed at once?
+CREATE FUNCTION repair_at_once(plan repair_plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN (plan.asked).apply AND (plan.asked).winner = 'source' AND repair_finds_by_index(plan)
+		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
+		AND (plan.compared).from_digests IS NOT TRUE;
+END
+$$;
+
+-- Claims the keys of a difference at once.
+CREATE FUNCTION repair_claim_found(INOUT work repair_work, found found_keys) RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := work.plan;
+	compared plan := plan.compared;
+	figures figures := found.figures;
+	started timestamptz := clock_timestamp();
+	size integer := batch_size(compared);
+	batch record;
+	part text;
+	due record;
+	claimed record;
+	doubtful text[] := '{}';
+	differences bigint := found.number;
+	message text := format('locking the rows of %s keys', found.number);
+BEGIN
+	PERFORM repair_begin(ARRAY[plan], CASE WHEN found.number = 0 THEN '{}' ELSE ARRAY[plan] END);
+	IF found.number > 0 THEN
+		PERFORM progress(compared.progress, message), progress_by_time(compared.progress);
+	END IF;
+	FOR done IN 0 .. found.number - 1 BY size LOOP
+		PERFORM progress_timely(format('%s, %s are done', message, done));
+		batch := iblt_compare_keys(found.sample, found.keys, done::integer, size);
+		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
+			SELECT array_agg(b.id) AS keys, array_agg(b.weight) AS weights INTO due
+			FROM (SELECT unnest(batch.keys) AS id, unnest(batch.sides) AS side,
+				unnest(batch.weights) AS weight) AS b WHERE b.side = part;
+			CONTINUE WHEN due.keys IS NULL;
+			claimed := repair_claim_keys(plan, due.keys, CASE part WHEN 'both' THEN 'update'
+				WHEN (plan.asked).target_side THEN 'delete' ELSE 'insert' END, due.weights, NULL,
+				NULL);
+			work := repair_add(work, claimed.steps);
+			doubtful := doubtful || claimed.doubtful;
+			differences := differences - claimed.gone;
+		END LOOP;
+	END LOOP;
+	PERFORM check_index(compared, doubtful), repair_absent(work), repair_cascades(work);
+	figures.lookup_ms := CASE WHEN found.number > 0 THEN ms(started) END;
+	PERFORM keep_figures(all_figures(compared, figures, found.number, differences, 0));
+	work.figures := compare_stats();
 END
 $$;

@@ -1,7 +1,7 @@
 -- Rows that exchange unique values -----------------------------------------------------
 --
 -- An update may need a value that another row is still to give away.  The statements find an order
--- themselves (repair_execute_left), unless rows wait for each other: (1,10), (2,20) that are to
+-- themselves (repair_execute_rows), unless rows wait for each other: (1,10), (2,20) that are to
 -- become (1,20), (2,10).  A deferrable constraint is checked later, but an index on an expression
 -- or with a condition is always checked at once.  So such rows are deleted, and inserted behind
 -- all updates, where nothing can tell the difference.  Elsewhere they are skipped with the reason.
@@ -133,11 +133,10 @@ BEGIN
 	long := '{}';
 	FOR n IN 1 .. work.batches LOOP
 		SELECT array_agg(s.id ORDER BY s.ordinality) AS ids, array_agg(ARRAY(
-				SELECT CASE WHEN s.kept IS NULL OR s.texts[p.i] NOT LIKE '{"sha256": "%'
-					THEN s.texts[p.i] END
+				SELECT CASE WHEN s.long IS NULL OR NOT is_long(s.texts[p.i]) THEN s.texts[p.i] END
 				FROM unnest(places) WITH ORDINALITY AS p(i, n) ORDER BY p.n)::text
 			ORDER BY s.ordinality) AS rows,
-			array_agg(s.id) FILTER (WHERE s.kept IS NOT NULL) AS long INTO x
+			array_agg(s.id) FILTER (WHERE s.long IS NOT NULL) AS long INTO x
 		FROM unnest(repair_due(work, n, action)) WITH ORDINALITY AS s;
 		ids := ids || x.ids;
 		rows := rows || x.rows;
@@ -210,7 +209,8 @@ AS $$
 				THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n, k.suffix)
 				ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
 			' AND ' ORDER BY k.n)
-			FROM (SELECT c.name, c.identifier, repair_key_equal(c), c.suffix,
+			FROM (SELECT c.name, c.identifier,
+					coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), c.suffix,
 					row_number() OVER (ORDER BY c.i)
 				FROM unnest(plan.columns) AS c WHERE c.key)
 				AS k(name, identifier, equal, suffix, n)),
@@ -358,44 +358,6 @@ $$;
 
 -- Changing the steps
 
--- The steps, with an update of these keys as an insert, and deletes of the same keys.
-CREATE FUNCTION repair_exchanged(plan repair_plan, INOUT steps repair_step[], ids text[],
-	detail text, OUT deletes repair_step[]) RETURNS record
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	shown record := repair_shown_sql(plan);
-	-- repair_statements makes them of keys that an index finds
-	sql text := CASE WHEN repair_finds_by_index(plan) THEN 'NULL'
-		ELSE repair_statement_sql(plan) END;
-	made text := format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, %s, x.status,'
-		' x.detail, x.n, NULL, x.kept, x.texts, x.here_checksum, x.there_checksum)::repair_step),'
-		' ''{}'') FROM %s', sql, shown.item);
-	other repair_step[];
-	inserts repair_step[];
-BEGIN
-	SELECT array_agg(u.s ORDER BY u.i) FILTER (WHERE NOT x.chosen),
-		array_agg(ROW((u.s).id, (u.s).key, 'delete', NULL, (u.s).status, x.detail, (u.s).n, NULL,
-			NULL, (u.s).texts, (u.s).here_checksum, (u.s).there_checksum)::repair_step
-			ORDER BY u.i) FILTER (WHERE x.chosen),
-		array_agg(ROW((u.s).id, (u.s).key, 'insert', NULL, (u.s).status, x.detail, (u.s).n, NULL,
-			NULL, (u.s).texts, (u.s).here_checksum, (u.s).there_checksum)::repair_step
-			ORDER BY u.i) FILTER (WHERE x.chosen)
-	INTO other, deletes, inserts
-	FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i) AS u,
-	LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
-		AND (u.s).id IN (SELECT unnest(ids)), repair_exchanged.detail) AS x(chosen, detail);
-	IF inserts IS NULL THEN
-		deletes := '{}';
-		RETURN;
-	END IF;
-	EXECUTE made INTO deletes USING deletes;
-	EXECUTE made INTO inserts USING inserts;
-	-- those that are skipped come last
-	steps := inserts || other;
-END
-$$;
-
 -- The work in which the updates of these keys are deletes and inserts.
 CREATE FUNCTION repair_exchange_keys(INOUT work repair_work, ids text[], detail text)
 RETURNS repair_work
@@ -405,9 +367,19 @@ DECLARE
 	x record;
 BEGIN
 	FOR n IN 1 .. work.batches LOOP
-		x := repair_exchanged(work.plan, repair_batch(work, n), ids, detail);
-		CONTINUE WHEN x.deletes = '{}';
-		PERFORM iblt_repair_put((work.plan).secret, n, x.steps);
+		SELECT array_agg(u.s ORDER BY u.i) FILTER (WHERE NOT c.chosen) AS others,
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "delete"}') ORDER BY u.i)
+				FILTER (WHERE c.chosen) AS deletes,
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}') ORDER BY u.i)
+				FILTER (WHERE c.chosen) AS inserts INTO x
+		FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
+			FROM repair_batch(work, n) AS s(steps)) AS u,
+		LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
+			AND (u.s).id IN (SELECT unnest(ids)),
+			jsonb_build_object('columns', NULL, 'detail', detail)) AS c(chosen, change);
+		CONTINUE WHEN x.inserts IS NULL;
+		-- those that are skipped come last
+		PERFORM iblt_repair_put((work.plan).secret, n, x.inserts || x.others);
 		work.parts[n] := '';
 		work := repair_add(work, x.deletes);
 	END LOOP;

@@ -1,19 +1,18 @@
 -- Executing the statements ---------------------------------------------------------
 --
--- repair_execute_bulk, _each and _left (apply.sql has the tree of calls) run on the target's
--- side.  They catch errors, to tell of the row that failed and of no others: the statements of a
+-- repair_execute_rows (apply.sql has the tree of calls) runs on the target's
+-- side.  It catches errors, to tell of the row that failed and of no others: the statements of a
 -- repair are in no query's text, and an error that is raised again has no other context.  For a
--- server without iblt they run where the repair is called, with its connection, and
+-- server without iblt it runs where the repair is called, with its connection, and
 -- plain_execute_statements sends the statements (sql/plain).
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
-CREATE FUNCTION repair_fail(e failure, sql text, kept text, key text) RETURNS void
+CREATE FUNCTION repair_fail(e failure, sql text, key text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	inside text := regexp_replace(left(e.context,
-		strpos(e.context, coalesce(sql, iblt_repair_kept(kept)))), '\n?[^\n]*$', '');
+	inside text := regexp_replace(left(e.context, strpos(e.context, sql)), '\n?[^\n]*$', '');
 BEGIN
 	e.detail := concat_ws(E'\n', nullif(e.detail, ''),
 		'The row has the key ' || left(key, 1000) || '.', 'Context: ' || nullif(inside, ''));
@@ -26,34 +25,19 @@ BEGIN
 END
 $$;
 
--- The failure of a statement that changed other rows than it must.
-CREATE FUNCTION repair_miscounted(sql text, n bigint, changed bigint) RETURNS failure
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	e failure;
-BEGIN
-	e.state := '27000';		-- triggered_data_change_violation
-	e.message := format('a statement of the repair changed %s rows instead of %s', changed, n);
-	e.detail := left(sql, 1000) || E'\nNothing was changed.';
-	e.hint := 'Look for a trigger, a rule or another session that changes such rows. '
-		'Without a unique key, look for a value whose bytes are not those of its text: '
-		'a row of a type that was altered, or a NaN of another sign.';
-	RETURN e;
-END
-$$;
-
 -- Executes all statements, or none and says which one failed and why.  Each must change n rows, or
 -- at most n.
 -- Triggers, defaults and checks of users must not find iblt_internal, so a statement runs under
--- the path that is given, or under PostgreSQL's own.  The session keeps a statement that has a name
--- in "kept".  A server without iblt runs the body of this function, and there "kept" is NULL.
-CREATE FUNCTION repair_execute_statements(statements text[], kept text[], n bigint[],
+-- the path that is given, or under PostgreSQL's own.  "texts" say where the parameters of
+-- statements are kept.  A server without iblt runs the body of this function, and there "texts"
+-- is NULL.
+CREATE FUNCTION repair_execute_statements(statements text[], texts text[], n bigint[],
 	at_most boolean[], path text, OUT answer jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	own text := current_setting('search_path');
+	kept text[];
 	current integer := 1;	-- an error on the way to the first one is also a failure
 	changed bigint;
 	miscounted bigint;
@@ -69,20 +53,24 @@ DECLARE
 	constraint_name text;
 BEGIN
 	answer := '{}';
-	IF kept IS NULL THEN
+	IF texts IS NULL THEN
 		PERFORM set_config('iblt.statements', '', true);
 	END IF;
 	FOR i IN 1 .. cardinality(statements) LOOP
 		current := i;
-		IF kept IS NOT NULL THEN
+		IF texts IS NOT NULL THEN
 			PERFORM progress_timely('running statements');
 		END IF;
+		IF texts[i] IS NOT NULL THEN
+			kept := ARRAY(SELECT repair_value(t) FROM unnest(texts[i]::text[]) AS t);
+		END IF;
 		PERFORM set_config('search_path', coalesce(path, 'pg_catalog, pg_temp'), true);
-		IF kept IS NULL THEN
+		IF texts IS NULL THEN
 			EXECUTE statements[i];
 			GET DIAGNOSTICS changed = ROW_COUNT;
 		ELSE
-			changed := iblt_internal.iblt_repair_execute(statements[i], kept[i]);
+			changed := iblt_internal.iblt_repair_execute(statements[i],
+				CASE WHEN texts[i] IS NULL THEN '{}' ELSE kept END);
 		END IF;
 		PERFORM pg_catalog.set_config('search_path', own, true);
 		IF changed <> n[i] AND NOT (at_most[i] AND changed < n[i]) THEN
@@ -103,21 +91,29 @@ END
 $$;
 
 -- Executes all statements, or none and returns the number of the first that failed and its error.
-CREATE FUNCTION repair_execute_together(statements text[], kept text[], n bigint[],
-	at_most boolean[], path text, conn text, OUT failed integer, OUT e failure) RETURNS record
+CREATE FUNCTION repair_execute_together(statements repair_statement[], path text, conn text,
+	OUT failed integer, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	sql text[] := iblt_field(statements, 'sql');
+	n bigint[] := ARRAY(SELECT (u.s).n FROM (SELECT unnest(statements) AS s) AS u);
+	at_most boolean[] := ARRAY(SELECT (u.s).at_most FROM (SELECT unnest(statements) AS s) AS u);
 	answer jsonb := CASE WHEN conn IS NULL
-		THEN repair_execute_statements(statements, kept, n, at_most, path)
-		ELSE plain_execute_statements(conn, statements, n, at_most, path) END;
+		THEN repair_execute_statements(sql, iblt_field(statements, 'texts'), n, at_most, path)
+		ELSE plain_execute_statements(conn, sql, n, at_most, path) END;
 BEGIN
 	failed := answer ->> 'failed';
 	IF failed IS NULL THEN
 		RETURN;
 	ELSIF answer ->> 'changed' IS NOT NULL THEN
-		e := repair_miscounted(coalesce(statements[failed], iblt_repair_kept(kept[failed])),
-			n[failed], (answer ->> 'changed')::bigint);
+		e.state := '27000';		-- triggered_data_change_violation
+		e.message := format('a statement of the repair changed %s rows instead of %s',
+			answer ->> 'changed', n[failed]);
+		e.detail := left(sql[failed], 1000) || E'\nNothing was changed.';
+		e.hint := 'Look for a trigger, a rule or another session that changes such rows. '
+			'Without a unique key, look for a value whose bytes are not those of its text: '
+			'a row of a type that was altered, or a NaN of another sign.';
 	ELSE
 		e := jsonb_populate_record(NULL::failure, answer);
 	END IF;
@@ -142,104 +138,58 @@ AS $$
 	SELECT state IN ('23503', '23001', '23505', '23P01')
 $$;
 
--- Executes statements for many rows each, by itself; the numbers of those that failed, which have
--- changed nothing.
--- Why they failed is found out row by row.  A cancel is not tried again.
-CREATE FUNCTION repair_execute_bulk(statements text[], n bigint[], at_most boolean, path text,
+-- Executes statements; the numbers of those that failed and have changed nothing.
+-- With "how" 'bulk' they are for many rows each, and are executed each by itself.  Why one failed
+-- is found out row by row, but a cancel is not tried again.
+-- With 'each' they are for a row each, and are executed together, or if that fails each by itself.
+-- Those that fail may succeed behind others (a table that refers to itself, values that must be
+-- unique), which is what 'left' is for.  It tries the statements again behind the others until none
+-- succeeds.  The order turns each time, so that neither direction of a chain takes many rounds.
+CREATE FUNCTION repair_execute_rows(how text, statements repair_statement[], path text,
 	conn text DEFAULT NULL) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	failed integer[] := '{}';
-	e failure;
-BEGIN
-	FOR i IN 1 .. cardinality(statements) LOOP
-		e := (repair_execute_together(statements[i:i], '{NULL}', n[i:i], ARRAY[at_most], path,
-			conn)).e;
-		IF e.state IN ('57014', 'IB005', 'P0004') THEN
-			PERFORM repair_fail(e, statements[i], NULL, NULL);
-		ELSIF e.state IS NOT NULL THEN
-			failed := failed || i;
-		END IF;
-	END LOOP;
-	RETURN failed;
-END
-$$;
-
--- Executes the remaining ones of some statements once, each by itself; the numbers of those that
--- may succeed behind others, and the error of the last one.
-CREATE FUNCTION repair_execute_apart(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, conn text, INOUT remaining integer[], OUT e failure) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	failed integer[] := '{}';
+	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i
+		ORDER BY CASE how WHEN 'left' THEN - i ELSE i END);
+	together record;
+	failed integer[] := '{}';	-- the last one first
 	i integer;
 	tried failure;
-BEGIN
-	FOREACH i IN ARRAY remaining LOOP
-		tried := (repair_execute_together(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path,
-			conn)).e;
-		IF repair_is_order(tried.state) THEN
-			failed := failed || i;
-			e := tried;
-		ELSIF tried.state IS NOT NULL THEN
-			PERFORM repair_fail(tried, statements[i], kept[i], keys[i]);
-		END IF;
-	END LOOP;
-	remaining := failed;
-END
-$$;
-
--- Executes statements for a row each; the numbers of those that may succeed behind others.
-CREATE FUNCTION repair_execute_each(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	together record := repair_execute_together(statements, kept, n, at_most, path, conn);
-	i integer := together.failed;
-BEGIN
-	IF i IS NULL THEN
-		RETURN '{}';
-	ELSIF NOT repair_is_order((together.e).state) THEN
-		PERFORM repair_fail(together.e, statements[i], kept[i], keys[i]);
-	END IF;
-	RETURN (repair_execute_apart(statements, kept, n, at_most, keys, path, conn,
-		ARRAY(SELECT generate_subscripts(statements, 1)))).remaining;
-END
-$$;
-
--- Executes what repair_execute_each has left, until none is left.
--- Some statements succeed in another order only (a table that refers to itself, values
--- that must be unique).  They are tried again behind the others, until none succeeds.  The
--- order turns each time, so that neither direction of a chain takes many rounds.
-CREATE FUNCTION repair_execute_left(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	remaining integer[] := ARRAY(SELECT generate_subscripts(statements, 1));
-	apart record;
 	e failure;
-	i integer;
 BEGIN
+	IF how = 'each' THEN
+		together := repair_execute_together(statements, path, conn);
+		i := together.failed;
+		IF i IS NULL THEN
+			RETURN '{}';
+		ELSIF NOT repair_is_order((together.e).state) THEN
+			PERFORM repair_fail(together.e, (statements[i]).sql, (statements[i]).key);
+		END IF;
+	END IF;
 	WHILE remaining <> '{}' LOOP
-		apart := repair_execute_apart(statements, kept, n, at_most, keys, path, conn,
-			ARRAY(SELECT f FROM unnest(remaining) WITH ORDINALITY AS x(f, position)
-				ORDER BY position DESC));
-		IF cardinality(apart.remaining) = cardinality(remaining) THEN
-			e := apart.e;
-			i := apart.remaining[cardinality(remaining)];
+		failed := '{}';
+		FOREACH i IN ARRAY remaining LOOP
+			tried := (repair_execute_together(statements[i:i], path, conn)).e;
+			CONTINUE WHEN tried.state IS NULL;
+			IF how = 'bulk' AND tried.state IN ('57014', 'IB005', 'P0004')
+					OR how <> 'bulk' AND NOT repair_is_order(tried.state) THEN
+				PERFORM repair_fail(tried, (statements[i]).sql, (statements[i]).key);
+			END IF;
+			failed := i || failed;
+			e := tried;
+		END LOOP;
+		EXIT WHEN how <> 'left';
+		IF failed <> '{}' AND cardinality(failed) = cardinality(remaining) THEN
 			e.detail := concat_ws(E'\n', nullif(e.detail, ''),
 				'Nothing was changed, because no statement order satisfies all constraints.');
 			e.hint := CASE WHEN e.state IN ('23505', '23P01') THEN 'If rows exchange values '
 				'that must be unique, make the constraint DEFERRABLE.' END;
-			PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
+			PERFORM repair_fail(e, (statements[failed[1]]).sql, (statements[failed[1]]).key);
 		END IF;
-		remaining := apart.remaining;
+		remaining := failed;
 	END LOOP;
-	RETURN remaining;
+	RETURN ARRAY(SELECT f FROM unnest(failed) AS f ORDER BY 1);
 END
 $$;
 
@@ -249,10 +199,11 @@ CREATE FUNCTION repair_execute_deferred(path text, conn text DEFAULT NULL) RETUR
 AS $$
 DECLARE
 	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
-	tried record := repair_execute_together(ARRAY[sql], '{NULL}', '{0}', '{f}', path, conn);
+	tried record := repair_execute_together(
+		ARRAY[ROW(sql, NULL, 0, false, NULL)::repair_statement], path, conn);
 BEGIN
 	IF tried.failed IS NOT NULL THEN
-		PERFORM repair_fail(tried.e, sql, NULL, NULL);
+		PERFORM repair_fail(tried.e, sql, NULL);
 	END IF;
 END
 $$;

@@ -47,13 +47,6 @@ BEGIN
 END
 $$;
 
--- The relations to be changed.
-CREATE FUNCTION repair_targets(plans repair_plan[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p)
-$$;
-
 -- Keeps other repairs of the targets and the sources away.
 -- An identity begins with that of the server.
 CREATE FUNCTION repair_lock_sides(plans repair_plan[]) RETURNS void
@@ -86,20 +79,6 @@ BEGIN
 END
 $$;
 
--- The error for a lock that took too long.
-CREATE FUNCTION repair_refuse_lock(plan repair_plan, problem text) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
-		MESSAGE = format('could not lock %s for a repair: %s',
-			(repair_target(plan)).relation, problem),
-		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
-			'and it has no unique key.',
-		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
-END
-$$;
-
 -- Locks the targets and the sources; an error if they are not what was described.
 CREATE FUNCTION repair_lock_all(plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -107,21 +86,26 @@ AS $$
 DECLARE
 	compared plan := (plans[1]).compared;
 	before text := current_setting('lock_timeout');
-	keyless repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
+	targets text[] := ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p);
+	keyless text[] := ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p
 		WHERE NOT (p.compared).is_unique);
 	plan repair_plan;
 BEGIN
 	PERFORM repair_patience(plans, compared.timeout), repair_lock_sides(plans);
 	PERFORM ask_call((repair_target(plans[1])).place, format(
 			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
-			repair_targets(plans), repair_targets(keyless))),
+			targets, keyless)),
 		repair_patience(plans, NULL),
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
 		PERFORM repair_require_described(plan);
 	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
-	PERFORM repair_refuse_lock(plans[1], SQLERRM);
+	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+		MESSAGE = format('could not lock %s for a repair: %s', targets[1], SQLERRM),
+		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
+			'and it has no unique key.',
+		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
 END
 $$;
 

@@ -13,8 +13,13 @@ BEGIN
 	ELSIF num_nulls(asked.updates, asked."cascade", asked.apply, asked.as_replica) > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'updates, cascade, apply and as_replica must not be null';
+	ELSIF coalesce(asked.winner NOT IN ('source', 'newest'), true) THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'winner must be source or newest';
+	ELSIF asked.newest_by IS NOT NULL AND asked.winner <> 'newest' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'newest_by needs winner => ''newest''';
 	END IF;
-	PERFORM repair_check_winner(asked);
 END
 $$;
 
@@ -275,7 +280,19 @@ DECLARE
 	plan repair_plan;
 	said record;
 BEGIN
-	plan.compared := repair_stamped(compared, asked);
+	IF asked.winner = 'newest' THEN
+		IF NOT compared.is_unique THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+				MESSAGE = 'winner => ''newest'' needs a unique key on both sides',
+				HINT = 'Create a unique index on columns that are not null on both sides, or let '
+					'the source win.';
+		END IF;
+		compared.stamp := CASE WHEN asked.newest_by IS NULL THEN repair_commit_stamp(compared)
+			ELSE repair_column_stamp(compared, asked.newest_by) END;
+	END IF;
+	compared.stamp_columns := CASE WHEN asked.winner = 'newest' AND asked.newest_by IS NULL
+		THEN '{tableoid,ctid,xmin}' ELSE '{}' END;
+	plan.compared := compared;
 	plan.asked := asked;
 	said := repair_describe_sides(plan);
 	plan.described := said.described;
@@ -298,18 +315,6 @@ BEGIN
 			asked.apply_search_path, asked.as_replica AND asked.apply));
 	END IF;
 	RETURN plan;
-END
-$$;
-
--- The plan of a comparison and of the repair.
-CREATE FUNCTION repair_prepare(conns text[], relation regclass, peer_relation text, options options,
-	asked repair_options) RETURNS repair_plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	options.method := plain_method(conns, options.method);
-	options.own_rows := 'of two';
-	RETURN repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 END
 $$;
 

@@ -15,10 +15,7 @@ DECLARE
 	lost bigint;
 	triggers text;
 BEGIN
-	FOR n IN 1 .. work.batches LOOP
-		PERFORM iblt_repair_put(plan.secret, n, repair_fill(plan, repair_batch(work, n)));
-	END LOOP;
-	PERFORM repair_cascades(work);
+	PERFORM repair_claim(work);
 	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
 	INTO actions, lost
 	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u

@@ -69,21 +69,6 @@ BEGIN
 END
 $$;
 
--- The error for a repair that would change other rows, or leave them without what they refer
--- to.
-CREATE FUNCTION repair_refuse_cascades(as_replica boolean, problem text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
-		MESSAGE = CASE WHEN as_replica
-			THEN 'the repair would leave rows that refer to missing rows'
-			ELSE 'the repair would change rows beyond those compared' END,
-		DETAIL = format('Of the rows to be deleted or updated: %s. Nothing was changed.', problem),
-		HINT = 'Repair those tables first, or allow it by cascade => true.';
-END
-$$;
-
 -- Says what foreign keys would change too: in the steps of a preview, or before a repair is
 -- applied in an error, unless the caller asked for it.
 CREATE FUNCTION repair_cascades(work repair_work) RETURNS void
@@ -98,7 +83,13 @@ DECLARE
 		THEN 'foreign keys are not enforced, for all such rows: ' ELSE 'with all such rows: ' END;
 BEGIN
 	IF problem <> '' AND asked.apply AND NOT asked."cascade" THEN
-		PERFORM repair_refuse_cascades(asked.as_replica, problem);
+		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
+			MESSAGE = CASE WHEN asked.as_replica
+				THEN 'the repair would leave rows that refer to missing rows'
+				ELSE 'the repair would change rows beyond those compared' END,
+			DETAIL = format('Of the rows to be deleted or updated: %s. Nothing was changed.',
+				problem),
+			HINT = 'Repair those tables first, or allow it by cascade => true.';
 	ELSIF problem = '' THEN
 		RETURN;
 	END IF;

@@ -3,12 +3,12 @@
 -- iblt_repair calls repair:
 --
 --	repair_search			again if a relation is altered meanwhile
---	  repair_prepare		the plan (plan.sql)
+--	  repair_plan_of		the plan (plan.sql)
 --	  repair_find_and_claim
 --	    find_keys, differences	the comparison (sql/compare)
---	    repair_add_steps		statements, or why there is none (steps.sql)
+--	    repair_add_steps		what is to be done, or why nothing is (steps.sql)
 --	    repair_show			of a preview (preview.sql), which calls repair_exchange
---	    repair_claim_all		locks the rows and looks again (claim.sql), or repair_claim_found
+--	    repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
 --	repair_commit			(commit.sql)
 --
@@ -25,9 +25,9 @@ DECLARE
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := found.plan;
-	work := repair_new_work(plan);
+	work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
 	IF repair_at_once(plan) THEN
-		RETURN repair_claim_found(work, found.figures, found.keys, found.number, found.sample);
+		RETURN repair_claim_found(work, found);
 	END IF;
 	FOR batch IN SELECT * FROM differences(found.plan, found.figures, found.keys,
 			found.number, found.sample) LOOP
@@ -58,7 +58,9 @@ BEGIN
 		BEGIN
 			plan := NULL;
 			conns := connect(peers, conns, options.timeout);
-			plan := repair_prepare(conns, relation, peer_relation, options, asked);
+			options.method := plain_method(conns, options.method);
+			options.own_rows := 'of two';
+			plan := repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 			PERFORM live_notice(plan.compared);
 			RETURN repair_find_and_claim(plan);
 		EXCEPTION WHEN @on_error@ THEN
@@ -73,23 +75,6 @@ BEGIN
 				ELSE 'a relation was altered, the repair starts again' END);
 		END;
 	END LOOP;
-END
-$$;
-
--- Keeps the figures of a comparison, with the messages of the repair since then.
-CREATE FUNCTION repair_figures(work repair_work, started timestamptz) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	figures figures := work.figures;
-	traffic record := iblt_traffic_take();
-BEGIN
-	figures.messages := figures.messages + traffic.messages;
-	figures.bytes_sent := figures.bytes_sent + traffic.sent;
-	figures.bytes_received := figures.bytes_received + traffic.received;
-	figures.total_ms := ms(started);
-	figures.finished_at := clock_timestamp();
-	PERFORM keep_figures(figures);
 END
 $$;
 
@@ -123,7 +108,6 @@ RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detai
 AS $$
 DECLARE
 	work repair_work;
-	secret text;
 	shown record;
 	query text;
 	part text;
@@ -131,10 +115,10 @@ DECLARE
 BEGIN
 	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
 		target := (repair_target(work.plan)).relation;
-		secret := (work.plan).secret;
-		shown := repair_shown_sql(work.plan);
-		query := format('SELECT $2, x.key, x.action, coalesce(%s, iblt_repair_kept(x.kept))'
-			' || '';'', CASE x.status WHEN ''due'' THEN $3 ELSE x.status END, x.detail FROM %s',
+		shown := repair_shown_sql(work.plan, true);
+		query := format('SELECT $2, x.key, x.action,'
+			' CASE x.status WHEN ''due'' THEN %s || '';'' END,'
+			' CASE x.status WHEN ''due'' THEN $3 ELSE x.status END, x.detail FROM %s',
 			shown.statement, shown.item);
 		FOREACH part IN ARRAY '{delete,update,insert,skipped}'::text[] LOOP
 			FOR n IN 1 .. work.batches LOOP
@@ -144,7 +128,8 @@ BEGIN
 					CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END;
 			END LOOP;
 		END LOOP;
-		PERFORM iblt_repair_drop(secret), iblt_repair_forget(secret);
+		PERFORM iblt_repair_drop((work.plan).secret),
+			iblt_repair_drop((work.plan).secret || '/long');
 	END LOOP;
 END
 $$;
@@ -197,6 +182,8 @@ DECLARE
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[] := CASE WHEN run IS NULL THEN peer_conns(peers, false) ELSE audit_conns(true) END;
 	works repair_work[];
+	figures figures;
+	traffic record;
 	e failure;
 BEGIN
 	BEGIN
@@ -210,7 +197,15 @@ BEGIN
 				asked) END;
 		PERFORM peers_close(conns);
 		IF run IS NULL THEN
-			PERFORM repair_figures(works[1], started);
+			-- of the comparison, with the messages of the repair since then
+			figures := (works[1]).figures;
+			traffic := iblt_traffic_take();
+			figures.messages := figures.messages + traffic.messages;
+			figures.bytes_sent := figures.bytes_sent + traffic.sent;
+			figures.bytes_received := figures.bytes_received + traffic.received;
+			figures.total_ms := ms(started);
+			figures.finished_at := clock_timestamp();
+			PERFORM keep_figures(figures);
 		END IF;
 		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 	EXCEPTION WHEN @on_any_error@ THEN

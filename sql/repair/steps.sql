@@ -7,9 +7,10 @@
 
 -- Arrays kept in a temporary file until the transaction ends
 
--- Keeps an array as number n of a list, in place of the one that is there.
-CREATE FUNCTION iblt_repair_put(list text, n integer, value anyarray) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+-- Keeps an array as number n of a list, in place of the one that is there, or behind the last one
+-- if n is NULL; the number.
+CREATE FUNCTION iblt_repair_put(list text, n integer, value anyarray) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Array n of a list, of the type of the last argument, which may be NULL.
 CREATE FUNCTION iblt_repair_get(list text, n integer, type anyarray) RETURNS anyarray
@@ -28,21 +29,14 @@ BEGIN
 END
 $$;
 
--- Does an index find the rows of a key? Then all steps of a batch have one action, and their
--- statements are made when they are needed.
+-- Does an index find the rows of a key? Then all steps of a batch have one action, and get their
+-- texts when their rows are claimed or shown.
 CREATE FUNCTION repair_finds_by_index(plan repair_plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN (plan.compared).is_unique AND NOT (plan.compared).by_hash;
 END
-$$;
-
--- The work of a plan, without steps.
-CREATE FUNCTION repair_new_work(plan repair_plan) RETURNS repair_work
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work
 $$;
 
 -- Keeps the steps of one more batch.
@@ -107,7 +101,6 @@ $$;
 
 -- The steps, with those of these keys skipped for a reason, or if it is NULL for that in their
 -- detail.
--- A statement may be large, so steps are copied only if they change.
 CREATE FUNCTION repair_skip(steps repair_step[], ids text[], reason text) RETURNS repair_step[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -116,8 +109,8 @@ BEGIN
 		RETURN steps;
 	END IF;
 	RETURN ARRAY(SELECT CASE WHEN x.skip THEN jsonb_populate_record(u.s, jsonb_build_object(
-				'sql', NULL, 'status', 'skipped', 'detail', coalesce(reason, (u.s).detail),
-				'kept', NULL, 'texts', NULL)) ELSE u.s END
+				'status', 'skipped', 'detail', coalesce(reason, (u.s).detail), 'texts', NULL))
+			ELSE u.s END
 		FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i) AS u,
 		LATERAL (SELECT (u.s).status = 'due' AND (u.s).id IN (SELECT unnest(ids))) AS x(skip)
 		ORDER BY x.skip OR (u.s).status = 'skipped', u.i);
@@ -178,20 +171,26 @@ RETURNS repair_work
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
+	asked repair_options := plan.asked;
 	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
 		WHERE NOT (u.d).confirmed);
-	x repair_made;
+	made repair_made;
+	x record;
 BEGIN
-	EXECUTE repair_steps_sql(plan) INTO x USING differences, plan.secret;
 	IF NOT repair_finds_by_index(plan) THEN
-		x.deletes := x.deletes || x.updates || x.inserts;
-		x.updates := NULL;
-		x.inserts := NULL;
+		made := repair_scanned_steps(plan, differences);
+		work := repair_add(work, repair_judged(plan, made.steps, unconfirmed, made.problems));
+		RETURN;
 	END IF;
-	work := repair_add(work, repair_outside(plan,
-		repair_judged(plan, x.deletes, unconfirmed, x.problems)));
-	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, x.problems));
-	work := repair_add(work, repair_outside(plan,
-		repair_judged(plan, x.inserts, unconfirmed, x.problems)));
+	SELECT array_agg(c.step) FILTER (WHERE c.action = 'delete') AS deletes,
+		array_agg(c.step) FILTER (WHERE c.action = 'update') AS updates,
+		array_agg(c.step) FILTER (WHERE c.action = 'insert') AS inserts INTO x
+	FROM (SELECT u.action, ROW(u.id, u.key, u.action, 'due', u.problem, u.n, NULL, NULL, NULL,
+			u.here_checksum, u.there_checksum)::repair_step
+		FROM repair_unique_changes(differences, asked.target_side, asked.winner = 'newest') AS u)
+		AS c(action, step);
+	work := repair_add(work, repair_judged(plan, x.deletes, unconfirmed, false));
+	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, asked.winner = 'newest'));
+	work := repair_add(work, repair_judged(plan, x.inserts, unconfirmed, false));
 END
 $$;

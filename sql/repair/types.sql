@@ -1,10 +1,10 @@
 -- Types of a repair ----------------------------------------------------------------
 --
 -- A repair compares as iblt_compare does.  The content of its differences is 'texts':
--- [[count, [text, ...]], ...], the rows of a key as arrays of their values' texts, or what
--- stands for a long one (see repair_texts).  The target is the relation to be changed, and the
--- source is the other one.  Which of the two is here, repair_target and repair_source (plan.sql)
--- say.
+-- [[count, [text, ...], checksum], ...], the rows of a key as arrays of their values' texts, or
+-- what stands for a long one (is_long).  The texts of keys that an index finds come when the rows
+-- are claimed, in lists (lists_sql).  The target is the relation to be changed, and the source is
+-- the other one.  Which of the two is here, repair_target and repair_source (plan.sql) say.
 
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE repair_options AS (
@@ -109,10 +109,10 @@ CREATE TYPE repair_plan AS (
 	described repair_description,	-- the target
 	source_naming text,		-- what the name of the source means (repair_naming)
 	columns repair_column[],
-	secret text				-- random, before and behind what stands for a long value
+	secret text				-- random: the name of the list of its steps
 );
 
--- What has to happen to rows of the target.
+-- What has to happen to rows of the target, of keys that a scan finds.
 CREATE TYPE repair_change AS (
 	id text,
 	key jsonb,
@@ -122,38 +122,36 @@ CREATE TYPE repair_change AS (
 	n bigint,				-- how many such rows
 	problem text,			-- why it must not be made, or NULL
 	here_checksum text,		-- of the rows of the key, as in a difference
-	there_checksum text
+	there_checksum text,
+	checksum text			-- of the row that is written or deleted
 );
 
--- A statement of a repair, or why there is none.
+-- A step of a repair, or why there is none.
 CREATE TYPE repair_step AS (
 	id text,
 	key jsonb,
 	action text,
-	sql text,				-- NULL if the session keeps it, or repair_statements makes it
 	status text,			-- 'due', or 'skipped'; repair_rows shows the first as 'preview' or
 							-- 'applied'
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[],			-- that an update sets
-	kept text,				-- the name under which the session keeps a long statement
 	texts text[],			-- of the columns of the row, on the target for a delete
+	long text,				-- the checksum of that row, if some texts are too long (is_long)
 	here_checksum text,		-- of the rows of the key when they were compared
 	there_checksum text
 );
 
--- The steps of a batch of differences.
-CREATE TYPE repair_made AS (
-	deletes repair_step[],
-	updates repair_step[],
-	inserts repair_step[],
-	problems boolean		-- some must not be made
-);
+-- Steps for rows, and whether some must not be made.
+CREATE TYPE repair_made AS (steps repair_step[], problems boolean);
 
--- A statement for many rows.
+-- A statement of a repair.
 CREATE TYPE repair_statement AS (
-	sql text,
-	members bigint[]		-- places of their steps
+	sql text,				-- of one row with long values, with the array $1 of its texts
+	texts text,				-- that array, of what names the parts of long values
+	n bigint,				-- rows that it must change,
+	at_most boolean,		-- or at most
+	key text				-- of its row, NULL if there are several
 );
 
 -- How far a repair has come.  Its steps are in a temporary file, in batches.

@@ -14,21 +14,6 @@
 CREATE FUNCTION iblt_row_time(relation oid, row_version tid, xmin xid) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
--- An error for options of a winner that make no sense.
-CREATE FUNCTION repair_check_winner(asked repair_options) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF coalesce(asked.winner NOT IN ('source', 'newest'), true) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'winner must be source or newest';
-	ELSIF asked.newest_by IS NOT NULL AND asked.winner <> 'newest' THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'newest_by needs winner => ''newest''';
-	END IF;
-END
-$$;
-
 -- The number that tells how new a row is by its column, as SQL; an error for what is not a
 -- time or an exact number.
 CREATE FUNCTION repair_column_stamp(plan plan, newest_by text) RETURNS text
@@ -94,26 +79,6 @@ BEGIN
 				'times of later transactions, or name a column in newest_by.');
 	END IF;
 	RETURN 'extract(epoch FROM iblt_row_time(t.tableoid, t.ctid, t.xmin))';
-END
-$$;
-
--- The plan of a comparison, with what it takes to find the winner.
-CREATE FUNCTION repair_stamped(plan plan, asked repair_options) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF asked.winner = 'newest' AND NOT plan.is_unique THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'winner => ''newest'' needs a unique key on both sides',
-			HINT = 'Create a unique index on columns that are not null on both sides, or let the '
-				'source win.';
-	END IF;
-	plan.stamp := CASE WHEN asked.winner <> 'newest' THEN NULL
-		WHEN asked.newest_by IS NULL THEN repair_commit_stamp(plan)
-		ELSE repair_column_stamp(plan, asked.newest_by) END;
-	plan.stamp_columns := CASE WHEN plan.stamp IS NOT NULL AND asked.newest_by IS NULL
-		THEN '{tableoid,ctid,xmin}' ELSE '{}' END;
-	RETURN plan;
 END
 $$;
 

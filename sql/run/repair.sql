@@ -156,7 +156,7 @@ BEGIN
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
-		work := repair_new_work(plan);
+		work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
 		work.differ := '{}';
 		r := ROW(t, planned.item, work, kept, '{}', '{}', '{}');
 		FOR i IN 1 .. cardinality(kept) BY size LOOP

@@ -6,7 +6,7 @@
  * A repair orders its steps before it runs any, so it needs all of them.  In
  * PL/pgSQL all of them would be one array, which each function copies.  So the
  * steps of a batch of keys are one array in a file, and the functions have its
- * number.
+ * number.  So are the parts of a long value.
  *
  * A list is not rolled back with a subtransaction.  A name begins with random
  * characters, so that only the repair knows it.
@@ -15,6 +15,8 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "lib/ilist.h"
 #include "storage/buffile.h"
@@ -23,6 +25,11 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+#include "compare/guard.h"
 
 /* Where an array is in the file. */
 typedef struct Place
@@ -104,16 +111,16 @@ add(const char *name, Oid element_type)
 static Place *
 place_of(Arrays *arrays, int32 n)
 {
-	if (n < 1 || n > arrays->n + 1)
+	if (n < 1)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("a list of %d arrays has no place %d", arrays->n, n)));
+						errmsg("a list of arrays has no place %d", n)));
 	if (n > arrays->n)
 	{
 		Size		size = n * sizeof(Place);
 
 		arrays->places = arrays->places == NULL ? MemoryContextAlloc(arrays->context, size)
 			: repalloc(arrays->places, size);
-		memset(&arrays->places[n - 1], 0, sizeof(Place));
+		memset(&arrays->places[arrays->n], 0, (n - arrays->n) * sizeof(Place));
 		arrays->n = n;
 	}
 	return &arrays->places[n - 1];
@@ -127,32 +134,59 @@ seek(Arrays *arrays, const Place *place)
 						errmsg("could not seek in a temporary file")));
 }
 
+/* Array n of a list, of elements of a type; an error if it is not there. */
+static ArrayType *
+array_of(Arrays *arrays, int32 n, Oid type)
+{
+	Place	   *place;
+	ArrayType  *array;
+
+	if (arrays == NULL || n < 1 || n > arrays->n || arrays->places[n - 1].size == 0 ||
+		arrays->element_type != type)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("an array of the repair is not kept in this transaction")));
+	place = &arrays->places[n - 1];
+	array = palloc(place->size);
+	seek(arrays, place);
+	if (BufFileRead(arrays->file, array, place->size) != place->size)
+		ereport(ERROR, (errcode_for_file_access(),
+						errmsg("could not read from a temporary file")));
+	return array;
+}
+
 PG_FUNCTION_INFO_V1(iblt_repair_put);
 
 /*
- * iblt_repair_put(name, n, anyarray): keeps an array as number n of a list, in
- * place of the one that is there.
+ * iblt_repair_put(name, n, anyarray) -> integer: keeps an array as number n of a
+ * list, in place of the one that is there, or behind the last one if n is NULL.
  */
 Datum
 iblt_repair_put(PG_FUNCTION_ARGS)
 {
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(2);
-	Arrays	   *arrays = find(name);
+	char	   *name;
+	ArrayType  *array;
+	Arrays	   *arrays;
 	Place	   *place;
+	int32		n;
 
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
+		PG_RETURN_NULL();
+	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	array = PG_GETARG_ARRAYTYPE_P(2);
+	arrays = find(name);
 	if (arrays == NULL)
 		arrays = add(name, ARR_ELEMTYPE(array));
 	if (arrays->element_type != ARR_ELEMTYPE(array))
 		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 						errmsg("the arrays of a list have one type")));
-	place = place_of(arrays, PG_GETARG_INT32(1));
+	n = PG_ARGISNULL(1) ? arrays->n + 1 : PG_GETARG_INT32(1);
+	place = place_of(arrays, n);
 	seek(arrays, &arrays->end);
 	BufFileWrite(arrays->file, array, VARSIZE(array));
 	*place = arrays->end;
 	place->size = VARSIZE(array);
 	BufFileTell(arrays->file, &arrays->end.fileno, &arrays->end.offset);
-	PG_RETURN_VOID();
+	PG_RETURN_INT32(n);
 }
 
 PG_FUNCTION_INFO_V1(iblt_repair_get);
@@ -162,22 +196,44 @@ Datum
 iblt_repair_get(PG_FUNCTION_ARGS)
 {
 	Arrays	   *arrays = PG_ARGISNULL(0) ? NULL : find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	int32		n = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
 	Oid			wanted = get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 2));
-	ArrayType  *array;
-	Place	   *place;
 
-	if (arrays == NULL || n < 1 || n > arrays->n || arrays->places[n - 1].size == 0 ||
-		arrays->element_type != wanted)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-						errmsg("an array of the repair is not kept in this transaction")));
-	place = &arrays->places[n - 1];
-	array = palloc(place->size);
-	seek(arrays, place);
-	if (BufFileRead(arrays->file, array, place->size) != place->size)
-		ereport(ERROR, (errcode_for_file_access(),
-						errmsg("could not read from a temporary file")));
-	PG_RETURN_ARRAYTYPE_P(array);
+	PG_RETURN_ARRAYTYPE_P(array_of(arrays, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1), wanted));
+}
+
+PG_FUNCTION_INFO_V1(iblt_repair_joined);
+
+/*
+ * iblt_repair_joined(name, first, last) -> text: the text whose parts are arrays of a
+ * list, of one element each.
+ */
+Datum
+iblt_repair_joined(PG_FUNCTION_ARGS)
+{
+	Arrays	   *arrays = find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	int32		first = PG_GETARG_INT32(1);
+	int32		last = PG_GETARG_INT32(2);
+	Size		size = VARHDRSZ;
+	text	   *joined;
+
+	for (int32 n = Max(first, 1); arrays != NULL && n <= Min(last, arrays->n); n++)
+		size += arrays->places[n - 1].size;
+	joined = palloc(size);
+	size = VARHDRSZ;
+	for (int32 n = first; n <= last; n++)
+	{
+		ArrayType  *array = array_of(arrays, n, TEXTOID);
+		text	   *part = (text *) ARR_DATA_PTR(array);
+
+		if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) != 1 || ARR_HASNULL(array))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("a part of a text is an array of one element")));
+		memcpy((char *) joined + size, VARDATA_ANY(part), VARSIZE_ANY_EXHDR(part));
+		size += VARSIZE_ANY_EXHDR(part);
+		pfree(array);
+	}
+	SET_VARSIZE(joined, size);
+	PG_RETURN_TEXT_P(joined);
 }
 
 PG_FUNCTION_INFO_V1(iblt_repair_drop);
@@ -191,4 +247,35 @@ iblt_repair_drop(PG_FUNCTION_ARGS)
 	if (arrays != NULL)
 		MemoryContextDelete(arrays->context);
 	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_repair_execute);
+
+/*
+ * iblt_repair_execute(statement, texts) -> bigint: executes a statement, which may have
+ * the array of texts as its parameter, and returns how many rows it changed.  Triggers,
+ * defaults and checks run as for any other statement.
+ */
+Datum
+iblt_repair_execute(PG_FUNCTION_ARGS)
+{
+	Oid			type = TEXTARRAYOID;
+	Datum		texts = PG_GETARG_DATUM(1);
+	int			guard;
+	int			result;
+	int64		changed;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("there is no statement to execute")));
+	SPI_connect();
+	guard = iblt_guard_open();
+	result = SPI_execute_with_args(text_to_cstring(PG_GETARG_TEXT_PP(0)), 1, &type, &texts, NULL,
+								   false, 0);
+	iblt_guard_shut(guard);
+	if (result < 0)
+		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
+	changed = SPI_processed;
+	SPI_finish();
+	PG_RETURN_INT64(changed);
 }

@@ -385,21 +385,16 @@ SELECT type, repair_equal(type::regtype), repair_list(type::regtype) FROM unnest
 
 SET search_path = iblt_internal, rep, public;
 -- which steps are made, and why others are not
-SELECT asked, unconfirmed, problems, s.id, s.status, s.detail, s.sql
+SELECT asked, unconfirmed, problems, s.id, s.status, s.detail, s.texts
 FROM (VALUES ('{}'::jsonb, '{}'::text[], false), ('{}', '{i}', false), ('{}', NULL, true), ('{"deletes": false}', '{}', false), ('{"inserts": false}', '{}', false), ('{"updates": false, "winner": "newest"}', '{}', false), ('{"deletes": false, "inserts": false, "winner": "newest"}', '{}', true)) AS v(asked, unconfirmed, problems),
 	LATERAL unnest(repair_judged(jsonb_populate_record(NULL::repair_plan, jsonb_build_object('asked', '{"deletes": true, "inserts": true, "updates": true, "winner": "source"}'::jsonb || asked)),
-		ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::repair_step, '[{"id": "d", "action": "delete", "sql": "D", "status": "due"}, {"id": "i", "action": "insert", "sql": "I", "status": "due"}, {"id": "u", "action": "update", "sql": "U", "status": "due"}, {"id": "p", "action": "update", "sql": "P", "status": "due", "detail": "a problem"}]') AS s),
+		ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::repair_step, '[{"id": "d", "action": "delete", "texts": ["D"], "status": "due"}, {"id": "i", "action": "insert", "texts": ["I"], "status": "due"}, {"id": "u", "action": "update", "texts": ["U"], "status": "due"}, {"id": "p", "action": "update", "texts": ["P"], "status": "due", "detail": "a problem"}]') AS s),
 		unconfirmed, problems)) AS s;
--- does a statement for many rows see what becomes of them?
-SELECT path, value, repair_sees(jsonb_populate_record(NULL::repair_plan, jsonb_set('{"asked": {"target_side": "there", "winner": "source"}, "compared": {"is_unique": true, "by_hash": false, "here": {"mapped": true, "remote": true, "condition": "true"}, "there": {}},
-	"described": {"rules": false, "foreign_keys": [{"on_delete": "RESTRICT", "on_update": "NO ACTION"}]}}', path::text[], value::jsonb))) AS sees
-FROM (VALUES ('{described,triggers}', '[]'), ('{described,triggers}', '[{}]'), ('{described,rules}', 'true'), ('{described,foreign_keys,0,on_delete}', '"CASCADE"'), ('{described,foreign_keys,0,on_update}', '"SET NULL"'), ('{asked,winner}', '"newest"'), ('{asked,target_side}', '"here"'),
-	('{compared,by_hash}', 'true'), ('{compared,is_unique}', 'false'), ('{compared,there,condition}', '"true"'), ('{compared,there,mapped}', 'false'), ('{compared,there,mapped}', 'true'), ('{compared,there,remote}', 'false'), ('{compared,there,remote}', 'true')) AS v(path, value);
 -- what has to happen to rows, with unique keys and with others
-SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_unique_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[1, ["a"]]], "there": [[1, ["b"]]]}, {"id": "2", "here": [[1, ["a"]]]},
-	{"id": "3", "there": [[1, ["b"]]]}, {"id": "4", "here": [[2, ["a"]]], "there": [[1, ["b"]]]}, {"id": "5", "here": [[1, ["a"]], [1, ["c"]]], "there": [[1, ["b"]]]}, {"id": "6", "there": [[2, ["b"]]]}]') AS d), side, false) AS c ORDER BY 1, 2;
-SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_counted_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[3, ["a"]], [1, ["b"]]], "there": [[1, ["a"]], [1, ["b"]], [2, ["c"]]]},
-	{"id": "2", "here": [[1, ["a"]]], "there": [[1, ["a"]]]}, {"id": "3", "here": [[1, ["a"]]]}]') AS d), side, false) AS c ORDER BY 1, 2, 3, 4;
+SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem, c.checksum FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_unique_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[1, ["a"], "7"]], "there": [[1, ["b"], "8"]], "here_checksum": "h", "there_checksum": "t"}, {"id": "2", "here": [[1, ["a"], "7"]], "here_checksum": "h"},
+	{"id": "3", "there": [[1, ["b"], "8"]], "there_checksum": "t"}, {"id": "4", "here_count": 2, "there_count": 1, "here_checksum": "h", "there_checksum": "t"}]') AS d), side, false) AS c ORDER BY 1, 2;
+SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem, c.checksum FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_counted_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[3, ["a"], "7"], [1, ["b"], "8"]], "there": [[1, ["a"], "7"], [1, ["b"], "8"], [2, ["c"], "9"]]},
+	{"id": "2", "here": [[1, ["a"], "7"]], "there": [[1, ["a"], "8"]]}, {"id": "3", "here": [[1, ["a"], "7"]]}, {"id": "4", "here": [[2, ["a"], "7"]], "there": [[1, ["a"], "8"]]}]') AS d), side, false) AS c ORDER BY 1, 2, 3, 4;
 -- what cannot be applied, or not safely
 SELECT asked, here, there, target, outcome(format('SELECT repair_check_apply(jsonb_populate_record(NULL::repair_plan, %L))', jsonb_build_object('asked', '{"apply": false, "as_replica": false}'::jsonb || asked, 'described', '{"read_only": false, "deferrable_constraints": []}'::jsonb || target,
 	'compared', jsonb_build_object('here', '{"side": "here", "relation": "rep.opt", "recovery": false, "remote": false}'::jsonb || here, 'there', '{"side": "there", "relation": "rep.opt", "recovery": false, "remote": false}'::jsonb || there)))) AS said
@@ -424,30 +419,29 @@ CREATE TRIGGER later AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION later()
 SELECT outcome($$SELECT steps('later', 'apply => true')$$);
 SELECT * FROM later ORDER BY id;
 
--- the places of a list of steps have no gap
-SELECT outcome($$SELECT iblt_internal.iblt_repair_put('steps', 2, '{1}'::int[])$$);
+-- arrays of a list, which may come behind the last one or leave gaps
 SELECT outcome($$SELECT iblt_internal.iblt_repair_put('steps', 0, '{1}'::int[])$$);
 BEGIN;
 SELECT iblt_internal.iblt_repair_put('steps', 1, '{1,2}'::int[]), iblt_internal.iblt_repair_put('steps', 2, '{3}'::int[]), iblt_internal.iblt_repair_put('steps', 1, '{4,5,6}'::int[]);
-SELECT outcome($$SELECT iblt_internal.iblt_repair_put('steps', 4, '{1}'::int[])$$);
+SELECT iblt_internal.iblt_repair_put('steps', 4, '{7}'::int[]), iblt_internal.iblt_repair_put('steps', NULL, '{8}'::int[]), iblt_internal.iblt_repair_put(NULL, 1, '{8}'::int[]), iblt_internal.iblt_repair_put('steps', 1, NULL::int[]);
 SELECT outcome($$SELECT iblt_internal.iblt_repair_put('steps', 3, '{a}'::text[])$$);
-SELECT iblt_internal.iblt_repair_get('steps', 1, NULL::int[]), iblt_internal.iblt_repair_get('steps', 2, NULL::int[]);
+SELECT iblt_internal.iblt_repair_get('steps', n, NULL::int[]) FROM unnest('{1,2,4,5}'::int[]) AS n;
 SELECT n, outcome(format('SELECT iblt_internal.iblt_repair_get(%L, %L, NULL::int[])', list, n)) FROM (VALUES ('steps', 0), ('steps', 3), ('steps', NULL), (NULL, 1), ('other', 1)) AS x(list, n);
 SELECT outcome($$SELECT iblt_internal.iblt_repair_get('steps', 1, NULL::text[])$$);
 SELECT iblt_internal.iblt_repair_drop('steps'), iblt_internal.iblt_repair_drop('steps');
 SELECT outcome($$SELECT iblt_internal.iblt_repair_get('steps', 1, NULL::int[])$$);
--- nor do the parts of a text, and one that comes again is passed over
-SELECT iblt_internal.iblt_repair_keep('value', 1, E'it''s a \\ and'), iblt_internal.iblt_repair_keep('value', 3, 'no'), iblt_internal.iblt_repair_keep('value', 2, ' more'), iblt_internal.iblt_repair_keep('value', 1, 'no'),
-	iblt_internal.iblt_repair_keep('plain', 1, 'it''s'), iblt_internal.iblt_repair_keep('query', 1, 'SELECT '), iblt_internal.iblt_repair_quote('query', 3, 'plain'), iblt_internal.iblt_repair_quote('query', 2, 'value'),
-	iblt_internal.iblt_repair_keep('query', 3, ', '), iblt_internal.iblt_repair_quote('query', 4, 'plain'), iblt_internal.iblt_repair_quote('query', 4, 'plain');
-SELECT iblt_internal.iblt_repair_kept('value'), iblt_internal.iblt_repair_kept('query'), iblt_internal.iblt_repair_kept('nothing') IS NULL AS none;
-SELECT outcome($$SELECT iblt_internal.iblt_repair_quote('query', 5, 'nothing')$$);
-SAVEPOINT a;
-SELECT iblt_internal.iblt_repair_keep('late', 1, 'x'), iblt_internal.iblt_repair_kept('late');
-ROLLBACK TO a;
-SELECT iblt_internal.iblt_repair_kept('late') IS NULL AS gone, length(iblt_internal.iblt_repair_kept('value')) AS stays;
+-- a text whose parts they are, and a statement with such texts
+SELECT iblt_internal.iblt_repair_put('parts', NULL, ARRAY[part]) FROM unnest('{it''s,é,"",end}'::text[]) AS part;
+SELECT iblt_internal.iblt_repair_joined('parts', 1, 4), iblt_internal.iblt_repair_joined('parts', 2, 2), iblt_internal.iblt_repair_joined('parts', 2, 1);
+SELECT list, first, last, outcome(format('SELECT iblt_internal.iblt_repair_joined(%L, %L, %L)', list, first, last)) FROM (VALUES ('parts', 0, 1), ('parts', 4, 5), ('other', 1, 1)) AS x(list, first, last);
+SELECT iblt_internal.iblt_repair_put('parts', NULL, part::text[]) FROM unnest('{"{}","{a,b}","{NULL}"}'::text[]) AS part;
+SELECT n, outcome(format('SELECT iblt_internal.iblt_repair_joined(''parts'', %s, %1$s)', n)) FROM generate_series(5, 7) AS n;
+CREATE TEMP TABLE long (v text);
+SELECT iblt_internal.iblt_repair_execute('INSERT INTO pg_temp.long VALUES (($1)[2]), (($1)[1])', ARRAY['x', iblt_internal.iblt_repair_joined('parts', 1, 2)]);
+TABLE long;
 COMMIT;
-SELECT iblt_internal.iblt_repair_kept('value') IS NULL AS gone;
+SELECT outcome($$SELECT iblt_internal.iblt_repair_joined('parts', 1, 1)$$);
+SELECT outcome(format('SELECT iblt_internal.iblt_repair_execute(%L, %L)', statement, texts)) FROM (VALUES ('SELECT 1', NULL), (NULL, '{}')) AS x(statement, texts);
 
 -- rows that come before the scan of an absent one
 \c -
@@ -468,8 +462,14 @@ END $$;
 SELECT * FROM steps('came', 'apply => true');
 SELECT array(SELECT id FROM came ORDER BY id) AS came;
 ROLLBACK;
--- which texts are so long that a hash stands for them
+-- which texts are so long that a checksum stands for them
 SET search_path = iblt_internal, public;
-SELECT length, jsonb_typeof(repair_texts(ARRAY[repeat('x', length)]) -> 0) AS told_as FROM unnest('{65536,65537}'::int[]) AS length;
+CREATE FUNCTION pg_temp.short(value text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE result text;
+BEGIN
+	EXECUTE format('SELECT %s FROM (SELECT $1 AS v) AS x', short_text_sql(jsonb_populate_record(NULL::plan, '{"seed": 1}'), 'v')) INTO result USING value;
+	RETURN NOT is_long(result);
+END $$;
+SELECT length, pg_temp.short(repeat('x', length)), pg_temp.short(repeat('é', length)) FROM unnest('{40000,65536,65537}'::int[]) AS length;
 
 DROP SCHEMA rep CASCADE;

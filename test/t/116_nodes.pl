@@ -648,10 +648,10 @@ foreach my $call ("iblt_audit_run($peer, schema => 'shop')", "iblt_audit_resume(
 	$err .= $wrong;
 }
 # an error when the rows of a repair are shown
-sql('here', 'ALTER FUNCTION iblt_internal.repair_shown_sql(iblt_internal.repair_plan) RENAME TO nobody_knows');
+sql('here', 'ALTER FUNCTION iblt_internal.repair_shown_sql(iblt_internal.repair_plan, boolean) RENAME TO nobody_knows');
 (undef, undef, my $late) = $servers[0]->psql('postgres', "SELECT * FROM iblt_repair('shop.t', $peer, direction => 'pull', recheck => 0)");
-like($late, qr/ERROR:  function repair_shown_sql\(repair_plan\) does not exist/, 'an error after a repair');
-sql('here', 'ALTER FUNCTION iblt_internal.nobody_knows(iblt_internal.repair_plan) RENAME TO repair_shown_sql');
+like($late, qr/ERROR:  function repair_shown_sql\(repair_plan, boolean\) does not exist/, 'an error after a repair');
+sql('here', 'ALTER FUNCTION iblt_internal.nobody_knows(iblt_internal.repair_plan, boolean) RENAME TO repair_shown_sql');
 unlike($err . $late . slurp_file($servers[0]->logfile), qr/secret_of_mine/, 'shows no connection string, nor does the log');
 nothing_left('at the end', @servers);
 

@@ -182,6 +182,8 @@ foreach my $case ([ 'pull', $here, 'here' ], [ 'pull', $there, 'there' ], [ 'pus
 }
 
 # Arguments and rights
+sql($here, "TRUNCATE w; INSERT INTO w VALUES (1, NULL, 5, 1)");
+sql($there, "TRUNCATE w; INSERT INTO w VALUES (1, 'fill', NULL, 1)");
 both("CREATE TABLE bare (id int, at int); INSERT INTO bare VALUES (1, ${\ '1'}); CREATE TABLE odd (id int PRIMARY KEY, t text, f float8, at bigint, d date, n numeric); INSERT INTO odd VALUES (1)");
 sql($here, "ALTER TABLE odd ALTER at TYPE int; INSERT INTO odd VALUES (2, 'x', 1, 4, 'infinity', 'NaN')");
 sql($there, "INSERT INTO odd VALUES (2, 'y', 1, 5, '2026-01-01', 1)");
