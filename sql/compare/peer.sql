@@ -45,6 +45,10 @@ CREATE FUNCTION iblt_peer_dblink() RETURNS text
 CREATE FUNCTION iblt_peer_is_open(conn text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
+-- Opens a connection of this name, which it returns.
+CREATE FUNCTION iblt_peer_open(conn text, peer text) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
 -- Sends a query over a connection, and counts it; false if it could not.
 CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -250,19 +254,24 @@ $$;
 CREATE FUNCTION iblt_peer_patience(seconds integer) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- How many seconds a connection to iblt.peer, which no parameter shows, may take to be made, for
--- a caller who has that timeout.
+-- How many seconds a connection to a peer may take to be made, for a caller who has that timeout.
 -- libpq does not take less than two seconds.  From PostgreSQL 16 on dblink heeds no
 -- connect_timeout, and of several hosts it may wait for the first one for minutes.
-CREATE FUNCTION peer_patience(timeout interval) RETURNS integer
-	LANGUAGE sql STABLE PARALLEL SAFE
+CREATE FUNCTION peer_patience(peer text, timeout interval) RETURNS integer
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT greatest(2, coalesce(
+DECLARE
+	o text := peer;
+BEGIN
+	IF NOT iblt_peer_is_string(peer) THEN
+		o := (SELECT array_to_string(s.srvoptions, ' ') FROM pg_foreign_server AS s
+			WHERE s.srvname = peer);
+	END IF;
+	RETURN greatest(2, coalesce(
 		nullif(substring(o FROM 'connect_timeout\s*=\s*''?(\d{1,5})'), '0')::integer,
 		least(CASE WHEN o ~ ',' THEN NULL ELSE 10 END, ceil(extract(epoch FROM least(timeout,
-			nullif(current_setting('statement_timeout')::interval, '0')))))))::integer
-	FROM (SELECT coalesce((SELECT array_to_string(s.srvoptions, ' ') FROM pg_foreign_server s
-		WHERE s.srvname = current_setting('iblt.peer')), current_setting('iblt.peer'))) AS p(o)
+			nullif(current_setting('statement_timeout')::interval, '0')))))))::integer;
+END
 $$;
 
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
@@ -271,8 +280,6 @@ CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	schema text;
-	held text;
 	late boolean;
 	e failure;
 BEGIN
@@ -289,16 +296,13 @@ BEGIN
 			HINT = 'Give the name of a foreign server, or a string'
 				' such as ''host=node_b dbname=shop''.';
 	END IF;
-	schema := iblt_peer_dblink();
+	PERFORM iblt_peer_dblink();
 	IF iblt_peer_is_string(peer) THEN
 		PERFORM iblt_hide_statement();
 	END IF;
 	BEGIN
-		held := set_config('iblt.peer', peer, true);
-		PERFORM iblt_peer_patience(peer_patience(timeout));
-		EXECUTE format('SELECT %s.dblink_connect($1, pg_catalog.current_setting(''iblt.peer''))',
-			schema) USING conn;
-		held := set_config('iblt.peer', '', true);
+		late := iblt_peer_patience(peer_patience(peer, timeout));
+		conn := iblt_peer_open(conn, peer);
 		PERFORM iblt_peer_patience(NULL);
 	EXCEPTION WHEN @on_any_error@ THEN
 		late := iblt_peer_patience(NULL);

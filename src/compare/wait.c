@@ -152,6 +152,17 @@ iblt_peer_is_string(PG_FUNCTION_ARGS)
 				   !OidIsValid(get_foreign_server_oid(peer, true)));
 }
 
+PG_FUNCTION_INFO_V1(iblt_peer_open);
+
+/* iblt_peer_open(conn, peer) -> text: opens a connection of that name, which no plan shows */
+Datum
+iblt_peer_open(PG_FUNCTION_ARGS)
+{
+	(void) OidFunctionCall2(find_function("dblink_connect", 2, TEXTOID, false),
+							PG_GETARG_DATUM(0), PG_GETARG_DATUM(1));
+	PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+}
+
 PG_FUNCTION_INFO_V1(iblt_peer_send);
 
 /* iblt_peer_send(conn, query) -> boolean: could dblink send it? */

@@ -243,10 +243,10 @@ foreach my $method ('sketch', 'plain')
 		is($session->run('SELECT dblink_get_connections()'), '', 'and no connection');
 	}
 }
-is($here->safe_psql('postgres', "SET iblt.peer = 'host=x'; SELECT string_agg(iblt_internal.peer_patience(t::interval)::text, ' ') FROM unnest('{NULL,1 minute,3 s,-1 s}'::text[]) AS t;
-	SET iblt.peer = 'host=x,y'; SELECT iblt_internal.peer_patience('1 minute'); SET iblt.peer = 'host=x connect_timeout = 30'; SELECT iblt_internal.peer_patience('1 minute');
-	SET iblt.peer = 'mute'; SELECT iblt_internal.peer_patience(NULL);
-	SET iblt.peer = 'host=x'; SET statement_timeout = '4500ms'; SELECT iblt_internal.peer_patience('1 minute')"), "10 10 3 2\n60\n30\n2\n5", 'how long connecting may take');
+is($here->safe_psql('postgres', "SELECT string_agg(iblt_internal.peer_patience('host=x', t::interval)::text, ' ') FROM unnest('{NULL,1 minute,3 s,-1 s}'::text[]) AS t;
+	SELECT iblt_internal.peer_patience('host=x,y', '1 minute'); SELECT iblt_internal.peer_patience('host=x connect_timeout = 30', '1 minute');
+	SELECT iblt_internal.peer_patience('mute', NULL);
+	SET statement_timeout = '4500ms'; SELECT iblt_internal.peer_patience('host=x', '1 minute')"), "10 10 3 2\n60\n30\n2\n5", 'how long connecting may take');
 nothing_left('after all', $there);
 $proxy->stop;
 
