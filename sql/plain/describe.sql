@@ -10,9 +10,8 @@
 -- function that runs such a query here, if that has any of its own, and with locks on what it
 -- reads; a label is its application_name.
 -- What asks does not read views of users, and what writes may, in triggers.
--- With "writes" the server's default_transaction_read_only decides whether it may.  Without, it
--- only reads, unless it is in the transaction of a repair.  A role, or a
--- function of users, can set iblt.writing, too, but other messages begin their transaction.
+-- With "writes" the server's default_transaction_read_only decides whether it may.  Without, a
+-- message that begins its transaction only reads.  That of a repair has begun before.
 CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
 	described described[] DEFAULT NULL, writes boolean DEFAULT false,
 	asks boolean DEFAULT false) RETURNS text
@@ -30,10 +29,9 @@ AS $$
 			IS NOT NULL AND pg_catalog.version() OPERATOR(pg_catalog.~) 'linux'
 			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END$q$
 		|| CASE WHEN writes THEN '' ELSE $q$,
-			CASE WHEN pg_catalog.current_setting('iblt.writing', true) OPERATOR(pg_catalog.=) 'on'
-				AND pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>)
-				pg_catalog.statement_timestamp() THEN NULL
-			ELSE pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || ')'
+			CASE WHEN pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.=)
+				pg_catalog.statement_timestamp()
+			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || ')'
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
 		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
 		('quote_all_identifiers', 'off'), ('jit', 'off'),

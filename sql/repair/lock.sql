@@ -119,15 +119,11 @@ DECLARE
 	places text[] := ARRAY(SELECT DISTINCT place
 		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place WHERE place IS NOT NULL);
 	place text;
-	writes boolean;
 BEGIN
 	FOREACH place IN ARRAY places LOOP
-		writes := coalesce(place = target_place, false);
-		PERFORM peer_send(place, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
-				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
-				CASE WHEN writes THEN 'WRITE' ELSE 'ONLY' END,
-				CASE WHEN writes THEN 'on' ELSE 'off' END)),
-			peer_value(place, 0.001, 1);
+		PERFORM peer_send(place, 'BEGIN ISOLATION LEVEL READ COMMITTED READ '
+				|| CASE WHEN place = target_place THEN 'WRITE' ELSE 'ONLY' END),
+			peer_value(place, 0.001, 0);
 	END LOOP;
 	IF locked <> '{}' THEN
 		PERFORM repair_lock_all(locked);

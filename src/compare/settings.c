@@ -68,17 +68,15 @@ pin(const char *name, const char *value)
 /*
  * iblt_peer_settings(datestyle, intervalstyle, timezone_abbreviations, label):
  * pins the settings for the rest of the message, and refuses code of other
- * roles (guard.c).  Only iblt_repair writes: it
- * sets iblt.writing in its transaction.  A role, or a function of users, can set
- * that, too, but other messages begin their transaction.  A label, if there is
- * one, is for the session.
+ * roles (guard.c).  A message that begins its transaction cannot write, whatever
+ * the role's default is.  Only iblt_repair writes, in a transaction that it has
+ * begun for that.  A label, if there is one, is for the session.
  */
 Datum
 iblt_peer_settings(PG_FUNCTION_ARGS)
 {
 	static const char *const given[] = {"DateStyle", "IntervalStyle",
 		"timezone_abbreviations"};
-	const char *writing = GetConfigOption("iblt.writing", true, false);
 
 	iblt_guard_begin();
 	for (int i = 0; i < (int) lengthof(pinned); i++)
@@ -86,10 +84,8 @@ iblt_peer_settings(PG_FUNCTION_ARGS)
 	for (int i = 0; i < (int) lengthof(given); i++)
 		if (!PG_ARGISNULL(i))
 			pin(given[i], text_to_cstring(PG_GETARG_TEXT_PP(i)));
-	pin("transaction_read_only",
-		writing != NULL && strcmp(writing, "on") == 0
-		&& GetCurrentTransactionStartTimestamp()
-		!= GetCurrentStatementStartTimestamp() ? "off" : "on");
+	if (GetCurrentTransactionStartTimestamp() == GetCurrentStatementStartTimestamp())
+		pin("transaction_read_only", "on");
 	/* a query ends soon after the other side has closed the connection */
 #ifdef __linux__
 	pin("client_connection_check_interval", "1000");

@@ -30,7 +30,7 @@ $there->safe_psql('postgres', q{
 	CREATE FUNCTION evil.concat(VARIADIC text[]) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
 	CREATE FUNCTION evil.same(text, text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''evil''; END';
 	CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.same);
-	ALTER ROLE reader SET iblt.writing = 'on'; ALTER ROLE reader SET search_path = evil, pg_catalog; ALTER ROLE reader SET DateStyle = 'German'; ALTER ROLE reader SET IntervalStyle = 'sql_standard';
+	ALTER ROLE reader SET default_transaction_read_only = off; ALTER ROLE reader SET search_path = evil, pg_catalog; ALTER ROLE reader SET DateStyle = 'German'; ALTER ROLE reader SET IntervalStyle = 'sql_standard';
 	ALTER ROLE reader SET TimeZone = 'Asia/Tokyo'; ALTER ROLE reader SET extra_float_digits = -5; ALTER ROLE reader SET bytea_output = 'escape';
 	ALTER ROLE reader SET array_nulls = off; ALTER ROLE reader SET default_transaction_isolation = 'serializable';
 	ALTER ROLE reader SET log_statement = 'all'});
