@@ -80,7 +80,7 @@ AS $$
 $$;
 
 -- A statement that does what a function in PL/pgSQL does.
--- It answers by an argument OUT, which the setting iblt.answer has then.
+-- It answers by an argument OUT, which the setting iblt.block has then.
 CREATE FUNCTION plain_block(name text, arguments text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -91,7 +91,7 @@ AS $$
 		'SELECT ' || nullif(arguments, '') || (SELECT ' INTO '
 			|| string_agg(quote_ident(a), ', ' ORDER BY i) || '; '
 			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)),
-		p.prosrc, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.answer'', %I::text, true);',
+		p.prosrc, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.block'', %I::text, true);',
 			p.proargnames[i]) FROM unnest(p.proargmodes) WITH ORDINALITY AS m(mode, i)
 			WHERE m.mode = 'o')))
 	FROM pg_proc p WHERE p.oid = ('iblt_internal.' || plain_block.name)::regproc

@@ -54,7 +54,7 @@ DECLARE
 BEGIN
 	answer := '{}';
 	IF texts IS NULL THEN
-		PERFORM set_config('iblt.statements', '', true);
+		PERFORM set_config('iblt.block', '', true);
 	END IF;
 	FOR i IN 1 .. cardinality(statements) LOOP
 		current := i;
