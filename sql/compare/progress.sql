@@ -9,13 +9,21 @@ BEGIN
 END
 $$;
 
--- Lets progress_timely say something from 10 seconds from now on, if progress is shown.
+-- Until the client's message ends, progress is due each so many milliseconds; NULL: never.
+CREATE FUNCTION iblt_progress_every(ms integer) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Is it due now? The next time is that much later.
+CREATE FUNCTION iblt_progress_due() RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Lets scans of this database and progress_timely say something every 10 seconds from now on, or
+-- not any more.
 CREATE FUNCTION progress_by_time(shown boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM set_config('iblt.progress_due', CASE WHEN shown
-		THEN (extract(epoch FROM clock_timestamp()) + 10)::text ELSE '' END, true);
+	PERFORM iblt_progress_every(CASE WHEN shown THEN 10000 END);
 END
 $$;
 
@@ -23,12 +31,9 @@ $$;
 CREATE FUNCTION progress_timely(message text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	due text := current_setting('iblt.progress_due', true);
 BEGIN
-	IF due <> '' AND extract(epoch FROM clock_timestamp()) >= due::numeric THEN
+	IF iblt_progress_due() THEN
 		PERFORM iblt_tell('notice', message);
-		PERFORM progress_by_time(true);
 	END IF;
 END
 $$;

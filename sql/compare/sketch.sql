@@ -104,15 +104,6 @@ BEGIN
 END
 $$;
 
--- Makes the scans of this database say every ten seconds how far they are, or not any more.
-CREATE FUNCTION progress_of_scans(shown boolean) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM set_config('iblt.scan_progress', CASE WHEN shown THEN '10000' ELSE '' END, true);
-END
-$$;
-
 -- An empty sketch of the size of those that both sides keep.
 CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -219,7 +210,7 @@ BEGIN
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
 	PERFORM set_config('iblt.keeps', 'on', true);
 	IF plan.progress THEN
-		PERFORM progress_of_scans(true);
+		PERFORM progress_by_time(true);
 	END IF;
 	IF plan.from_digests THEN
 		scanned := live_sketches(plan);
@@ -228,7 +219,7 @@ BEGIN
 			scan_sql(plan, plan.there, capacity)], 0.005, NULL, reading_of(plan))::scanned[];
 	END IF;
 	IF plan.progress THEN
-		PERFORM progress_of_scans(false);
+		PERFORM progress_by_time(false);
 	END IF;
 	here := sketch_of(scanned[1]);
 	there := sketch_of(scanned[2]);

@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * progress.c
- *	  How far a scan is whose rows an aggregate sums up.
+ *	  When progress is to be told, and how far a scan is whose rows an aggregate
+ *	  sums up.
  *
- * PostgreSQL shows the progress of commands only.  The setting
- * iblt.scan_progress is the number of milliseconds between two messages.  The
- * clock is read after each 65536 rows.  In a parallel scan, the leader says
+ * PostgreSQL shows the progress of commands only.  Progress is for the message
+ * of the client that asked for it, so an error need not take it back.  In a
+ * scan, the clock is read after each 65536 rows.  In a parallel scan, the leader says
  * which part of the blocks it and the workers have taken.  It says nothing if
  * it only waits for workers.
  *
@@ -20,28 +21,51 @@
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-/* When the last message was sent. */
-static TimestampTz last_said = 0;
+/* When the message of the client began that asked for progress, and how often. */
+static TimestampTz asked = 0;
+static int	every_ms;
+
+/* When progress was told last. */
+static TimestampTz last_told;
 
 static bool
 is_due(void)
 {
-	const char *ms = GetConfigOption("iblt.scan_progress", true, false);
 	TimestampTz now;
 
-	if (ms == NULL || *ms == '\0' || IsParallelWorker())
+	if (asked != GetCurrentStatementStartTimestamp() || IsParallelWorker())
 		return false;
 	now = GetCurrentTimestamp();
-	last_said = Max(last_said, GetCurrentStatementStartTimestamp());
-	if (!TimestampDifferenceExceeds(last_said, now, atoi(ms)))
+	if (!TimestampDifferenceExceeds(last_told, now, every_ms))
 		return false;
-	last_said = now;
+	last_told = now;
 	return true;
+}
+
+PG_FUNCTION_INFO_V1(iblt_progress_every);
+
+/* iblt_progress_every(ms): from now on, progress is due so often; NULL: never */
+Datum
+iblt_progress_every(PG_FUNCTION_ARGS)
+{
+	asked = PG_ARGISNULL(0) ? 0 : GetCurrentStatementStartTimestamp();
+	every_ms = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT32(0);
+	last_told = GetCurrentTimestamp();
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_progress_due);
+
+/* iblt_progress_due() -> boolean: is progress to be told now?  Then it is not due for a while. */
+Datum
+iblt_progress_due(PG_FUNCTION_ARGS)
+{
+	(void) fcinfo;
+	PG_RETURN_BOOL(is_due());
 }
 
 /* Which percentage of its blocks has a scan read, or -1 if it is not a scan of a heap? */
