@@ -264,8 +264,9 @@ DECLARE
 	started timestamptz;
 	result audit_row;
 	results audit_row[] := '{}';
+	compared record;
+	stuck text;
 BEGIN
-	PERFORM set_config('iblt.stuck', '', true), set_config('iblt.late', '', true);
 	conns := connect(peers, conns, (options.compare).timeout);
 	options.compare.method := plain_method(conns, (options.compare).method);
 	PERFORM audit_check_peers(conns);
@@ -283,7 +284,9 @@ BEGIN
 		result := batch.equal[n];
 		IF result.status IS NULL THEN
 			started := clock_timestamp();
-			result := audit_table(conns, peers, items[n], options);
+			compared := audit_table(conns, peers, items[n], options, stuck);
+			stuck := compared.stuck;
+			result := compared.result;
 			result.total_ms := ms(started);
 		END IF;
 		PERFORM progress((options.compare).progress, format(
@@ -291,7 +294,6 @@ BEGIN
 			coalesce(result.relation, result.peer_relation), result.status, ': ' || result.detail));
 		results[n] := result;
 	END LOOP;
-	PERFORM set_config('iblt.stuck', '', true);
 	PERFORM peers_close(conns);
 	RETURN results;
 END
@@ -341,7 +343,7 @@ BEGIN
 			peers[2] := audit_peer(target.name, peer);
 		END IF;
 		results := to_jsonb(audit_rows(conns, peers, target, options));
-		PERFORM set_config('iblt.audit_stats', results::text, false);
+		PERFORM keep_stats('iblt_audit', results);
 		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, results);
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
@@ -358,14 +360,9 @@ CREATE FUNCTION @extschema@.iblt_audit_stats() RETURNS SETOF audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 100
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-DECLARE
-	kept text := nullif(current_setting('iblt.audit_stats', true), '');
 BEGIN
-	IF kept IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'no iblt_audit has finished in this session';
-	END IF;
-	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_row, kept::jsonb);
+	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_row,
+		kept_stats('iblt_audit'));
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_stats IS

@@ -249,7 +249,7 @@ BEGIN
 	figures.rows_there := rows;
 	figures.bytes_sent := bytes;
 	figures.bytes_received := 0;
-	RETURN audit_result(checked.item, ROW(checked.plan, figures, '{}'));
+	RETURN audit_result(checked.item, ROW(checked.plan, figures, '{}', NULL));
 END
 $$;
 

@@ -154,7 +154,7 @@ $$;
 
 -- What there is to say of a table that was compared.
 CREATE FUNCTION audit_detail(item audit_item, plan plan,
-	unconfirmed bigint, differences bigint) RETURNS text
+	unconfirmed bigint, differences bigint, problem text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -166,7 +166,7 @@ BEGIN
 				'not ready (the subscription is disabled or still copies it, or other servers '
 				'replicate to both sides, or there is a standby between the sides)'
 			ELSE format('%s differences could not be confirmed: %s', unconfirmed,
-				unconfirmed_cause()) END,
+				unconfirmed_cause(problem)) END,
 		live_said(plan),
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
 		by_index_note(reads_by_index(plan)),
@@ -190,8 +190,8 @@ AS $$
 $$;
 
 -- The row for a table that was compared, from its counts of differences.
-CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row)
-RETURNS audit_row
+CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
+	problem text DEFAULT NULL) RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
@@ -200,10 +200,29 @@ BEGIN
 	result.relation := (plan.here).relation;
 	result.peer_relation := (plan.there).relation;
 	result.status := audit_status(differences, result.unconfirmed);
-	result.detail := audit_detail(item, plan, result.unconfirmed, differences);
+	result.detail := audit_detail(item, plan, result.unconfirmed, differences, problem);
 	result.rows_here := figures.rows_here;
 	result.rows_there := figures.rows_there;
 	result.bytes := figures.bytes_sent + figures.bytes_received;
+END
+$$;
+
+-- Counts differences of a table in its row.
+CREATE FUNCTION audit_count(item audit_item, differences difference[], INOUT result audit_row)
+RETURNS audit_row
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	counted audit_row;
+BEGIN
+	-- in FROM, unnest would have the planner look for ways to hash a batch
+	SELECT count(*) FILTER (WHERE (u.d).side = 'there'),
+		count(*) FILTER (WHERE (u.d).side = 'here'),
+		count(*) FILTER (WHERE (u.d).side = 'both'),
+		count(*) FILTER (WHERE (u.d).confirmed IS FALSE OR item.unready)
+	INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed
+	FROM (SELECT unnest(differences) AS d) AS u;
+	@each audit_counts: result.% := coalesce(result.%, 0) + counted.%;@
 END
 $$;
 
@@ -211,37 +230,40 @@ $$;
 CREATE FUNCTION audit_result(item audit_item, compared comparison) RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
-DECLARE
-	result audit_row;
 BEGIN
-	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
-		count(*) FILTER (WHERE d.side = 'both'),
-		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
-	INTO result.missing, result.extra, result.changed, result.unconfirmed
-	FROM unnest(compared.differences) AS d;
-	RETURN audit_verdict(item, compared.plan, compared.figures, result);
+	RETURN audit_verdict(item, compared.plan, compared.figures,
+		audit_count(item, compared.differences, NULL));
 END
 $$;
 
--- Compares one table: its row.  Differences are counted.  If rows are asked for, the first ones
--- are kept for a page, without values of more than 20 kB.
-CREATE FUNCTION audit_compare(plan plan, item audit_item) RETURNS audit_row
+-- Compares one table: its row, and where replication is stuck.  Differences are counted.  If rows
+-- are asked for, the first ones are kept for a page, without values of more than 20 kB.
+CREATE FUNCTION audit_compare(plan plan, item audit_item, INOUT stuck text, OUT result audit_row)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found found_keys := find_keys(plan);
-	result audit_row;
+	found found_keys;
+	b batch;
+	shown difference[] := '{}';
+	problem text;
 BEGIN
-	SELECT count(*) FILTER (WHERE (d).side = 'there'), count(*) FILTER (WHERE (d).side = 'here'),
-		count(*) FILTER (WHERE (d).side = 'both'),
-		count(*) FILTER (WHERE (d).confirmed IS FALSE OR item.unready),
-		jsonb_agg(to_jsonb(d) - CASE WHEN coalesce(pg_column_size((d).here), 0)
-				+ coalesce(pg_column_size((d).there), 0) < 20000 THEN '{id,mark}'::text[]
-				ELSE '{id,mark,here,there}' END) FILTER (WHERE n <= 25 AND plan.content <> 'none')
-	INTO result.missing, result.extra, result.changed, result.unconfirmed, result.differences
-	FROM (SELECT d, row_number() OVER () AS n FROM differences(found.plan, found.figures,
-		found.keys, found.number, found.sample) AS b(batch), unnest(b.batch) AS d) AS x;
-	RETURN audit_verdict(item, found.plan, compare_stats(), result);
+	plan.stuck := stuck;
+	found := find_keys(plan);
+	FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
+			found.sample) LOOP
+		result := audit_count(item, b.differences, result);
+		IF plan.content <> 'none' AND cardinality(shown) < 25 THEN
+			shown := shown || b.differences[: 25 - cardinality(shown)];
+		END IF;
+		problem := coalesce((b.waited).problem, problem);
+		stuck := coalesce((b.waited).stuck, stuck);
+	END LOOP;
+	result.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE
+			WHEN coalesce(pg_column_size((d).here), 0) + coalesce(pg_column_size((d).there), 0)
+				< 20000 THEN '{id,mark}'::text[] ELSE '{id,mark,here,there}' END)
+		FROM (SELECT unnest(shown) AS d) AS u);
+	result := audit_verdict(item, found.plan, b.figures, result, problem);
 END
 $$;
 
@@ -270,6 +292,7 @@ DECLARE
 	result audit_row;
 	advice text := audit_advice(e, CASE WHEN item IS NULL THEN 'iblt_compare_nodes'
 		ELSE 'iblt_compare' END);
+	told record := told_too_many(e);
 BEGIN
 	result.relation := audit_name(item);
 	result.peer_relation := CASE WHEN e.state IS DISTINCT FROM '42P01'
@@ -289,10 +312,8 @@ BEGIN
 			CASE WHEN advice <> '' THEN '\.$' ELSE '' END, ''), rtrim(nullif(advice, ''), '.'),
 		nullif(array_to_string(item.notes, '; '), ''));
 	result.sqlstate := e.state;
-	IF e.state IN ('IB002', 'IB003') AND e.datatype_name ~ '^\d+ \d+$' THEN
-		result.rows_here := split_part(e.datatype_name, ' ', 1);
-		result.rows_there := split_part(e.datatype_name, ' ', 2);
-	END IF;
+	result.rows_here := told.rows_here;
+	result.rows_there := told.rows_there;
 	RETURN result;
 END
 $$;
@@ -312,48 +333,45 @@ BEGIN
 END
 $$;
 
--- Compares one table; an error is in its row, and is returned with the plan as well.
+-- Compares one table; an error is in its row, and is returned with the plan as well, and with where
+-- replication is stuck.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
 CREATE FUNCTION audit_attempt(conns text[], peers text[], item audit_item, options audit_options,
-	OUT result audit_row, OUT plan plan, OUT e failure) RETURNS record
+	INOUT stuck text, OUT result audit_row, OUT plan plan, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	planned record;
-	late text;		-- where replication was that did not pass in time
+	compared record;
 BEGIN
 	BEGIN
 		conns := audit_begin(conns, peers);
 		planned := audit_plan(conns, item, options);
 		item := planned.item;
 		plan := planned.plan;
-		result := audit_compare(plan, item);
-		late := current_setting('iblt.late', true);
+		compared := audit_compare(plan, item, stuck);
+		stuck := compared.stuck;
+		result := compared.result;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN @on_error@ THEN
 		IF result IS NULL THEN
 			@take_failure@;
-			GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;
+			stuck := coalesce((told_too_many(e)).stuck, stuck);
 			result := audit_failed(item, e);
 			-- these two are raised here, between questions to the peer
 			IF e.state NOT IN ('IB002', 'IB003') THEN
 				PERFORM peers_close(conns);
 			END IF;
-			late := CASE e.state WHEN 'IB003' THEN late END;
-		END IF;
-		-- the table's work has been rolled back, so this is not
-		IF late <> '' THEN
-			PERFORM set_config('iblt.stuck', late, true);
 		END IF;
 	END;
 END
 $$;
 
 -- Compares one table, again if it is altered meanwhile; the row says what went wrong.
-CREATE FUNCTION audit_table(conns text[], peers text[], item audit_item,
-	options audit_options) RETURNS audit_row
+CREATE FUNCTION audit_table(conns text[], peers text[], item audit_item, options audit_options,
+	INOUT stuck text, OUT result audit_row) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -362,10 +380,13 @@ DECLARE
 	e failure;
 BEGIN
 	IF item.problem IS NOT NULL OR item.absent THEN
-		RETURN audit_failed(item, NULL);
+		result := audit_failed(item, NULL);
+		RETURN;
 	END IF;
 	FOR attempt IN 1 .. 3 LOOP
-		tried := audit_attempt(conns, peers, item, options);
+		tried := audit_attempt(conns, peers, item, options, stuck);
+		stuck := tried.stuck;
+		result := tried.result;
 		e := tried.e;
 		EXIT WHEN e.state IS NULL;
 		again := restarts(conns, peers, tried.plan, attempt, e);
@@ -373,9 +394,8 @@ BEGIN
 		options.compare := options_again(options.compare, e);
 		item.not_unique := (options.compare).not_unique;
 	END LOOP;
-	RETURN tried.result;
 EXCEPTION WHEN SQLSTATE 'IB004' THEN
 	@take_failure@;
-	RETURN audit_failed(item, e);
+	result := audit_failed(item, e);
 END
 $$;

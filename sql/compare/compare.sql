@@ -17,10 +17,9 @@ AS $$
 	SELECT count(*) FROM unnest(batch) AS d WHERE NOT d.confirmed
 $$;
 
--- The differences among the keys that find_keys gave, in batches; at the end, the figures are
--- kept.
+-- The differences among the keys that find_keys gave, in batches.
 CREATE FUNCTION differences(plan plan, figures figures, keys bytea, number bigint,
-	sample @extschema@.iblt) RETURNS SETOF difference[]
+	sample @extschema@.iblt) RETURNS SETOF batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -28,7 +27,7 @@ DECLARE
 	size integer := batch_size(plan);
 	named record;
 	looked record;
-	batch difference[];
+	b batch;
 	batches held[] := '{}';
 	doubtful text[] := '{}';
 	differences bigint := 0;
@@ -50,7 +49,7 @@ BEGIN
 			batches := kept(batches, hold(looked.differences), number > size);
 		ELSE
 			differences := differences + cardinality(looked.differences);
-			RETURN NEXT looked.differences;
+			RETURN NEXT ROW(looked.differences, NULL, NULL)::batch;
 		END IF;
 	END LOOP;
 	IF cardinality(doubtful) > 0 THEN
@@ -59,28 +58,37 @@ BEGIN
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
 	IF cardinality(batches) > 0 THEN
 		started := clock_timestamp();
-		FOR batch IN SELECT * FROM recheck_batches(plan, batches) LOOP
-			differences := differences + cardinality(batch);
-			unconfirmed := unconfirmed + number_unconfirmed(batch);
-			RETURN NEXT batch;
+		FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
+			differences := differences + cardinality(b.differences);
+			unconfirmed := unconfirmed + number_unconfirmed(b.differences);
+			RETURN NEXT b;
 		END LOOP;
 		figures.recheck_ms := ms(started);
 	END IF;
-	PERFORM keep_figures(all_figures(plan, figures, number, differences, unconfirmed));
+	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures, number, differences,
+		unconfirmed))::batch;
 END
 $$;
 
--- Compares as a plan says, with all differences in memory.
-CREATE FUNCTION comparison_of(plan plan) RETURNS comparison
+-- All differences among the keys that find_keys gave, in memory.
+CREATE FUNCTION comparison_of(found found_keys) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found found_keys := find_keys(plan);
-	differences difference[];
+	b batch;
+	result comparison;
 BEGIN
-	differences := ARRAY(SELECT unnest(d.batch) FROM differences(found.plan, found.figures,
-		found.keys, found.number, found.sample) AS d(batch));
-	RETURN ROW(found.plan, compare_stats(), differences);
+	result.plan := found.plan;
+	result.differences := '{}';
+	FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
+			found.sample) LOOP
+		result.differences := result.differences || b.differences;
+		IF (b.waited).problem IS NOT NULL THEN
+			result.waited := b.waited;
+		END IF;
+		result.figures := b.figures;
+	END LOOP;
+	RETURN result;
 END
 $$;
 
@@ -304,6 +312,7 @@ DECLARE
 	conns text[];
 	plan plan;
 	answer found_keys;
+	b batch;
 	e failure;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
@@ -318,11 +327,13 @@ BEGIN
 			IF plan.from_digests THEN
 				PERFORM live_notice(answer.plan);
 			END IF;
-			-- in FROM, unnest would have the planner look for ways to hash a batch
-			RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
-				(u.d).confirmed, (u.d).here_count, (u.d).there_count
-				FROM (SELECT unnest(b.batch) AS d FROM differences(answer.plan, answer.figures,
-					answer.keys, answer.number, answer.sample) AS b(batch)) AS u;
+			FOR b IN SELECT * FROM differences(answer.plan, answer.figures, answer.keys,
+					answer.number, answer.sample) LOOP
+				-- in FROM, unnest would have the planner look for ways to hash a batch
+				RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
+					(u.d).confirmed, (u.d).here_count, (u.d).there_count
+					FROM (SELECT unnest(b.differences) AS d) AS u;
+			END LOOP;
 			PERFORM peers_close(conns);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
@@ -333,7 +344,7 @@ BEGIN
 			END IF;
 		END;
 	END LOOP;
-	PERFORM finish_figures(started);
+	PERFORM finish_figures(b.figures, started);
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare IS
@@ -378,6 +389,8 @@ DECLARE
 	conns text[];
 	plan plan;
 	answer found_keys;
+	c record;
+	figures figures;
 	e failure;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
@@ -392,12 +405,22 @@ BEGIN
 			IF plan.from_digests THEN
 				PERFORM live_notice(answer.plan);
 			END IF;
-			RETURN QUERY SELECT c.name, count(*)
-				FROM (SELECT unnest(b.batch) AS d FROM differences(answer.plan, answer.figures,
-					answer.keys, answer.number, answer.sample) AS b(batch)) AS u
-				LEFT JOIN LATERAL unnest((u.d).differs) AS c(name) ON true
-				GROUP BY c.name
-				ORDER BY array_position(iblt_field((answer.plan).columns), c.name);
+			FOR c IN SELECT d.name, count((u.d).side) AS number,
+					(array_agg(u.figures) FILTER (WHERE (u.d).side IS NULL))[1] AS figures
+				FROM (SELECT b.figures, unnest(CASE cardinality(b.differences)
+						WHEN 0 THEN '{NULL}' ELSE b.differences END) AS d
+					FROM differences(answer.plan, answer.figures, answer.keys, answer.number,
+						answer.sample) AS b) AS u
+				LEFT JOIN LATERAL unnest((u.d).differs) AS d(name) ON true
+				GROUP BY d.name
+				ORDER BY array_position(iblt_field((answer.plan).columns), d.name) LOOP
+				IF c.number > 0 THEN
+					column_name := c.name;
+					rows := c.number;
+					RETURN NEXT;
+				END IF;
+				figures := c.figures;	-- of the last line, whose name is NULL
+			END LOOP;
 			PERFORM peers_close(conns);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
@@ -408,7 +431,7 @@ BEGIN
 			END IF;
 		END;
 	END LOOP;
-	PERFORM finish_figures(started);
+	PERFORM finish_figures(figures, started);
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare_columns IS

@@ -167,7 +167,7 @@ $$;
 -- In the last look of a round, those that are confirmed are answered batch by batch.  The others
 -- are answered at the end, and of many batches their rows are read once more.
 -- Relies on: what lookups rely on, in a snapshot of each look.
-CREATE FUNCTION recheck_batches(plan plan, batches held[]) RETURNS SETOF difference[]
+CREATE FUNCTION recheck_batches(plan plan, batches held[]) RETURNS SETOF batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -175,27 +175,31 @@ DECLARE
 	settled boolean;	-- NULL where nothing replicates
 	rest held[];
 	batch held;
+	waited waited;
+	problem text;
 BEGIN
 	IF is_ready(plan) THEN
 		IF plan.links <> '{}' AND batches <> '{}' THEN
-			batches := look_again(plan, batches, settled(plan, deadline));
+			batches := look_again(plan, batches, settle_all(plan, deadline) IS NULL);
 		END IF;
 		FOR round IN 1 .. plan.recheck LOOP
 			EXIT WHEN batches = '{}';
-			PERFORM set_cause('rows kept changing');
 			PERFORM progress(plan.progress, format(
 				'waiting for replication, to look at %s keys again',
 				(SELECT sum(cardinality(b.ids)) FROM unnest(batches) AS b)));
-			EXIT WHEN NOT passed(plan, deadline);
+			waited := pass(plan, deadline);
+			EXIT WHEN waited.problem IS NOT NULL;
 			IF plan.links <> '{}' THEN
 				batches := look_again(plan, batches);
-				settled := batches <> '{}' AND settled(plan, deadline);
+				problem := CASE WHEN batches <> '{}' THEN settle_all(plan, deadline) END;
+				settled := problem IS NULL;
 			END IF;
+			waited.problem := coalesce(problem, 'rows kept changing');
 			rest := '{}';
 			FOR i IN 1 .. cardinality(batches) LOOP
 				batch := batches[i];
 				batch := hold(look_at_ids(plan, batch.ids), batch, settled);
-				RETURN NEXT judged(batch, true);
+				RETURN NEXT ROW(judged(batch, true), NULL, NULL)::batch;
 				rest := kept(rest, rest(batch), cardinality(batches) > 1);
 			END LOOP;
 			batches := rest;
@@ -206,17 +210,24 @@ BEGIN
 		IF batch.differences IS NULL THEN
 			batch := hold(look_at_ids(plan, batch.ids));
 		END IF;
-		RETURN NEXT judged(batch, false);
+		RETURN NEXT ROW(judged(batch, false), waited, NULL)::batch;
 	END LOOP;
 END
 $$;
 
 -- The same for differences that are one batch.
-CREATE FUNCTION recheck(plan plan, differences difference[]) RETURNS difference[]
+CREATE FUNCTION recheck(plan plan, INOUT differences difference[], OUT waited waited)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	b batch;
+	batches held[] := kept('{}', hold(differences), false);
 BEGIN
-	RETURN ARRAY(SELECT unnest(b.batch) FROM recheck_batches(plan,
-		kept('{}', hold(differences), false)) AS b(batch));
+	differences := '{}';
+	FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
+		differences := differences || b.differences;
+		waited := b.waited;
+	END LOOP;
 END
 $$;

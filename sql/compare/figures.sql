@@ -2,25 +2,28 @@
 --
 -- What iblt_compare_stats tells of a comparison, and what it says itself at the end.
 
--- Keeps the figures of a comparison for iblt_compare_stats.
-CREATE FUNCTION keep_figures(figures figures) RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+-- Keeps what a driver tells of a comparison or an audit that has finished, in this session.
+CREATE FUNCTION keep_stats(kind text, stats jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-	SELECT set_config('iblt.compare_stats', to_jsonb(figures)::text, false)
+BEGIN
+	PERFORM set_config('iblt.stats', (coalesce(nullif(current_setting('iblt.stats', true), ''),
+		'{}')::jsonb || jsonb_build_object(kind, stats))::text, false);
+END
 $$;
 
--- The figures of the last comparison of this session.
-CREATE FUNCTION compare_stats() RETURNS figures
+-- What was kept last.
+CREATE FUNCTION kept_stats(kind text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
-	kept text := nullif(current_setting('iblt.compare_stats', true), '');
+	kept jsonb := nullif(current_setting('iblt.stats', true), '')::jsonb -> kind;
 BEGIN
 	IF kept IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'no iblt_compare has finished in this session';
+			MESSAGE = format('no %s has finished in this session', kind);
 	END IF;
-	RETURN jsonb_populate_record(NULL::figures, kept::jsonb);
+	RETURN kept;
 END
 $$;
 
@@ -29,7 +32,7 @@ CREATE FUNCTION @extschema@.iblt_compare_stats() RETURNS figures
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN compare_stats();
+	RETURN jsonb_populate_record(NULL::figures, kept_stats('iblt_compare'));
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare_stats IS
@@ -55,25 +58,24 @@ AS $$
 	SELECT CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END
 $$;
 
--- Adds to the figures that are kept how long all of a comparison took, and says what it
--- cannot be sure of.
-CREATE FUNCTION finish_figures(started timestamptz) RETURNS void
+-- Keeps the figures of a comparison with how long all of it took, and says what it cannot be sure
+-- of.
+CREATE FUNCTION finish_figures(figures figures, started timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	kept jsonb := current_setting('iblt.compare_stats')::jsonb
-		|| jsonb_build_object('total_ms', ms(started), 'finished_at', clock_timestamp());
 BEGIN
-	PERFORM set_config('iblt.compare_stats', kept::text, false);
-	IF (kept ->> 'by_index')::boolean THEN
+	figures.total_ms := ms(started);
+	figures.finished_at := clock_timestamp();
+	PERFORM keep_stats('iblt_compare', to_jsonb(figures));
+	IF figures.by_index THEN
 		PERFORM iblt_tell('notice', by_index_note(true));
 	END IF;
-	IF NOT (kept ->> 'complete')::boolean THEN
+	IF NOT figures.complete THEN
 		PERFORM iblt_tell('warning',
 			format('too many differences: these %s are a sample of about %s',
-				kept ->> 'differences', kept ->> 'estimated'),
+				figures.differences, figures.estimated),
 			format('A hash divides the keys into %s parts. These are those of one part.',
-				kept ->> 'parts'), 'See iblt_compare_stats() for the figures.');
+				figures.parts), 'See iblt_compare_stats() for the figures.');
 	END IF;
 END
 $$;

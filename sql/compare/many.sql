@@ -5,33 +5,41 @@
 
 -- The error for more differences than allowed; another one if a problem leaves open whether
 -- they are rows in flight.
--- The figures are for audits, whose row has the numbers of rows (audit_attempt).
+-- An audit takes the numbers of rows from it, and where replication is stuck (told_too_many).
 CREATE FUNCTION raise_too_many(plan plan, how_many text, estimate text,
-	hint text, problem text, figures figures) RETURNS void
+	hint text, waited waited, figures figures) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	rows text := coalesce(figures.rows_here || ' ' || figures.rows_there, '');
+	told text := concat(figures.rows_here, ' ', figures.rows_there, ' ', waited.stuck);
 BEGIN
-	IF problem IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB002', DATATYPE = rows,
+	IF waited.problem IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB002', DATATYPE = told,
 			MESSAGE = 'too many differences: ' || how_many,
 			DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
 				CASE WHEN plan.recheck > 0 AND plan.links <> '{}'
 				THEN 'Replication had passed before the relations were compared once more.' END),
 			HINT = hint;
 	END IF;
-	-- a handler has iblt.late no more
-	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = rows,
-		CONSTRAINT = coalesce(current_setting('iblt.late', true), ''),
+	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = told,
 		MESSAGE = 'too many differences to confirm: ' || how_many,
-		DETAIL = concat_ws(' ', 'These may be rows in flight.', problem, estimate),
+		DETAIL = concat_ws(' ', 'These may be rows in flight.', waited.problem, estimate),
 		HINT = 'Compare again when replication has caught up, or raise max_differences or timeout.';
 END
 $$;
 
+-- What such an error says that was caught, NULL for any other one.
+CREATE FUNCTION told_too_many(e failure, OUT rows_here bigint, OUT rows_there bigint,
+	OUT stuck text) RETURNS record
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT nullif(m[1], '')::bigint, nullif(m[2], '')::bigint, nullif(m[3], '')
+	FROM (SELECT CASE WHEN e.state IN ('IB002', 'IB003')
+		THEN regexp_match(e.datatype_name, '^(\d*) (\d*) (.*)$') END) AS x(m)
+$$;
+
 -- The error for as many differences as sketches tell, if these are too many.
-CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean, problem text,
+CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean, waited waited,
 	figures figures DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -50,7 +58,7 @@ BEGIN
 			THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
 				'with live => ''auto''.'
 			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
-				'or take a sample (on_too_many).' END, problem, figures);
+				'or take a sample (on_too_many).' END, waited, figures);
 END
 $$;
 
@@ -79,7 +87,7 @@ $$;
 -- estimate of the sketches is the better one.  If a single key is wanted, a part has more than
 -- one of them with a chance of 19 %, and after three attempts still of 2 %.
 CREATE FUNCTION take_sample(INOUT plan plan, INOUT figures figures, INOUT number bigint,
-	INOUT exact boolean, problem text, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
+	INOUT exact boolean, waited waited, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -87,9 +95,9 @@ DECLARE
 	before figures := figures;
 	e record;
 BEGIN
-	IF problem IS NOT NULL OR plan.sample IS NOT TRUE
+	IF waited.problem IS NOT NULL OR plan.sample IS NOT TRUE
 			OR plan.from_digests AND plan.live = 'require' THEN
-		PERFORM refuse_too_many(plan, number, exact, problem, figures);
+		PERFORM refuse_too_many(plan, number, exact, waited, figures);
 	ELSIF plan.from_digests THEN
 		plan := live_give_up(plan, 'a sample is of a part of the keys');
 	END IF;
@@ -128,21 +136,24 @@ AS $$
 			'or there is a standby between the sides.' END
 $$;
 
--- Waits until replication has passed, after too many differences; why these may be rows in
--- flight if it does not, or NULL.
-CREATE FUNCTION await_replication(plan plan, deadline timestamptz) RETURNS text
+-- Waits until replication has passed, after too many differences, which may be rows in flight if it
+-- does not.
+CREATE FUNCTION await_replication(plan plan, deadline timestamptz) RETURNS waited
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	waited waited;
 BEGIN
 	PERFORM progress(plan.progress, format(
 		'more than %s keys differ: waiting for replication, to compare once more',
 		plan.max_differences));
-	IF settled(plan, deadline)
-			AND passed(plan, deadline) THEN
-		RETURN NULL;
+	waited.problem := settle_all(plan, deadline);
+	IF waited.problem IS NULL THEN
+		waited := pass(plan, deadline);
 	END IF;
-	RETURN format('iblt did not see replication pass within the timeout (%s): %s.',
-		plan.timeout, unconfirmed_cause());
+	waited.problem := 'iblt did not see replication pass within the timeout ('
+		|| plan.timeout || '): ' || waited.problem || '.';
+	RETURN waited;
 END
 $$;
 
@@ -158,7 +169,7 @@ DECLARE
 	found found_keys;
 	before declared.sketch%TYPE;
 	deadline timestamptz;
-	problem text;
+	waited waited;
 BEGIN
 	IF plan.versions THEN
 		PERFORM require_version_rights(plan);
@@ -171,17 +182,17 @@ BEGIN
 	IF found.keys IS NOT NULL THEN
 		RETURN found;
 	END IF;
-	problem := unready_problem(plan);
+	waited.problem := unready_problem(plan);
 	plan.found := NULL;
 	plan.from_digests := (found.plan).from_digests;
-	IF problem IS NULL AND plan.recheck > 0 THEN
+	IF waited.problem IS NULL AND plan.recheck > 0 THEN
 		before := found.sample;
 		deadline := clock_timestamp() + plan.timeout;
-		problem := await_replication(plan, deadline);
-		IF problem IS NULL THEN
+		waited := await_replication(plan, deadline);
+		IF waited.problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			found := search(plan, found.figures);
-			problem := CASE
+			waited.problem := CASE
 				WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
 				THEN 'Live digests could tell the keys at first, and could not any more.'
 				WHEN NOT persist(before, found.sample)
@@ -189,7 +200,7 @@ BEGIN
 		END IF;
 	END IF;
 	IF found.keys IS NULL THEN
-		found := take_sample(plan, found.figures, found.number, found.exact, problem);
+		found := take_sample(plan, found.figures, found.number, found.exact, waited);
 	END IF;
 	RETURN found;
 END

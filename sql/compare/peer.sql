@@ -425,8 +425,7 @@ BEGIN
 	PERFORM peer_close(conn);
 	e.secret := coalesce(secret, false);
 	IF e.state IN ('IB002', 'IB003') THEN
-		e.constraint_name := NULL;		-- iblt.late
-		e.datatype_name := NULL;		-- the numbers of rows (raise_too_many)
+		e.datatype_name := NULL;		-- see told_too_many
 	END IF;
 	IF NOT (e.secret OR failure_is_own(e)) THEN
 		RETURN NULL;

@@ -205,7 +205,8 @@ CREATE TYPE plan AS (
 	by_index boolean,		-- as in options, where there are indexes to trust
 	kept text,				-- by which name sketches are kept, here and on other servers
 	stamp text,				-- what tells which row is newer, as SQL (repair/winner.sql), or NULL
-	stamp_columns text[]	-- system columns that it reads
+	stamp_columns text[],	-- system columns that it reads
+	stuck text				-- where replication was when another table waited for it in vain
 );
 
 -- The figures of a comparison, as iblt_compare_stats gives them.
@@ -314,11 +315,25 @@ CREATE TYPE finder AS (
 	lookup text				-- query for the rows of the keys in $1, as one found_rows
 );
 
+-- How a wait for replication ended.
+CREATE TYPE waited AS (
+	problem text,			-- why differences are not confirmed, NULL if replication has passed
+	stuck text				-- where its slots were then, unless that was known
+);
+
+-- Differences as they are found.
+CREATE TYPE batch AS (
+	differences difference[],
+	waited waited,			-- for those that are not confirmed
+	figures figures			-- behind the last ones
+);
+
 -- The result of a comparison.
 CREATE TYPE comparison AS (
 	plan plan,	-- with the seed of the last scan
 	figures figures,
-	differences difference[]
+	differences difference[],
+	waited waited			-- as in batch
 );
 
 -- A field of each row of a composite type: texts, as a rule the names of columns.

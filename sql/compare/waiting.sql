@@ -1,8 +1,8 @@
 -- Waiting for replication ----------------------------------------------------------------
 --
--- links() finds the replication between two sides.  passed() waits until followers show what
--- sources show, and settled() until sources show what followers may show already.  Both take the
--- links of a plan, of two sides or of many nodes.  confirm.sql says what follows for differences.
+-- links() finds the replication between two sides.  pass() waits until followers show what sources
+-- show, and settle_all() until sources show what followers may show already.  Both take the links
+-- of a plan, of two sides or of many nodes.  confirm.sql says what follows for differences.
 
 -- Links
 
@@ -135,24 +135,11 @@ BEGIN
 END
 $$;
 
--- Why differences that are looked at again are not confirmed, for people.
--- The last look says it, and this transaction remembers it.
-CREATE FUNCTION set_cause(cause text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- Why differences are not confirmed, for people.
+CREATE FUNCTION unconfirmed_cause(problem text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	PERFORM set_config('iblt.cause', cause, true);
-END
-$$;
-
--- The same, or what is always true.
-CREATE FUNCTION unconfirmed_cause() RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN coalesce(nullif(current_setting('iblt.cause', true), ''),
-		'rows kept changing, or replication did not pass in time');
-END
+	SELECT coalesce(problem, 'rows kept changing, or replication did not pass in time')
 $$;
 
 -- Why replication over a link did not pass in time.
@@ -188,33 +175,26 @@ BEGIN
 END
 $$;
 
--- Is replication where it was when another table of this audit or run had waited for it in
--- vain?
-CREATE FUNCTION is_stuck(plan plan) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN coalesce(current_setting('iblt.stuck', true), '') <> ''
-		AND slot_positions(plan) IS NOT DISTINCT FROM current_setting('iblt.stuck');
-END
-$$;
-
--- Waits until what the source of each link shows now has reached its follower; false if that
--- takes too long.  Where replication was then, iblt.late says, unless it was known to be stuck.
-CREATE FUNCTION passed(plan plan, deadline timestamptz) RETURNS boolean
+-- Waits until what the source of each link shows now has reached its follower, but not again where
+-- replication has not moved since another table of this audit or run waited for it in vain.
+CREATE FUNCTION pass(plan plan, deadline timestamptz) RETURNS waited
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	link link;
-	stuck boolean := is_stuck(plan);
+	stuck boolean;
+	waited waited;
 BEGIN
 	IF plan.links = '{}' THEN
 		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
 		IF clock_timestamp() > deadline THEN
-			PERFORM set_cause('there was no time to look again');
-			RETURN false;
+			waited.problem := 'there was no time to look again';
 		END IF;
-		RETURN true;
+		RETURN waited;
+	END IF;
+	stuck := plan.stuck IS NOT NULL;
+	IF stuck THEN
+		stuck := slot_positions(plan) IS NOT DISTINCT FROM plan.stuck;
 	END IF;
 	IF stuck THEN
 		PERFORM progress(plan.progress, 'replication has not moved, and is not waited for again');
@@ -222,21 +202,23 @@ BEGIN
 	END IF;
 	FOREACH link IN ARRAY plan.links LOOP
 		IF NOT wait_link(link, deadline) THEN
-			PERFORM set_cause(late_cause(link)), set_config('iblt.late',
-				CASE WHEN NOT stuck THEN coalesce(slot_positions(plan), '') END, true);
-			RETURN false;
+			waited.problem := late_cause(link);
+			IF NOT stuck THEN
+				waited.stuck := slot_positions(plan);
+			END IF;
+			EXIT;
 		END IF;
 	END LOOP;
-	RETURN true;
+	RETURN waited;
 END
 $$;
 
 -- Settling
 
--- Waits until a relation of a source shows what followers may show already; false if that takes
+-- Waits until a relation of a source shows what followers may show already; NULL, or why that takes
 -- too long.
 -- A server without iblt tells who has written, and not who of them has committed.
-CREATE FUNCTION settle(place text, relation text, deadline timestamptz) RETURNS boolean
+CREATE FUNCTION settle(place text, relation text, deadline timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -248,11 +230,10 @@ DECLARE
 BEGIN
 	WHILE transactions <> '{}' LOOP
 		IF clock_timestamp() > deadline THEN
-			PERFORM set_cause(CASE WHEN bare THEN 'transactions that write to the relation did not '
+			RETURN CASE WHEN bare THEN 'transactions that write to the relation did not '
 					'end in time, and without iblt on their server nothing tells whether they '
 					'have committed'
-				ELSE 'transactions that have committed did not become visible in time' END);
-			RETURN false;
+				ELSE 'transactions that have committed did not become visible in time' END;
 		END IF;
 		PERFORM pg_sleep(pause);
 		pause := least(pause * 1.5, 0.1);
@@ -260,22 +241,22 @@ BEGIN
 				INTERSECT SELECT unnest(ask_call(place, call)::text[]))
 			ELSE ask_call(place, format('iblt_committing(%L)', transactions))::text[] END;
 	END LOOP;
-	RETURN true;
+	RETURN NULL;
 END
 $$;
 
--- Waits until the sources of all links show what followers may show already; false if that takes
--- too long.
-CREATE FUNCTION settled(plan plan, deadline timestamptz) RETURNS boolean
+-- Waits until the sources of all links show what followers may show already; NULL, or why that
+-- takes too long.
+CREATE FUNCTION settle_all(plan plan, deadline timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	s record;
-	result boolean := true;
+	problem text;
 BEGIN
 	FOR s IN SELECT DISTINCT l.source_place AS place, l.relation FROM unnest(plan.links) AS l LOOP
-		result := settle(s.place, s.relation, deadline) AND result;
+		problem := coalesce(settle(s.place, s.relation, deadline), problem);
 	END LOOP;
-	RETURN result;
+	RETURN problem;
 END
 $$;

@@ -5,13 +5,15 @@
 
 -- The row for a table, from the keys on which nodes disagree.
 -- What is missing, extra or changed is so for the majority, so a tie blames no node.
-CREATE FUNCTION nodes_audit_compare(nodes node_set) RETURNS node_audit_row
+CREATE FUNCTION nodes_audit_compare(nodes node_set, OUT result node_audit_row, OUT stuck text)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	result node_audit_row;
 	compared record := nodes_differences(nodes);
+	waited waited := compared.waited;
 BEGIN
+	stuck := waited.stuck;
 	nodes := compared.nodes;	-- with a plan that may scan after all
 	WITH d AS MATERIALIZED (
 		SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
@@ -38,8 +40,7 @@ BEGIN
 		CASE WHEN (nodes.plan).from_digests THEN 'from live digests' END,
 		'live digests are not used: ' || (nodes.plan).live_problem,
 		CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could not be '
-			'confirmed: ' || unconfirmed_cause() END), '');
-	RETURN result;
+			'confirmed: ' || unconfirmed_cause(waited.problem) END), '');
 END
 $$;
 
@@ -58,33 +59,32 @@ BEGIN
 END
 $$;
 
--- Compares one table, which is not named if it was listed: its row, or what went wrong.
+-- Compares one table, which is not named if it was listed: its row, or what went wrong, and where
+-- replication is stuck.
 CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, conns text[],
-	relation text, options options, listed boolean, OUT result node_audit_row, OUT e failure)
-RETURNS record
+	relation text, options options, listed boolean, INOUT stuck text, OUT result node_audit_row,
+	OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	prepared node_set;
-	late text;		-- where replication was that did not pass in time
+	compared record;
 BEGIN
 	conns := nodes_connect(nodes, names, conns, options.timeout, false);
 	prepared := nodes_prepare(names, named, conns, relation, options);
 	IF listed THEN
 		PERFORM nodes_check_foreign(prepared.sides);
 	END IF;
-	result := nodes_audit_compare(prepared);
-	late := current_setting('iblt.late', true);
+	prepared.plan.stuck := stuck;
+	compared := nodes_audit_compare(prepared);
+	stuck := coalesce(compared.stuck, stuck);
+	result := compared.result;
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 EXCEPTION WHEN @on_error@ THEN
 	IF result.status IS NULL THEN
 		@take_failure@;
-		GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;
-		late := CASE e.state WHEN 'IB003' THEN late END;
+		stuck := coalesce((told_too_many(e)).stuck, stuck);
 		PERFORM nodes_close(conns);
-	END IF;
-	IF late <> '' THEN
-		PERFORM set_config('iblt.stuck', late, true);	-- as in audit_attempt
 	END IF;
 END
 $$;
@@ -92,7 +92,8 @@ $$;
 -- Compares one table, of a list without nodes that fail if these may be left out, and again if
 -- it is altered meanwhile.
 CREATE FUNCTION nodes_audit_table(nodes text[], names text[], named integer, conns text[],
-	relation text, options options, listed boolean, without text) RETURNS node_audit_row
+	relation text, options options, listed boolean, without text, INOUT stuck text,
+	OUT result node_audit_row) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -103,10 +104,10 @@ DECLARE
 	again record;
 	e failure;
 	problem audit_row;
-	result node_audit_row;
 BEGIN
 	LOOP
-		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options, listed);
+		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options, listed, stuck);
+		stuck := tried.stuck;
 		e := tried.e;
 		again := nodes_again(without, e, attempt, nodes, names, options);
 		EXIT WHEN again.attempt IS NULL;
@@ -137,7 +138,6 @@ BEGIN
 			THEN format('%s of %s nodes were compared', cardinality(names), named) END,
 		result.detail, nullif(array_to_string(notes, '; '), '')), '');
 	result.total_ms := ms(started);
-	RETURN result;
 END
 $$;
 
@@ -206,10 +206,11 @@ DECLARE
 	s side;
 	sides side[] := '{}';
 	list text[];
+	compared record;
+	stuck text;
 	result node_audit_row;
 	results node_audit_row[] := '{}';
 BEGIN
-	PERFORM set_config('iblt.stuck', '', true), set_config('iblt.late', '', true);
 	WHILE n <= cardinality(names) LOOP
 		s := nodes_audit_greet(nodes[n], names[n], conns[n], options,
 			without = 'skip' AND cardinality(names) > 2);
@@ -226,13 +227,15 @@ BEGIN
 	options.method := nodes_method(conns, names, options.method);
 	list := nodes_audit_list(conns, tables, schema);
 	FOR i IN 1 .. cardinality(list) LOOP
-		result := nodes_audit_table(nodes, names, named, conns, list[i], options,
-			schema IS NOT NULL, without);
+		compared := nodes_audit_table(nodes, names, named, conns, list[i], options,
+			schema IS NOT NULL, without, stuck);
+		stuck := compared.stuck;
+		result := compared.result;
 		PERFORM progress(options.progress, format('table %s of %s, %s: %s%s', i, cardinality(list),
 			result.relation, result.status, ': ' || result.detail));
 		results[i] := result;
 	END LOOP;
-	PERFORM nodes_close(conns), set_config('iblt.stuck', '', true);
+	PERFORM nodes_close(conns);
 	RETURN results;
 END
 $$;

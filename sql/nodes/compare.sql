@@ -33,13 +33,14 @@ END
 $$;
 
 -- The keys on which nodes disagree, and the nodes with the plan by which these were found.
-CREATE FUNCTION nodes_differences(INOUT nodes node_set, OUT differences node_difference[])
-RETURNS record
+CREATE FUNCTION nodes_differences(INOUT nodes node_set, OUT differences node_difference[],
+	OUT waited waited) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	found node_found;
 	plain record;
+	again record;
 BEGIN
 	IF (nodes.plan).buckets IS NOT NULL THEN
 		plain := nodes_plain_look(nodes);
@@ -52,7 +53,9 @@ BEGIN
 			found.list, found.sample, found.number) AS d);
 	END IF;
 	IF (nodes.plan).recheck > 0 THEN
-		differences := ARRAY(SELECT d FROM nodes_recheck(nodes, differences) AS d);
+		again := nodes_recheck(nodes, differences);
+		differences := again.differences;
+		waited := again.waited;
 	END IF;
 END
 $$;

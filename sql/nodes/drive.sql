@@ -58,7 +58,8 @@ BEGIN
 				-- nothing begins again once nodes may have been changed
 				without := 'error';
 				attempt := 3;
-				rows := nodes_repair(nodes, compared, differences, asked, source);
+				rows := nodes_repair(nodes, compared, differences, asked, source,
+					(told.waited).problem);
 			END IF;
 			PERFORM nodes_close(conns);
 			RETURN;

@@ -130,8 +130,8 @@ $$;
 -- "confirmed" says which stood still while replication passed.
 -- As recheck_batches: with links, a round has two looks, and one comes before the first.
 -- Relies on: what lookups rely on, in a snapshot of each look.
-CREATE FUNCTION nodes_recheck(nodes node_set, differences node_difference[])
-RETURNS SETOF node_difference
+CREATE FUNCTION nodes_recheck(nodes node_set, INOUT differences node_difference[],
+	OUT waited waited) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -139,35 +139,41 @@ DECLARE
 	linked boolean := plan.links <> '{}';
 	deadline timestamptz := clock_timestamp() + plan.timeout;
 	settled boolean;	-- NULL where nothing replicates
+	problem text;
+	confirmed node_difference[] := '{}';
 BEGIN
-	PERFORM set_cause('');
 	IF differences <> '{}' AND is_ready(plan) THEN
 		IF linked THEN
-			settled := settled(plan, deadline);
+			waited.problem := settle_all(plan, deadline);
+			settled := waited.problem IS NULL;
 			differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences, settled) AS d);
 		END IF;
 		FOR round IN 1 .. CASE WHEN settled IS FALSE THEN 0 ELSE plan.recheck END LOOP
 			EXIT WHEN differences = '{}';
-			PERFORM set_cause('rows kept changing'), progress(plan.progress, format(
+			PERFORM progress(plan.progress, format(
 				'waiting a second or longer, to look at %s keys again', cardinality(differences)));
 			-- the second is for replication that PostgreSQL does not know
 			IF clock_timestamp() > deadline - interval '1 s' THEN
-				PERFORM set_cause('there was no time to look again');
+				waited.problem := 'there was no time to look again';
 				EXIT;
 			END IF;
 			PERFORM pg_sleep(1);
-			EXIT WHEN linked AND NOT passed(plan, deadline);
+			waited := CASE WHEN linked THEN pass(plan, deadline) END;
+			EXIT WHEN waited.problem IS NOT NULL;
 			IF linked THEN
 				differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences) AS d);
-				settled := differences <> '{}' AND settled(plan, deadline);
+				problem := CASE WHEN differences <> '{}' THEN settle_all(plan, deadline) END;
+				settled := problem IS NULL;
 			END IF;
+			waited.problem := coalesce(problem, 'rows kept changing');
 			differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences, settled) AS d);
-			RETURN QUERY SELECT * FROM unnest(differences) AS d WHERE d.confirmed;
+			confirmed := confirmed
+				|| ARRAY(SELECT d FROM unnest(differences) AS d WHERE d.confirmed);
 			differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE NOT d.confirmed);
 		END LOOP;
 	END IF;
-	RETURN QUERY SELECT d.id, d.key, d.checksums, d.contents, d.mark, false
-		FROM unnest(differences) AS d;
+	differences := confirmed || ARRAY(SELECT ROW(d.id, d.key, d.checksums, d.contents, d.mark,
+		false)::node_difference FROM unnest(differences) AS d);
 END
 $$;
 

@@ -108,19 +108,20 @@ DECLARE
 	read record := nodes_plain_read(nodes);
 	before text[] := read.sums;
 	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
-	problem text := unready_problem(nodes.plan);
+	waited waited;
 BEGIN
-	IF read.many IS NOT NULL AND problem IS NULL AND (nodes.plan).recheck > 0 THEN
-		problem := await_replication(nodes.plan, deadline);
-		IF problem IS NULL THEN
+	waited.problem := unready_problem(nodes.plan);
+	IF read.many IS NOT NULL AND waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
+		waited := await_replication(nodes.plan, deadline);
+		IF waited.problem IS NULL THEN
 			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			read := nodes_plain_read(nodes);
-			problem := CASE WHEN NOT plain_persist(before, read.sums)
+			waited.problem := CASE WHEN NOT plain_persist(before, read.sums)
 				THEN 'Perhaps most of them did not differ before replication passed.' END;
 		END IF;
 	END IF;
 	IF read.many IS NOT NULL THEN
-		PERFORM plain_refuse_many(nodes.plan, read.many, problem);
+		PERFORM plain_refuse_many(nodes.plan, read.many, waited);
 	END IF;
 	differences := read.differences;
 END

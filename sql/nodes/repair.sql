@@ -48,13 +48,13 @@ AS $$
 	WHERE d.confirmed IS NOT FALSE GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
 $$;
 
--- The rows for keys that are left on all nodes.
-CREATE FUNCTION nodes_left(nodes node_set, differences node_difference[], source text)
+-- The rows for keys that are left on all nodes, because of a problem or a tie.
+CREATE FUNCTION nodes_left(nodes node_set, differences node_difference[], source text, problem text)
 RETURNS SETOF node_repair_row
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT NULL, d.key, NULL, NULL, 'skipped', CASE WHEN d.confirmed IS FALSE
-		THEN 'not confirmed: ' || unconfirmed_cause()
+		THEN 'not confirmed: ' || unconfirmed_cause(problem)
 		ELSE 'a tie: no majority of the nodes agrees' END
 	FROM unnest(differences) AS d,
 		nodes_winner(nodes.names, nodes.named, d.checksums, source) AS w
@@ -197,7 +197,7 @@ $$;
 
 -- Repairs nodes one after the other, or previews that.
 CREATE FUNCTION nodes_repair(nodes text[], s node_set, differences node_difference[],
-	asked repair_options, source text) RETURNS node_repair_row[]
+	asked repair_options, source text, problem text) RETURNS node_repair_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -211,7 +211,7 @@ BEGIN
 			first := i + 1;
 		END IF;
 	END LOOP;
-	RETURN rows || ARRAY(SELECT r FROM nodes_left(s, differences, source) AS r);
+	RETURN rows || ARRAY(SELECT r FROM nodes_left(s, differences, source, problem) AS r);
 END
 $$;
 

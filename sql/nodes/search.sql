@@ -200,19 +200,20 @@ DECLARE
 	found node_found := nodes_search(nodes);
 	before node_found := found;
 	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
-	problem text := unready_problem(nodes.plan);
+	waited waited;
 	worst integer;		-- the node that differs most from the base after the wait
 BEGIN
-	IF found.many AND problem IS NULL AND (nodes.plan).recheck > 0 THEN
-		problem := await_replication(nodes.plan, deadline);
-		IF problem IS NULL THEN
+	waited.problem := unready_problem(nodes.plan);
+	IF found.many AND waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
+		waited := await_replication(nodes.plan, deadline);
+		IF waited.problem IS NULL THEN
 			nodes.plan := before.small_plan;
 			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			found := nodes_search(nodes);
 			SELECT n INTO worst FROM generate_subscripts(found.small, 1) AS n WHERE n <> found.base
 			ORDER BY (iblt_estimate(iblt_subtract(found.small[found.base], found.small[n]))).rows
 				DESC, n LIMIT 1;
-			problem := CASE
+			waited.problem := CASE
 				WHEN (found.small_plan).from_digests IS DISTINCT FROM (nodes.plan).from_digests
 				THEN 'Live digests could tell the keys at first, and could not any more.'
 				WHEN NOT persist(iblt_subtract(before.small[found.base], before.small[worst]),
@@ -221,7 +222,7 @@ BEGIN
 		END IF;
 	END IF;
 	IF found.many THEN
-		PERFORM refuse_too_many((found.nodes).plan, found.number, found.exact, problem);
+		PERFORM refuse_too_many((found.nodes).plan, found.number, found.exact, waited);
 	END IF;
 	RETURN found;
 END

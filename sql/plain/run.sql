@@ -187,7 +187,7 @@ AS $$
 $$;
 
 -- The error for so many differences, in words, as refuse_too_many() raises it.
-CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text,
+CREATE FUNCTION plain_refuse_many(plan plan, many text, waited waited,
 	figures figures DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -196,41 +196,42 @@ BEGIN
 		format('%s keys differ, and max_differences is %s', many, plan.max_differences),
 		CASE WHEN many LIKE 'about%' THEN 'The number is an estimate.' END,
 		'Raise max_differences, compare a part of the rows by a condition, '
-			'or install iblt on the peer.', problem, figures);
+			'or install iblt on the peer.', waited, figures);
 END
 $$;
 
--- Compares as a plan of plain_prepare says; at the end, the figures are kept.
+-- Compares as a plan of plain_prepare says.
 -- If too many keys differ, also after a wait for what is in flight, an error.
-CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF difference[]
+CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	read record := plain_read(plan, NULL);
 	before text[] := read.sums;
 	deadline timestamptz := clock_timestamp() + plan.timeout;
-	problem text := unready_problem(plan);
+	waited waited;
 	figures figures;
 	started timestamptz;
 	size integer;
 	next record;
-	batch difference[];
+	b batch;
 	total bigint;
 	differences bigint := 0;
 	unconfirmed bigint := 0;
 BEGIN
-	IF read.many IS NOT NULL AND problem IS NULL AND plan.recheck > 0 THEN
-		problem := await_replication(plan, deadline);
-		IF problem IS NULL THEN
+	waited.problem := unready_problem(plan);
+	IF read.many IS NOT NULL AND waited.problem IS NULL AND plan.recheck > 0 THEN
+		waited := await_replication(plan, deadline);
+		IF waited.problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			read := plain_read(plan, read.figures);
-			problem := CASE WHEN NOT plain_persist(before, read.sums)
+			waited.problem := CASE WHEN NOT plain_persist(before, read.sums)
 				THEN 'Perhaps most of them did not differ before replication passed.' END;
 		END IF;
 	END IF;
 	figures := read.figures;
 	IF read.many IS NOT NULL THEN
-		PERFORM plain_refuse_many(plan, read.many, problem, figures);
+		PERFORM plain_refuse_many(plan, read.many, waited, figures);
 	END IF;
 	total := read.total;
 	started := clock_timestamp();
@@ -240,19 +241,19 @@ BEGIN
 			next := plain_next(plan, read.buckets, done, size, total);
 			total := next.total;
 			IF next.many IS NOT NULL THEN
-				PERFORM plain_refuse_many(plan, next.many, problem, figures);
+				PERFORM plain_refuse_many(plan, next.many, waited, figures);
 			END IF;
-			RETURN NEXT next.looked;
+			RETURN NEXT ROW(next.looked, NULL, NULL)::batch;
 		END LOOP;
 		figures.lookup_ms := CASE WHEN read.buckets <> '{}' THEN ms(started) END;
 	END IF;
-	FOR batch IN SELECT * FROM recheck_batches(plan, read.batches) LOOP
-		differences := differences + cardinality(batch);
-		unconfirmed := unconfirmed + number_unconfirmed(batch);
-		RETURN NEXT batch;
+	FOR b IN SELECT * FROM recheck_batches(plan, read.batches) LOOP
+		differences := differences + cardinality(b.differences);
+		unconfirmed := unconfirmed + number_unconfirmed(b.differences);
+		RETURN NEXT b;
 	END LOOP;
 	figures.recheck_ms := CASE WHEN read.batches <> '{}' THEN ms(started) END;
-	PERFORM keep_figures(all_figures(plan, figures, total,
-		CASE WHEN plan.recheck > 0 THEN differences ELSE total END, unconfirmed));
+	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures, total,
+		CASE WHEN plan.recheck > 0 THEN differences ELSE total END, unconfirmed))::batch;
 END
 $$;

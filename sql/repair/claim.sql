@@ -203,7 +203,7 @@ BEGIN
 		SELECT p.* INTO steps, gone FROM repair_pass_over(plan, steps, equal, changed, lock) AS p;
 	END IF;
 	steps := repair_fill(plan, repair_outside(plan,
-		repair_judged(plan, steps, '{}', made.problems)));
+		repair_judged(plan, steps, '{}', NULL, made.problems)));
 END
 $$;
 
@@ -327,7 +327,6 @@ BEGIN
 	END LOOP;
 	PERFORM check_index(compared, doubtful), repair_absent(work), repair_cascades(work);
 	figures.lookup_ms := CASE WHEN found.number > 0 THEN ms(started) END;
-	PERFORM keep_figures(all_figures(compared, figures, found.number, differences, 0));
-	work.figures := compare_stats();
+	work.figures := all_figures(compared, figures, found.number, differences, 0);
 END
 $$;

@@ -21,7 +21,7 @@ AS $$
 DECLARE
 	found found_keys := find_keys(plan.compared);
 	work repair_work;
-	batch difference[];
+	b batch;
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := found.plan;
@@ -29,11 +29,11 @@ BEGIN
 	IF repair_at_once(plan) THEN
 		RETURN repair_claim_found(work, found);
 	END IF;
-	FOR batch IN SELECT * FROM differences(found.plan, found.figures, found.keys,
-			found.number, found.sample) LOOP
-		work := repair_add_steps(work, batch);
+	FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
+			found.sample) LOOP
+		work := repair_add_steps(work, b.differences, (b.waited).problem);
 	END LOOP;
-	work.figures := compare_stats();
+	work.figures := b.figures;
 	IF (plan.asked).apply THEN
 		PERFORM repair_claim_all(ARRAY[work]);
 	ELSE
@@ -187,7 +187,6 @@ DECLARE
 	e failure;
 BEGIN
 	BEGIN
-		PERFORM set_cause('');
 		asked.target_side := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
 		asked.inserts := coalesce(inserts, winner = 'source');
 		asked.deletes := coalesce(deletes, winner = 'source');
@@ -205,7 +204,7 @@ BEGIN
 			figures.bytes_received := figures.bytes_received + traffic.received;
 			figures.total_ms := ms(started);
 			figures.finished_at := clock_timestamp();
-			PERFORM keep_figures(figures);
+			PERFORM keep_stats('iblt_compare', to_jsonb(figures));
 		END IF;
 		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 	EXCEPTION WHEN @on_any_error@ THEN

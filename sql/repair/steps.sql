@@ -139,7 +139,7 @@ $$;
 -- skipped.
 -- The rows of a key that is not unique are repaired all or none.
 CREATE FUNCTION repair_judged(plan repair_plan, steps repair_step[], unconfirmed text[],
-	problems boolean) RETURNS repair_step[]
+	cause text, problems boolean) RETURNS repair_step[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -148,7 +148,7 @@ DECLARE
 		ELSE 'one side lacks the row, so none wins: ' END;
 	x record;
 BEGIN
-	steps := repair_skip(steps, unconfirmed, 'not confirmed: ' || unconfirmed_cause());
+	steps := repair_skip(steps, unconfirmed, 'not confirmed: ' || unconfirmed_cause(cause));
 	IF asked.deletes AND asked.inserts AND asked.updates AND NOT problems THEN
 		RETURN steps;
 	END IF;
@@ -164,9 +164,10 @@ BEGIN
 END
 $$;
 
--- Keeps the steps that make the rows of keys on the target like those of the source.
-CREATE FUNCTION repair_add_steps(INOUT work repair_work, differences difference[])
-RETURNS repair_work
+-- Keeps the steps that make the rows of keys on the target like those of the source, with why some
+-- differences are not confirmed.
+CREATE FUNCTION repair_add_steps(INOUT work repair_work, differences difference[],
+	cause text DEFAULT NULL) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -179,7 +180,8 @@ DECLARE
 BEGIN
 	IF NOT repair_finds_by_index(plan) THEN
 		made := repair_scanned_steps(plan, differences);
-		work := repair_add(work, repair_judged(plan, made.steps, unconfirmed, made.problems));
+		work := repair_add(work, repair_judged(plan, made.steps, unconfirmed, cause,
+			made.problems));
 		RETURN;
 	END IF;
 	SELECT array_agg(c.step) FILTER (WHERE c.action = 'delete') AS deletes,
@@ -189,8 +191,9 @@ BEGIN
 			u.here_checksum, u.there_checksum)::repair_step
 		FROM repair_unique_changes(differences, asked.target_side, asked.winner = 'newest') AS u)
 		AS c(action, step);
-	work := repair_add(work, repair_judged(plan, x.deletes, unconfirmed, false));
-	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, asked.winner = 'newest'));
-	work := repair_add(work, repair_judged(plan, x.inserts, unconfirmed, false));
+	work := repair_add(work, repair_judged(plan, x.deletes, unconfirmed, cause, false));
+	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, cause,
+		asked.winner = 'newest'));
+	work := repair_add(work, repair_judged(plan, x.inserts, unconfirmed, cause, false));
 END
 $$;

@@ -65,7 +65,7 @@ BEGIN
 		plan.seed := batch.seed;
 		differences := look_at_ids(plan, batch.ids);
 		IF plan.recheck > 0 AND differences <> '{}' THEN
-			differences := recheck(plan, differences);
+			differences := (recheck(plan, differences)).differences;
 		END IF;
 		still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id, batch.seed,
 			d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,

@@ -108,10 +108,14 @@ DECLARE
 	ids text[] := ARRAY(SELECT k.id FROM unnest(kept) AS k);
 	found difference[] := look_at_ids(compared, ids);
 	now difference[];
+	again record;
+	cause text;
 	x record;
 BEGIN
 	IF compared.recheck > 0 AND found <> '{}' THEN
-		found := recheck(compared, found);
+		again := recheck(compared, found);
+		found := again.differences;
+		cause := (again.waited).problem;
 	ELSIF (r.item).unready THEN
 		found := ARRAY(SELECT jsonb_populate_record(d, '{"confirmed": false}')
 			FROM unnest(found) AS d);
@@ -125,7 +129,7 @@ BEGIN
 		array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO x
 	FROM run_repair_judge(plan, kept, found, now) AS j;
 	IF x.same IS NOT NULL THEN
-		r.work := repair_add_steps(r.work, x.same);
+		r.work := repair_add_steps(r.work, x.same, cause);
 	END IF;
 	r.aside := r.aside || x.aside;
 	r.gone := r.gone || x.gone;

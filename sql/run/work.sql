@@ -72,8 +72,6 @@ AS $$
 DECLARE
 	differences bigint := t.missing + t.extra + t.changed;
 BEGIN
-	-- that of the last slice need not be that of the others
-	PERFORM set_cause('');
 	t.status := audit_status(differences, t.unconfirmed);
 	t.detail := nullif(concat_ws('; ', audit_detail(w.item, w.plan, t.unconfirmed, differences),
 		run_unkept(t), t.how), '');
@@ -143,7 +141,7 @@ BEGIN
 	END IF;
 	figures.rows_here := 0;
 	figures.rows_there := 0;
-	RETURN ROW(plan, all_figures(plan, figures, 0, 0, 0), '{}'::difference[]);
+	RETURN ROW(plan, all_figures(plan, figures, 0, 0, 0), '{}'::difference[], NULL)::comparison;
 END
 $$;
 
@@ -352,7 +350,6 @@ BEGIN
 			OR t.generation <> s.generation THEN
 		RETURN w;
 	END IF;
-	PERFORM set_config('iblt.stuck', w.stuck, true);
 	BEGIN
 		PERFORM iblt_traffic_take();
 		-- nothing is left to cut, so the table has to be what it was when its plan was made
@@ -361,6 +358,7 @@ BEGIN
 			RAISE EXCEPTION USING ERRCODE = 'IB004',
 				MESSAGE = format('relation %s was altered while it was compared', t.relation);
 		END IF;
+		plan.stuck := w.stuck;
 		IF s.final THEN
 			compared := run_check_count(w, s);
 		ELSE
@@ -371,15 +369,14 @@ BEGIN
 				plan.buckets := plain_buckets(s.rows);
 				plan.bytes := plan.bytes * least(1, s.rows / greatest(t.estimate, 1)::float8);
 			END IF;
-			compared := comparison_of(plan);
+			compared := comparison_of(find_keys(plan));
 		END IF;
-		late := current_setting('iblt.late', true);
+		late := (compared.waited).stuck;
 	EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;
-		GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;
-		late := CASE e.state WHEN 'IB003' THEN late END;
+		late := (told_too_many(e)).stuck;
 	END;
-	IF late <> '' THEN
+	IF late IS NOT NULL THEN
 		w.stuck := late;
 		PERFORM progress(w.progress, format('run %s: replication did not pass in time, and is not '
 			'waited for again before it moves', w.run));

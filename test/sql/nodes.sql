@@ -29,7 +29,7 @@ CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT ROW(key, to_jsonb(key),
 	('k2', '{x,y,z}', true), ('k3', '{y,x,x}', NULL), ('k4', '{x,x,y}', false), ('k5', '{NULL,x,x}', true), ('k6', '{NULL,x,NULL}', true), ('k7', '{y,x,x}', true)) AS v(key, checksums, confirmed)) AS keys,
 	jsonb_populate_record(NULL::node_set, '{"names": ["here", "b", "c"], "named": 3}') AS nodes;
 SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(nodes, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
-SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(nodes, keys, source) AS l ORDER BY s.n, l.key;
+SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(nodes, keys, source, NULL) AS l ORDER BY s.n, l.key;
 DROP TABLE nodes_keys;
 CREATE FUNCTION pg_temp.said(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

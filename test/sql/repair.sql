@@ -389,7 +389,7 @@ SELECT asked, unconfirmed, problems, s.id, s.status, s.detail, s.texts
 FROM (VALUES ('{}'::jsonb, '{}'::text[], false), ('{}', '{i}', false), ('{}', NULL, true), ('{"deletes": false}', '{}', false), ('{"inserts": false}', '{}', false), ('{"updates": false, "winner": "newest"}', '{}', false), ('{"deletes": false, "inserts": false, "winner": "newest"}', '{}', true)) AS v(asked, unconfirmed, problems),
 	LATERAL unnest(repair_judged(jsonb_populate_record(NULL::repair_plan, jsonb_build_object('asked', '{"deletes": true, "inserts": true, "updates": true, "winner": "source"}'::jsonb || asked)),
 		ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::repair_step, '[{"id": "d", "action": "delete", "texts": ["D"], "status": "due"}, {"id": "i", "action": "insert", "texts": ["I"], "status": "due"}, {"id": "u", "action": "update", "texts": ["U"], "status": "due"}, {"id": "p", "action": "update", "texts": ["P"], "status": "due", "detail": "a problem"}]') AS s),
-		unconfirmed, problems)) AS s;
+		unconfirmed, NULL, problems)) AS s;
 -- what has to happen to rows, with unique keys and with others
 SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem, c.checksum FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_unique_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[1, ["a"], "7"]], "there": [[1, ["b"], "8"]], "here_checksum": "h", "there_checksum": "t"}, {"id": "2", "here": [[1, ["a"], "7"]], "here_checksum": "h"},
 	{"id": "3", "there": [[1, ["b"], "8"]], "there_checksum": "t"}, {"id": "4", "here_count": 2, "there_count": 1, "here_checksum": "h", "there_checksum": "t"}]') AS d), side, false) AS c ORDER BY 1, 2;

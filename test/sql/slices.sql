@@ -38,7 +38,7 @@ BEGIN
 		hi := iblt_internal.slice_next(plan, lo, size);
 		plan.lo := lo;
 		plan.hi := hi;
-		r := iblt_internal.comparison_of(plan);
+		r := iblt_internal.comparison_of(iblt_internal.find_keys(plan));
 		rows_here := (r.figures).rows_here;
 		rows_there := (r.figures).rows_there;
 		differences := ARRAY(SELECT concat_ws(' ', d.key, d.side, d.here_count, d.there_count) FROM unnest(r.differences) AS d);
@@ -54,7 +54,7 @@ CREATE FUNCTION same(here regclass, there regclass, size bigint, options jsonb D
 	SET DateStyle = 'ISO' SET IntervalStyle = 'postgres' SET TimeZone = 'UTC' SET extra_float_digits = 1
 AS $$
 DECLARE
-	whole iblt_internal.comparison := iblt_internal.comparison_of(slices.plan_of(here, there, options));
+	whole iblt_internal.comparison := iblt_internal.comparison_of(iblt_internal.find_keys(slices.plan_of(here, there, options)));
 	found text[];
 	lines text;
 BEGIN
@@ -341,7 +341,7 @@ INSERT INTO h VALUES (777, 'v');
 SELECT keep_up('h_pkey', true);
 INSERT INTO t VALUES (777, 'v');
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
-SELECT cardinality((iblt_internal.comparison_of(plan_of('h', 't'))).differences) AS by_scan;
+SELECT cardinality((iblt_internal.comparison_of(iblt_internal.find_keys(plan_of('h', 't')))).differences) AS by_scan;
 SELECT regexp_replace(outcome($$SELECT slices.guard('h', 't', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
 -- on both sides, with other contents: slices find nothing, and say what they rest on; amcheck finds it, and so does a scan
@@ -355,7 +355,7 @@ SELECT outcome($$SELECT iblt_internal.check_index(slices.plan_of('h', 't', '{"co
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
 SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off;
-SELECT outcome($$SELECT iblt_internal.comparison_of(slices.plan_of('h', 't'))$$) AS by_scan;
+SELECT outcome($$SELECT iblt_internal.comparison_of(iblt_internal.find_keys(slices.plan_of('h', 't')))$$) AS by_scan;
 SELECT regexp_replace(outcome($$SELECT slices.guard('t', 'h', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
 -- no index serves the condition of a slice, so it finds what such an index lacks, and a lookup does not

@@ -157,7 +157,7 @@ SELECT substr(x.id, strpos(x.id, ' ') + 1) AS key FROM (SELECT plan_of('word', '
 	LATERAL unnest(r.id) AS x(id) ORDER BY 1;
 
 SELECT is_unique, estimated, iblt_internal.surely_more(changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), estimated, 100) FROM (VALUES (true, 160::bigint), (true, 161), (false, 1000)) AS x(is_unique, estimated);
-SELECT outcome(format('SELECT iblt_internal.refuse_too_many(%L, 7, %L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), exact, problem))
+SELECT outcome(format('SELECT iblt_internal.refuse_too_many(%L, 7, %L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), exact, ROW(problem, NULL)::iblt_internal.waited))
 FROM (VALUES (true, true, NULL), (true, false, NULL), (false, false, NULL), (true, true, 'A problem.')) AS x(is_unique, exact, problem);
 
 -- marks: of the contents and versions of both sides
@@ -178,11 +178,11 @@ SELECT a, b, c, settled, h.marks[1] IS NOT NULL AS steady, h.same[1] FROM unnest
 	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),
 	LATERAL iblt_internal.hold(d.z, iblt_internal.hold(d.y, iblt_internal.hold(d.x)), settled) AS h WHERE h.marks[1] IS NOT NULL OR h.same[1] ORDER BY 1, 2, 3, 4;
 -- waiting: each link must have been passed
-SELECT title, iblt_internal.passed(changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES
+SELECT title, iblt_internal.pass(changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES
 	('both', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "ready": true}]'::jsonb),
 	('not the second', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "slot": "iblt_nowhere", "ready": true}]')) AS x(title, links);
 -- and the whole: with replication that has passed, and with a time that is over
-SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL unnest(iblt_internal.recheck(changed(linked(), jsonb_build_object('timeout', timeout)), d)) AS r WHERE n = 1 ORDER BY 1, 2;
+SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL iblt_internal.recheck(changed(linked(), jsonb_build_object('timeout', timeout)), d) AS c, LATERAL unnest(c.differences) AS r WHERE n = 1 ORDER BY 1, 2;
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
 -- a pooler has sent the query to another server

@@ -36,7 +36,7 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 			hi := CASE WHEN iblt_internal.slice_problem(plan) IS NULL THEN iblt_internal.slice_next(plan, lo, size) END;
 			plan.lo := lo;
 			plan.hi := hi;
-			r := iblt_internal.comparison_of(plan);
+			r := iblt_internal.comparison_of(iblt_internal.find_keys(plan));
 			rows_here := (r.figures).rows_here;
 			rows_there := (r.figures).rows_there;
 			keys := ARRAY(SELECT d.key FROM unnest(r.differences) AS d);

@@ -113,13 +113,13 @@ $here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.part_capa
 
 # Each wait changes rows: one kind keeps changing, one becomes equal.
 batch_size(100);
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.passed(iblt_internal.plan, timestamptz) RENAME TO passed_it;
-	CREATE FUNCTION iblt_internal.passed(plan iblt_internal.plan, deadline timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.pass(iblt_internal.plan, timestamptz) RENAME TO pass_it;
+	CREATE FUNCTION iblt_internal.pass(plan iblt_internal.plan, deadline timestamptz) RETURNS iblt_internal.waited LANGUAGE plpgsql AS $$
 	BEGIN
 		UPDATE public.by_int SET v = v WHERE id % 100 = 1;
 		DELETE FROM public.by_int WHERE id % 100 = 7;
 		RAISE NOTICE 'a wait';
-		RETURN plan.timeout > '0 s';
+		RETURN ROW(CASE WHEN plan.timeout <= '0 s' THEN 'late' END, NULL)::iblt_internal.waited;
 	END $$});
 {
 	my $session = IbltTest::Session->new($here);
@@ -145,7 +145,7 @@ $here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.passed(iblt_internal
 	}
 	$session->quit;
 }
-$here->safe_psql('postgres', q{DROP FUNCTION iblt_internal.passed; ALTER FUNCTION iblt_internal.passed_it RENAME TO passed});
+$here->safe_psql('postgres', q{DROP FUNCTION iblt_internal.pass; ALTER FUNCTION iblt_internal.pass_it RENAME TO pass});
 
 # Real replication: rows in flight disappear, and all wait together.
 $here->safe_psql('postgres', 'CREATE PUBLICATION pub FOR TABLE by_two');
