@@ -103,8 +103,8 @@ DECLARE
 	found text[];
 BEGIN
 	conns := connect(peers, conns);
-	PERFORM peer_bare(concat_ws(' ', CASE WHEN (plan.here).bare THEN conns[1] END,
-		CASE WHEN (plan.there).bare THEN conns[2] END));
+	PERFORM peers_bare(ARRAY[CASE WHEN (plan.here).bare THEN conns[1] END,
+		CASE WHEN (plan.there).bare THEN conns[2] END]);
 	found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
 			format('pg_catalog.to_regclass(%L)', s.relation))
 		FROM unnest(ARRAY[plan.here, plan.there]) AS s));

@@ -107,13 +107,29 @@ BEGIN
 END
 $$;
 
+-- What is known of the connections of this transaction: their "titles", and which are "bare".
+CREATE FUNCTION peers_known(field text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT nullif(current_setting('iblt.peers', true), '')::jsonb -> field
+$$;
+
+-- Changes one of these.
+CREATE FUNCTION peers_know(field text, value jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM set_config('iblt.peers', (coalesce(nullif(current_setting('iblt.peers', true), ''),
+		'{}')::jsonb || jsonb_build_object(field, value))::text, true);
+END
+$$;
+
 -- What messages call the other end of a connection: by its name where there are several
 -- (peer_titles, nodes_title).
 CREATE FUNCTION peer_title(conn text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT coalesce('"' || (nullif(current_setting('iblt.nodes', true), '')::jsonb ->> conn)
-		|| '"', 'the peer')
+	SELECT coalesce('"' || (peers_known('titles') ->> conn) || '"', 'the peer')
 $$;
 
 -- May a message about this connection string be shown? It may if libpq finds no error in the
@@ -182,18 +198,16 @@ CREATE FUNCTION peer_is_bare(conn text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN coalesce(conn = ANY (string_to_array(current_setting('iblt.bare_peer', true), ' ')),
-		false);
+	RETURN coalesce(peers_known('bare') ? conn, false);
 END
 $$;
 
--- From now on, the peer of a connection is asked by plain queries; of several, with a blank
--- between the names.
-CREATE FUNCTION peer_bare(conn text) RETURNS void
+-- From now on, the peers of these connections are asked by plain queries, and no others.
+CREATE FUNCTION peers_bare(conns text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM set_config('iblt.bare_peer', conn, true);
+	PERFORM peers_know('bare', to_jsonb(conns));
 END
 $$;
 
@@ -218,16 +232,13 @@ $$;
 
 -- Gives a connection back to the caller, without a sketch that was kept; false if it is not
 -- free.
--- A driver knows that it is free, and that nothing is kept, if it ends without an error.  After
--- one, iblt.keeps is again what it was before the driver's attempt.
 CREATE FUNCTION peer_return(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	e failure;
 BEGIN
-	IF current_setting('iblt.keeps', true) = 'off' THEN
-		PERFORM set_config('iblt.keeps', '', true);
+	IF peer_is_bare(conn) THEN
 		RETURN true;
 	END IF;
 	PERFORM peer_send(conn, peer_trust_sql(
@@ -375,8 +386,8 @@ BEGIN
 END
 $$;
 
--- Begins an attempt of a driver: with counters at 0, no sketch that a peer keeps, and a
--- connection to each side that is not here.
+-- Begins an attempt of a driver: with counters at 0, and a connection to each side that is not
+-- here.
 -- "borrow" is false for a driver whose first question asks whether a connection that the caller
 -- opened is in a transaction (peer_first_sql).
 CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NULL,
@@ -390,9 +401,6 @@ BEGIN
 		PERFORM nodes_title(peer_titles(peers, conns), conns);
 	END IF;
 	FOR n IN 1 .. 2 LOOP
-		IF conns[n] = peers[n] THEN
-			PERFORM set_config('iblt.keeps', 'off', true);
-		END IF;
 		CONTINUE WHEN conns[n] IS NULL OR n = 2 AND conns[2] = conns[1]
 			OR conns[n] = peers[n] AND NOT borrow AND iblt_peer_is_open(conns[n]);
 		conns[n] := peer_connect(peers[n], conns[n], timeout);
@@ -405,12 +413,9 @@ $$;
 CREATE FUNCTION peers_close(conns text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	keeps text;
 BEGIN
 	IF conns[1] <> conns[2] THEN
-		keeps := current_setting('iblt.keeps', true);
-		PERFORM peer_close(conns[1]), set_config('iblt.keeps', keeps, true);
+		PERFORM peer_close(conns[1]);
 	END IF;
 	PERFORM peer_close(coalesce(conns[2], conns[1]));
 END

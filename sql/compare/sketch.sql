@@ -208,7 +208,6 @@ BEGIN
 		RETURN;
 	END IF;
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
-	PERFORM set_config('iblt.keeps', 'on', true);
 	IF plan.progress THEN
 		PERFORM progress_by_time(true);
 	END IF;

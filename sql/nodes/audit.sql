@@ -181,7 +181,7 @@ BEGIN
 			options.label);
 		sides[1].side := name;
 	ELSE
-		PERFORM peer_bare(conn);
+		PERFORM peers_bare(ARRAY[conn]);
 		sides := (nodes_plain_sides(ARRAY[conn], ARRAY[name], 'pg_catalog.pg_class',
 			options)).sides;
 	END IF;

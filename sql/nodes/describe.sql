@@ -97,8 +97,8 @@ CREATE FUNCTION nodes_title(names text[], conns text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM set_config('iblt.nodes', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')::text
-		FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL), true);
+	PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
+		FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
 END
 $$;
 

@@ -21,7 +21,7 @@ BEGIN
 			'by plain queries', quoted(without)));
 	END IF;
 	method := CASE WHEN method = 'plain' OR without <> '{}' THEN 'plain' ELSE 'sketch' END;
-	PERFORM peer_bare(CASE method WHEN 'plain' THEN array_to_string(conns, ' ') ELSE '' END);
+	PERFORM peers_bare(CASE method WHEN 'plain' THEN conns ELSE '{}' END);
 	RETURN method;
 END
 $$;

@@ -9,10 +9,10 @@ AS $$
 DECLARE
 	answers text[];
 BEGIN
-	PERFORM peer_bare(array_to_string(conns, ' '));
+	PERFORM peers_bare(conns);
 	answers := ask_values(conns, array_fill(text 'SELECT NOT EXISTS (SELECT FROM pg_extension'
 		' WHERE extname = ''iblt'')', ARRAY[cardinality(conns)]));
-	PERFORM peer_bare('');
+	PERFORM peers_bare('{}');
 	RETURN ARRAY(SELECT CASE WHEN u.answer::boolean THEN u.conn END
 		FROM unnest(conns, answers) WITH ORDINALITY AS u(conn, answer, n) ORDER BY u.n);
 END
@@ -38,7 +38,7 @@ BEGIN
 		method := 'plain';
 	END IF;
 	IF method = 'plain' THEN
-		PERFORM peer_bare(array_to_string(bare, ' '));
+		PERFORM peers_bare(bare);
 		RETURN 'plain';
 	END IF;
 	RETURN 'sketch';

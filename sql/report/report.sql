@@ -68,7 +68,7 @@ DECLARE
 	answer text;
 BEGIN
 	conn := peer_connect(peer, conn, '5 s');
-	PERFORM peer_bare(conn);
+	PERFORM peers_bare(ARRAY[conn]);
 	answer := ask_one(conn, query);
 	PERFORM peer_close(conn);
 	RETURN answer;

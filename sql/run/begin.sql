@@ -74,9 +74,9 @@ BEGIN
 		RETURN w;
 	END IF;
 	w.conns := connect(w.peers, w.conns);
-	PERFORM peer_bare('');
+	PERFORM peers_bare('{}');
 	compare.method := plain_method(w.conns, compare.method);
-	w.said := ARRAY[current_setting('iblt.bare_peer', true), current_setting('iblt.nodes', true)];
+	w.said := current_setting('iblt.peers', true);
 	IF compare.method = 'plain' THEN
 		PERFORM plain_check(CASE WHEN (w.options).check_indexes
 				THEN 'indexes of the peer are not checked' END,

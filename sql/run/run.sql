@@ -37,8 +37,7 @@ BEGIN
 			-- all runs of a session have the same connections, whose peers are asked and called
 			-- as they were when this run connected to them
 			PERFORM iblt_run_lock(w.run, 0, 1, true),
-				set_config('iblt.bare_peer', coalesce(w.said[1], ''), true),
-				set_config('iblt.nodes', coalesce(w.said[2], ''), true);
+				set_config('iblt.peers', coalesce(w.said, ''), true);
 		END IF;
 		CASE w.act
 			WHEN 'begin' THEN w := run_begin(w);

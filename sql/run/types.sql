@@ -16,7 +16,7 @@ CREATE TYPE run_worker AS (
 	run bigint,
 	peers text[],			-- of both sides, NULL for this database
 	conns text[],			-- to them
-	said text[],			-- settings that say how they are asked, and what they are called
+	said text,				-- how they are asked, and what they are called (peers_known)
 	target audit_target,	-- of a run that begins
 	options run_options,
 	progress boolean,

@@ -219,7 +219,7 @@ DECLARE
 	here jsonb;
 	there jsonb;
 BEGIN
-	PERFORM peer_bare(array_to_string(conns, ' '));
+	PERFORM peers_bare(conns);
 	answers := ask_values(conns, ARRAY[CASE WHEN conns[1] IS NULL
 			THEN format('SELECT iblt_internal.structure_here(%L)', query) ELSE query END,
 		structure_sql(coalesce(peer_schema, schema), rights, chosen)], 0,
