@@ -9,7 +9,8 @@
 #	- no line of SQL is longer than 100 columns, and all SQL is ASCII;
 #	- every function of iblt_internal has a comment above it;
 #	- handlers in SQL for all errors are written by assemble.awk;
-#	- messages in SQL that are not errors are sent by iblt_tell.
+#	- messages in SQL that are not errors are sent by iblt_tell;
+#	- the settings of iblt, at most four, are in a table of doc/internals/walk.md.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -137,6 +138,14 @@ handmade_handlers() {
 	grep -nE 'WHEN .*\b(OTHERS|query_canceled|assert_failure)\b|^[^-]*\bOR (OTHERS|query_canceled|assert_failure)\b' "$@" || true
 }
 
+# Settings that are global variables: those of the source and those of the table, and any above four.
+settings() {
+	local used
+	used=$(grep -ohE "['\"]iblt\.[a-z_]+['\"]" "$@" | tr -d "'\"" | grep -vx 'iblt\.h' | sort -u)
+	diff <(echo "$used") <(sed -nE 's/^\| `(iblt\.[a-z_]+)` \|.*/\1/p' doc/internals/walk.md | sort -u) || true
+	sed -n '5,$p' <<<"$used"
+}
+
 long_files() {
 	awk -v max="$MAX_FILE" '
 		FNR > max && !(FILENAME in seen) { seen[FILENAME] = 1; print FILENAME }' "$@"
@@ -157,6 +166,7 @@ result "no body of a function in SQL is longer than $MAX_BODY lines" "$(long_bod
 result "every extension has a script of its own" "$(diff <(ls ./*.control | wc -l) <(heads | wc -l))"
 result "the scripts and bodies take no name from the schema that users call" "$(trusts_names "${scripts[@]}")"
 result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${scripts[@]}")"
+result "the settings of iblt, at most four, are those of doc/internals/walk.md" "$(settings "${sources[@]}" "${scripts[@]}")"
 # CREATE EXTENSION would fail in a database whose encoding lacks the character
 result "all SQL is ASCII" "$(LC_ALL=C grep -nP '[^\x00-\x7F]' "${scripts[@]}" || true)"
 internal_scripts=()
