@@ -137,13 +137,17 @@ AS $$
 $$;
 
 -- Waits until replication has passed, after too many differences, which may be rows in flight if it
--- does not.
+-- does not; not at all without rechecks.
 CREATE FUNCTION await_replication(plan plan, deadline timestamptz) RETURNS waited
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	waited waited;
 BEGIN
+	waited.problem := unready_problem(plan);
+	IF waited.problem IS NOT NULL OR plan.recheck = 0 THEN
+		RETURN waited;
+	END IF;
 	PERFORM progress(plan.progress, format(
 		'more than %s keys differ: waiting for replication, to compare once more',
 		plan.max_differences));
@@ -182,22 +186,19 @@ BEGIN
 	IF found.keys IS NOT NULL THEN
 		RETURN found;
 	END IF;
-	waited.problem := unready_problem(plan);
 	plan.found := NULL;
 	plan.from_digests := (found.plan).from_digests;
+	deadline := clock_timestamp() + plan.timeout;
+	waited := await_replication(plan, deadline);
 	IF waited.problem IS NULL AND plan.recheck > 0 THEN
 		before := found.sample;
-		deadline := clock_timestamp() + plan.timeout;
-		waited := await_replication(plan, deadline);
-		IF waited.problem IS NULL THEN
-			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			found := search(plan, found.figures);
-			waited.problem := CASE
-				WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
-				THEN 'Live digests could tell the keys at first, and could not any more.'
-				WHEN NOT persist(before, found.sample)
-				THEN 'Most of them did not differ before replication passed.' END;
-		END IF;
+		plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+		found := search(plan, found.figures);
+		waited.problem := CASE
+			WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
+			THEN 'Live digests could tell the keys at first, and could not any more.'
+			WHEN NOT persist(before, found.sample)
+			THEN 'Most of them did not differ before replication passed.' END;
 	END IF;
 	IF found.keys IS NULL THEN
 		found := take_sample(plan, found.figures, found.number, found.exact, waited);

@@ -110,10 +110,9 @@ DECLARE
 	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
 	waited waited;
 BEGIN
-	waited.problem := unready_problem(nodes.plan);
-	IF read.many IS NOT NULL AND waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
+	IF read.many IS NOT NULL THEN
 		waited := await_replication(nodes.plan, deadline);
-		IF waited.problem IS NULL THEN
+		IF waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
 			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			read := nodes_plain_read(nodes);
 			waited.problem := CASE WHEN NOT plain_persist(before, read.sums)

@@ -203,10 +203,9 @@ DECLARE
 	waited waited;
 	worst integer;		-- the node that differs most from the base after the wait
 BEGIN
-	waited.problem := unready_problem(nodes.plan);
-	IF found.many AND waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
+	IF found.many THEN
 		waited := await_replication(nodes.plan, deadline);
-		IF waited.problem IS NULL THEN
+		IF waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
 			nodes.plan := before.small_plan;
 			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			found := nodes_search(nodes);

@@ -219,10 +219,9 @@ DECLARE
 	differences bigint := 0;
 	unconfirmed bigint := 0;
 BEGIN
-	waited.problem := unready_problem(plan);
-	IF read.many IS NOT NULL AND waited.problem IS NULL AND plan.recheck > 0 THEN
+	IF read.many IS NOT NULL THEN
 		waited := await_replication(plan, deadline);
-		IF waited.problem IS NULL THEN
+		IF waited.problem IS NULL AND plan.recheck > 0 THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			read := plain_read(plan, read.figures);
 			waited.problem := CASE WHEN NOT plain_persist(before, read.sums)
@@ -241,7 +240,7 @@ BEGIN
 			next := plain_next(plan, read.buckets, done, size, total);
 			total := next.total;
 			IF next.many IS NOT NULL THEN
-				PERFORM plain_refuse_many(plan, next.many, waited, figures);
+				PERFORM plain_refuse_many(plan, next.many, await_replication(plan, NULL), figures);
 			END IF;
 			RETURN NEXT ROW(next.looked, NULL, NULL)::batch;
 		END LOOP;
