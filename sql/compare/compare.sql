@@ -213,11 +213,10 @@ BEGIN
 	IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'on_too_many must be error or sample';
-	ELSIF options.method <> 'sketch' THEN
-		options.method := plain_method(conns, options.method);
-		PERFORM plain_check(CASE WHEN options.method = 'plain' AND on_too_many = 'sample'
-			THEN 'it gives no sample' END, 'Leave on_too_many out.');
 	END IF;
+	options.method := plain_method(conns, options.method);
+	PERFORM plain_check(CASE WHEN options.method = 'plain' AND on_too_many = 'sample'
+		THEN 'it gives no sample' END, 'Leave on_too_many out.');
 	plan := prepare(conns, relation, peer_relation, options);
 	IF plan.live_problem IS NOT NULL THEN
 		PERFORM live_notice(plan);

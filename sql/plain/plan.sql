@@ -37,11 +37,11 @@ BEGIN
 			'queries', peer_title(coalesce(bare[1], bare[2]))));
 		method := 'plain';
 	END IF;
-	IF method = 'plain' THEN
-		PERFORM peers_bare(bare);
-		RETURN 'plain';
+	IF method = 'auto' THEN
+		method := 'sketch';
 	END IF;
-	RETURN 'sketch';
+	PERFORM peers_bare(CASE method WHEN 'plain' THEN bare ELSE '{}' END);
+	RETURN method;
 END
 $$;
 

@@ -74,7 +74,6 @@ BEGIN
 		RETURN w;
 	END IF;
 	w.conns := connect(w.peers, w.conns);
-	PERFORM peers_bare('{}');
 	compare.method := plain_method(w.conns, compare.method);
 	w.said := current_setting('iblt.peers', true);
 	IF compare.method = 'plain' THEN

@@ -207,6 +207,8 @@ is(session(q{SELECT dblink_send_query('lent', 'SELECT pg_sleep(600)');} . $whole
 is(session(q{SELECT dblink_disconnect('lent');} . $whole), "OK\n42704: peer is neither a foreign server nor a connection string", 'a closed one is not a peer');
 is(session(q{BEGIN; CREATE SERVER lent FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '/nowhere'); } . $whole . 'ROLLBACK;'), '42704: could not connect to the peer', 'a foreign server of that name goes first');
 is(session(q{SELECT count(*) FROM iblt_audit('lent', schema => 'public');}), '42704: peer is neither a foreign server nor a connection string', 'only iblt_compare takes one');
+is(session(q{BEGIN; SELECT count(*) FROM iblt_compare_nodes('public.items', '{NULL,lent}', method => 'plain');} . $whole . q{SELECT iblt_internal.peer_is_bare('lent'); COMMIT;}), "1000\n1000\nf",
+	'one that was asked by plain queries is asked by iblt again');
 nothing_left('after connections of the caller\'s', $here);
 
 done_testing();
