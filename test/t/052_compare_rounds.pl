@@ -46,14 +46,14 @@ sql(q{CREATE TABLE script (step text, number int, statement text); CREATE SEQUEN
 		PERFORM set_config('steps.' || name, n::text, true);
 		FOR s IN SELECT statement FROM public.script WHERE step = name AND number IN (n, 0) LOOP EXECUTE s; END LOOP;
 	END $$});
-foreach my $step ([ 'wait', 'passed', 'iblt_internal.plan, timestamptz', 'boolean' ], [ 'settle', 'settle', 'text, text, timestamptz', 'boolean' ],
+foreach my $step ([ 'wait', 'pass', 'iblt_internal.plan, timestamptz', 'iblt_internal.waited' ], [ 'settle', 'settle', 'text, text, timestamptz', 'text' ],
 	[ 'look', 'look', 'iblt_internal.plan, text[]', 'record' ])
 {
 	my ($name, $function, $arguments, $returns) = @$step;
 	my $numbers = join ', ', map { "\$$_" } 1 .. 1 + ($arguments =~ tr/,//);
 	sql("ALTER FUNCTION iblt_internal.$function($arguments) RENAME TO ${function}_it;
 		CREATE FUNCTION iblt_internal.$function($arguments) RETURNS $returns LANGUAGE plpgsql AS
-		'BEGIN PERFORM public.act(''$name''); RETURN " . ($name eq 'look' ? "iblt_internal.${function}_it($numbers)" : 'true') . "; END'");
+		'BEGIN PERFORM public.act(''$name''); RETURN " . ($name eq 'look' ? "iblt_internal.${function}_it($numbers)" : 'NULL') . "; END'");
 }
 
 # Replication of this side from the other, as far as the steps are concerned.

@@ -48,7 +48,7 @@ sub hold_step
 }
 hold_step($there, 'iblt_internal', 'iblt_session_get', 'text', 'public.iblt', 3);
 hold_step($here, 'iblt_internal', 'look', 'iblt_internal.plan, text[]', 'record', 4);
-hold_step($here, 'iblt_internal', 'passed', 'iblt_internal.plan, timestamptz', 'boolean', 5);
+hold_step($here, 'iblt_internal', 'pass', 'iblt_internal.plan, timestamptz', 'iblt_internal.waited', 5);
 
 # What the peer's process does while it is held; "held" is the server that holds.
 my $waits = "wait_event = 'advisory' AND query LIKE";
