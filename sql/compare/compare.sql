@@ -333,7 +333,8 @@ BEGIN
 					(u.d).confirmed, (u.d).here_count, (u.d).there_count
 					FROM (SELECT unnest(b.differences) AS d) AS u;
 			END LOOP;
-			PERFORM peers_close(conns);
+			PERFORM peers_close(conns, (plan.found).keys IS NULL
+				OR (plan.found).number > plan.max_differences);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
@@ -420,7 +421,8 @@ BEGIN
 				END IF;
 				figures := c.figures;	-- of the last line, whose name is NULL
 			END LOOP;
-			PERFORM peers_close(conns);
+			PERFORM peers_close(conns, (plan.found).keys IS NULL
+				OR (plan.found).number > plan.max_differences);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;

@@ -409,11 +409,16 @@ BEGIN
 END
 $$;
 
--- Closes the connections of both sides, as peer_close does.
-CREATE FUNCTION peers_close(conns text[]) RETURNS void
+-- Closes the connections of both sides, as peer_close does.  Where no sketch was kept, those that
+-- the caller opened stay as they are, which saves a message.
+CREATE FUNCTION peers_close(conns text[], kept boolean DEFAULT true) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
+	IF NOT kept THEN
+		conns := ARRAY(SELECT CASE WHEN NOT peer_is_lent(u.conn) THEN u.conn END
+			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n);
+	END IF;
 	IF conns[1] <> conns[2] THEN
 		PERFORM peer_close(conns[1]);
 	END IF;
