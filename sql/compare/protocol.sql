@@ -3,8 +3,8 @@
 -- What iblt on another server may call here, and what this server calls there: everything in
 -- this file, and audit_answers, audit_feeds, audit_generated, audit_parents, audit_published,
 -- audit_subscription, audit_tables, live_answer, live_read, made_columns,
--- plain_expression_columns, repair_check_origin, repair_check_session, repair_close,
--- repair_describe, repair_execute_rows, repair_flushed, repair_lock_tables, repair_open, run_lag,
+-- plain_expression_columns, repair_check_origin, repair_check_session,
+-- repair_describe, repair_execute_statements, repair_flushed, repair_lock_tables, repair_open, run_lag,
 -- run_probe, slice_bound and slice_check.  Queries also name
 -- iblt_live_options, iblt_peer_show, iblt_repair_put, iblt_row_time, ms,
 -- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,

@@ -8,7 +8,7 @@
 -- A block takes no parameters.  They are an array in the setting iblt.block, so its text is always
 -- the same.  The readers of a comparison have switched indexes off until the transaction ends.
 CREATE FUNCTION plain_execute_statements(conn text, statements text[], n bigint[],
-	at_most boolean[], path text) RETURNS jsonb
+	at_most boolean[], path text, separately boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -18,12 +18,13 @@ BEGIN
 		(SELECT string_agg(format('set_config(%L, NULL, true)', split_part(c, '=', 1)), ', ')
 			FROM pg_proc AS p, unnest(p.proconfig) AS c WHERE p.proname = 'read_heap'
 			AND p.pronamespace = 'iblt_internal'::regnamespace),
-		ARRAY[statements::text, n::text, at_most::text, path],
+		ARRAY[statements::text, n::text, at_most::text, path, separately::text],
 		plain_call($q$repair_execute_statements(
 			(current_setting('iblt.block')::text[])[1]::text[], NULL,
 			(current_setting('iblt.block')::text[])[2]::bigint[],
 			(current_setting('iblt.block')::text[])[3]::boolean[],
-			(current_setting('iblt.block')::text[])[4])$q$)));
+			(current_setting('iblt.block')::text[])[4],
+			(current_setting('iblt.block')::text[])[5]::boolean)$q$)));
 	RETURN repair_answer(conn, 'running statements', 4)::jsonb;
 END
 $$;

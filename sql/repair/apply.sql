@@ -11,20 +11,7 @@
 --	      repair_send		and what succeeds behind others only
 --	repair_verify_all	(verify.sql)
 --
--- repair_send calls repair_execute_rows (execute.sql) on the target's side.
-
--- A text that a server takes: before PostgreSQL 15, the text of a "char" may be half a
--- character.
-CREATE FUNCTION repair_valid(key text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM convert_to(key, getdatabaseencoding());
-	RETURN key;
-EXCEPTION WHEN character_not_in_repertoire THEN
-	RETURN '(not valid text)';
-END
-$$;
+-- repair_run calls repair_execute_statements (execute.sql) on the target's side.
 
 -- What the target's server answers behind so many results; says by time how far the repair has
 -- come.
@@ -47,34 +34,160 @@ BEGIN
 END
 $$;
 
+-- Raises the error of a statement again, with the key of its row.
+-- The context of what ran inside of the statement is kept, such as that of triggers.
+CREATE FUNCTION repair_fail(e failure, sql text, key text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	inside text := regexp_replace(left(e.context, strpos(e.context, sql)), '\n?[^\n]*$', '');
+BEGIN
+	e.detail := concat_ws(E'\n', nullif(e.detail, ''),
+		'The row has the key ' || left(key, 1000) || '.', 'Context: ' || nullif(inside, ''));
+	IF e.state IN ('23503', '23001') THEN
+		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Repair all tables that refer to each '
+			'other in one transaction: CALL iblt_audit_run(...), and then '
+			'iblt_repair(run => ...).');
+	END IF;
+	PERFORM iblt_raise(e);
+END
+$$;
+
+-- May a statement with that error succeed behind others?
+-- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation
+CREATE FUNCTION repair_is_order(state text) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT state IN ('23503', '23001', '23505', '23P01')
+$$;
+
+-- Executes statements where the target is, all or none, or separately; those that failed and why.
+CREATE FUNCTION repair_run(conn text, statements repair_statement[], path text,
+	separately boolean DEFAULT false) RETURNS TABLE (failed integer, e failure)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1
+AS $$
+DECLARE
+	sql text[] := iblt_field(statements, 'sql');
+	texts text[] := iblt_field(statements, 'texts');
+	n bigint[] := ARRAY(SELECT (u.s).n FROM (SELECT unnest(statements) AS s) AS u);
+	at_most boolean[] := ARRAY(SELECT (u.s).at_most FROM (SELECT unnest(statements) AS s) AS u);
+	many text := cardinality(statements) || ' statements';
+	answers jsonb;
+	answer jsonb;
+BEGIN
+	IF conn IS NULL THEN
+		answers := repair_execute_statements(sql, texts, n, at_most, path, separately);
+	ELSIF peer_is_bare(conn) THEN
+		answers := plain_execute_statements(conn, sql, n, at_most, path, separately);
+	ELSE
+		PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_execute of ' || many)
+			|| format('SELECT iblt_internal.repair_execute_statements(%L, %L, %L, %L, %L, %L)',
+				sql, texts, n, at_most, path, separately));
+		answers := repair_answer(conn, 'running ' || many, 2);
+	END IF;
+	FOR answer IN SELECT jsonb_array_elements(answers) LOOP
+		failed := answer ->> 'failed';
+		e := jsonb_populate_record(NULL::failure, answer);
+		IF answer ->> 'changed' IS NOT NULL THEN
+			e := NULL;
+			e.state := '27000';		-- triggered_data_change_violation
+			e.message := format('a statement of the repair changed %s rows instead of %s',
+				answer ->> 'changed', n[failed]);
+			e.detail := left(sql[failed], 1000) || E'\nNothing was changed.';
+			e.hint := 'Look for a trigger, a rule or another session that changes such rows. '
+				'Without a unique key, look for a value whose bytes are not those of its text: '
+				'a row of a type that was altered, or a NaN of another sign.';
+		END IF;
+		IF conn IS NOT NULL THEN
+			-- a cancel there is not a cancel of the caller's statement, and no state is no error
+			e.state := CASE e.state WHEN '57014' THEN 'IB005'
+				ELSE coalesce(nullif(e.state, ''), 'XX000') END;
+			e.message := format('on %s: %s', peer_title(conn), e.message);
+		END IF;
+		IF path IS NULL AND e.state IN ('42P01', '42883', '42704', '3F000') THEN
+			e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Set apply_search_path if a trigger, '
+				'a default or a check names objects without their schema.');
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+
 -- Executes statements where the target is; the places of those that failed.
+-- With "how" 'bulk' they are for many rows each, and are executed each by itself.  Why one failed
+-- is found out row by row, but a cancel is not tried again.
+-- With 'each' they are for a row each, and are executed together, or if that fails each by itself.
+-- Those that fail may succeed behind others (a table that refers to itself, values that must be
+-- unique), which is what 'left' is for.  It tries the statements again behind the others until none
+-- succeeds.  The order turns each time, so that neither direction of a chain takes many rounds.
 CREATE FUNCTION repair_send(conn text, how text, statements repair_statement[], path text)
 RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	many text := format('%s statements%s', cardinality(statements),
-		CASE how WHEN 'bulk' THEN ' for many rows' ELSE '' END);
+	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i
+		ORDER BY CASE how WHEN 'left' THEN - i ELSE i END);
+	failed integer[] := '{}';	-- the last one first
 	s repair_statement;
+	x record;
+	e failure;
 BEGIN
 	IF statements = '{}' THEN
 		RETURN '{}';
-	ELSIF conn IS NULL OR peer_is_bare(conn) THEN
-		RETURN repair_execute_rows(how, statements, path, conn);
 	END IF;
-	FOR i IN 1 .. cardinality(statements) LOOP
-		s := statements[i];
-		IF s.texts IS NOT NULL AND how <> 'left' THEN
-			PERFORM repair_send_kept(conn, s.texts);
+	IF how <> 'left' AND conn IS NOT NULL AND NOT peer_is_bare(conn) THEN
+		FOREACH s IN ARRAY statements LOOP
+			IF s.texts IS NOT NULL THEN
+				PERFORM repair_send_kept(conn, s.texts);
+			END IF;
+		END LOOP;
+	END IF;
+	IF how = 'each' THEN
+		SELECT * INTO x FROM repair_run(conn, statements, path);
+		IF x.failed IS NULL THEN
+			RETURN '{}';
+		ELSIF NOT repair_is_order((x.e).state) THEN
+			PERFORM repair_fail(x.e, (statements[x.failed]).sql, (statements[x.failed]).key);
 		END IF;
-		IF current_setting('server_version_num')::integer < 150000 AND s.key IS NOT NULL THEN
-			s.key := repair_valid(s.key);
-			statements[i] := s;
+	END IF;
+	WHILE remaining <> '{}' LOOP
+		failed := '{}';
+		FOR x IN SELECT remaining[r.failed] AS i, r.e FROM repair_run(conn,
+				ARRAY(SELECT statements[i] FROM unnest(remaining) WITH ORDINALITY AS u(i, n)
+					ORDER BY n), path, true) AS r LOOP
+			IF how = 'bulk' AND (x.e).state IN ('57014', 'IB005', 'P0004')
+					OR how <> 'bulk' AND NOT repair_is_order((x.e).state) THEN
+				PERFORM repair_fail(x.e, (statements[x.i]).sql, (statements[x.i]).key);
+			END IF;
+			failed := x.i || failed;
+			e := x.e;
+		END LOOP;
+		EXIT WHEN how <> 'left';
+		IF failed <> '{}' AND cardinality(failed) >= cardinality(remaining) THEN
+			e.detail := concat_ws(E'\n', nullif(e.detail, ''),
+				'Nothing was changed, because no statement order satisfies all constraints.');
+			e.hint := CASE WHEN e.state IN ('23505', '23P01') THEN 'If rows exchange values '
+				'that must be unique, make the constraint DEFERRABLE.' END;
+			PERFORM repair_fail(e, (statements[failed[1]]).sql, (statements[failed[1]]).key);
 		END IF;
+		remaining := failed;
 	END LOOP;
-	PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_execute of ' || many)
-		|| format('SELECT iblt_internal.repair_execute_rows(%L, %L, %L)', how, statements, path));
-	RETURN repair_answer(conn, 'running ' || many, 2);
+	RETURN ARRAY(SELECT f FROM unnest(failed) AS f ORDER BY 1);
+END
+$$;
+
+-- Runs all triggers and checks that are deferred.
+CREATE FUNCTION repair_deferred(path text, conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
+	e failure := (SELECT r.e FROM repair_run(conn,
+		ARRAY[ROW(sql, NULL, 0, false, NULL)::repair_statement], path) AS r);
+BEGIN
+	IF e.state IS NOT NULL THEN
+		PERFORM repair_fail(e, sql, NULL);
+	END IF;
 END
 $$;
 
@@ -152,6 +265,8 @@ END
 $$;
 
 -- Executes the steps for several relations, in a session of the target's that is prepared for it.
+-- Those checks that the caller deferred before run first, under the role that they were meant
+-- for.  What is deferred runs at the end, before anyone is told that the repair was applied.
 -- The transaction on a server without iblt has deferred nothing yet, and with it ends what is set.
 CREATE FUNCTION repair_execute_session(works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -160,24 +275,25 @@ DECLARE
 	plan repair_plan := (works[1]).plan;
 	asked repair_options := plan.asked;
 	conn text := (repair_target(plan)).place;
-	role text := 'SELECT set_config(''session_replication_role'', %L, true)';
+	set_role text := 'SELECT set_config(''session_replication_role'', %L, true)';
 	sets_role boolean := asked.as_replica AND NOT (plan.described).replica;
+	role text;
 BEGIN
-	IF NOT peer_is_bare(conn) THEN
-		role := ask_call(conn, format('repair_open(%L, %L)', asked.apply_search_path,
-			asked.as_replica));
-		PERFORM repair_execute_works(works);
-		PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.apply_search_path, role));
-		RETURN;
+	IF peer_is_bare(conn) THEN
+		PERFORM ask_call(conn, 'repair_flushed()');
+		IF sets_role THEN
+			PERFORM ask_one(conn, format(set_role, 'replica'));
+		END IF;
+		PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED');
+	ELSE
+		IF sets_role AND conn IS NULL THEN
+			PERFORM repair_deferred(asked.apply_search_path, conn);
+		END IF;
+		role := ask_call(conn, format('repair_open(%L)', asked.as_replica));
 	END IF;
-	PERFORM ask_call(conn, 'repair_flushed()');
+	PERFORM repair_execute_works(works), repair_deferred(asked.apply_search_path, conn);
 	IF sets_role THEN
-		PERFORM ask_one(conn, format(role, 'replica'));
-	END IF;
-	PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED'), repair_execute_works(works),
-		repair_execute_deferred(asked.apply_search_path, conn);
-	IF sets_role THEN
-		PERFORM ask_one(conn, format(role, NULL));
+		PERFORM ask_one(conn, format(set_role, role));
 	END IF;
 END
 $$;

@@ -1,7 +1,7 @@
 -- Rows that exchange unique values -----------------------------------------------------
 --
 -- An update may need a value that another row is still to give away.  The statements find an order
--- themselves (repair_execute_rows), unless rows wait for each other: (1,10), (2,20) that are to
+-- themselves (repair_send), unless rows wait for each other: (1,10), (2,20) that are to
 -- become (1,20), (2,10).  A deferrable constraint is checked later, but an index on an expression
 -- or with a condition is always checked at once.  So such rows are deleted, and inserted behind
 -- all updates, where nothing can tell the difference.  Elsewhere they are skipped with the reason.

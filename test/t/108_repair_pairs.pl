@@ -209,18 +209,18 @@ my $index = sub { my ($table, $to) = @_; return "SET allow_system_table_mods = o
 my $unseen = sub { my ($table) = @_; return "${\ $index->($table, 'false')} INSERT INTO $table VALUES (777, 777); ${\ $index->($table, 'true')}" };
 my $damaged = sub { my ($side) = @_; return qr/an index of public\.\w+ does not find rows that the table has \($side\).*One has the key \{"id": 777\}/s };
 
-# A run reads one side by an index that lacks the row.
+# After a run, the index of the side that lacked the row lacks the row that was inserted.
 both('CREATE TABLE weak (id int PRIMARY KEY, v int); INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 777; ANALYZE weak');
 foreach my $node ($here, $there)
 {
 	my $side = $node == $here ? 'here' : 'there';
-	$node->safe_psql('postgres', $unseen->('weak'));
 	other($node)->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 777)');
 	my $run = $here->safe_psql('postgres', "CALL iblt_audit_run('other', tables => '{weak}', progress => false)");
-	is($here->safe_psql('postgres', "SELECT key, side FROM iblt_audit_differences WHERE run = $run"), '{"id": 777}|' . ($side eq 'here' ? 'there' : 'here'), "the index $side lacks a row: a run trusts it");
+	is($here->safe_psql('postgres', "SELECT key, side FROM iblt_audit_differences WHERE run = $run"), '{"id": 777}|' . ($side eq 'here' ? 'there' : 'here'), "a run finds the row that is missing $side");
+	$node->safe_psql('postgres', $unseen->('weak'));
 	foreach my $direction ('pull', 'push')
 	{
-		like(failure("SET enable_seqscan = off; SELECT * FROM iblt_repair(run => $run, direction => '$direction'$_)"), $damaged->($side), "$direction$_: a repair does not") foreach '', ', apply => true';
+		like(failure("SET enable_seqscan = off; SELECT * FROM iblt_repair(run => $run, direction => '$direction'$_)"), $damaged->($side), "$direction$_: a repair does not trust the index that lacks it") foreach '', ', apply => true';
 	}
 	is($_->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), count(*) FILTER (WHERE id = 777) FROM weak'), '20000|1', 'nothing was changed') foreach $here, $there;
 	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');

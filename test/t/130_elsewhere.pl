@@ -390,8 +390,8 @@ sql('c', "SELECT pg_replication_origin_drop('mender')");
 unlike(slurp_file($_->logfile), qr/secret [46]/, 'no log has rows') foreach @servers;
 
 # an error before the first statement, such as a cancel
-is(sql('desk', "SET search_path = iblt_internal; SELECT concat_ws(' ', x ->> 'failed', x ->> 'state', failed, (e).state)
-	FROM repair_execute_statements(NULL, NULL, NULL, NULL, NULL) AS x, repair_execute_together('{\"(,,,,)\"}', NULL, NULL)"), '1 22004 1 22004', 'no error is taken for success');
+is(sql('desk', "SET search_path = iblt_internal; SELECT concat_ws(' ', x -> 0 ->> 'failed', x -> 0 ->> 'state', failed, (e).state)
+	FROM repair_execute_statements(NULL, NULL, NULL, NULL, NULL, NULL) AS x, repair_run(NULL, '{\"(,,,,)\"}', NULL)"), '1 22004 1 22004', 'no error is taken for success');
 
 # checks that are deferred, keys that are not unique, which row wins, and locks
 each_of('cd', 'CREATE TABLE shop.w (id int PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, u int UNIQUE DEFERRABLE, at timestamptz); CREATE TABLE shop.n (v text, w int); CREATE INDEX ON shop.n (v)');
@@ -459,11 +459,10 @@ foreach my $how ([ 'an error of the commit', "RAISE EXCEPTION ''not today''", qr
 		CREATE TABLE shop.late (id int); CREATE CONSTRAINT TRIGGER late AFTER INSERT ON shop.late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION shop.late();
 		CREATE FUNCTION shop.later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET CONSTRAINTS ALL DEFERRED; RETURN NULL; END'");
 	# after the statements have run, a last one is deferred to the commit
-	sql('a', "ALTER FUNCTION iblt_internal.repair_flushed() RENAME TO kept_back; ALTER FUNCTION iblt_internal.repair_execute_deferred(text, text) RENAME TO checked; CREATE FUNCTION iblt_internal.repair_execute_deferred(text) RETURNS void LANGUAGE plpgsql AS
-		'BEGIN PERFORM iblt_internal.checked(\$1); SET CONSTRAINTS ALL DEFERRED; INSERT INTO shop.late VALUES (1); END'; ALTER FUNCTION iblt_internal.kept_back() RENAME TO repair_flushed");
+	sql('a', defers_at_the_end('shop.late'));
 	like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true)"), $error, "$what names the side");
 	is(dump_of('a', 'g'), $after, 'nothing has changed');
-	sql('a', 'DROP FUNCTION iblt_internal.repair_execute_deferred(text); ALTER FUNCTION iblt_internal.checked(text, text) RENAME TO repair_execute_deferred; DROP TABLE shop.late; DROP FUNCTION shop.late(), shop.later()');
+	sql('a', 'DROP FUNCTION iblt_internal.repair_execute_statements; ALTER FUNCTION iblt_internal.executed RENAME TO repair_execute_statements; DROP TABLE shop.late; DROP FUNCTION shop.late(), shop.later()');
 }
 
 # Two repairs of one target wait for each other, wherever they are conducted.

@@ -242,9 +242,7 @@ foreach my $case ([ 'a view that asks another node', "CREATE VIEW far.t AS $asks
 sql($_, 'DROP SCHEMA far CASCADE; CREATE SCHEMA far; CREATE TABLE far.t (id int PRIMARY KEY, v int)') foreach qw(a b c);
 sql('b', q{INSERT INTO far.t VALUES (1, 1); CREATE FUNCTION far.lost() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5); RETURN NULL; END';
 	CREATE TABLE far.late (id int); CREATE CONSTRAINT TRIGGER lost AFTER INSERT ON far.late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION far.lost();
-	-- after the statements have run, something is left for the commit
-	ALTER FUNCTION iblt_internal.repair_execute_deferred(text, text) RENAME TO checked;
-	CREATE FUNCTION iblt_internal.repair_execute_deferred(text) RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM iblt_internal.checked($1); SET CONSTRAINTS ALL DEFERRED; INSERT INTO far.late VALUES (1); END'});
+} . defers_at_the_end('far.late'));
 {
 	my ($rc, $out, $err) = $servers[1]->psql('postgres', "SELECT node, status FROM iblt_repair_nodes('far.t', '{a,b,c}', recheck => 0, apply => true)");
 	is($out, 'b|unknown', 'a connection that is lost during COMMIT: the outcome is unknown');
