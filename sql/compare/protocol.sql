@@ -4,8 +4,8 @@
 -- this file, and audit_answers, audit_feeds, audit_generated, audit_parents, audit_published,
 -- audit_subscription, audit_tables, live_answer, live_read, made_columns,
 -- plain_expression_columns, repair_check_origin, repair_check_session,
--- repair_describe, repair_execute_statements, repair_flushed, repair_lock_tables, repair_open, run_lag,
--- run_probe, slice_bound and slice_check.  Queries also name
+-- repair_describe, repair_execute_statements, repair_flushed, repair_lock_tables, repair_open,
+-- run_lag, run_probe, slice_bound and slice_check.  Queries also name
 -- iblt_live_options, iblt_peer_show, iblt_repair_put, iblt_row_time, ms,
 -- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
 -- track_start, track_state, track_stop, iblt_agg, iblt_agg_bigint, iblt_checksum_seeded,

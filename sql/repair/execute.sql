@@ -17,7 +17,7 @@ CREATE FUNCTION repair_execute_statements(statements text[], texts text[], n big
 AS $$
 DECLARE
 	own text := current_setting('search_path');
-	last integer := cardinality(statements);
+	total integer := cardinality(statements);
 	kept text[];
 	current integer;
 	changed bigint;
@@ -34,14 +34,14 @@ DECLARE
 	constraint_name text;
 BEGIN
 	answer := '[]';
-	FOR first IN 1 .. CASE WHEN separately THEN last ELSE least(last, 1) END LOOP
-		current := first;	-- an error on the way to the first one is also a failure
+	FOR start IN 1 .. CASE WHEN separately THEN total ELSE least(total, 1) END LOOP
+		current := start;	-- an error on the way to the first one is also a failure
 		miscounted := NULL;
 		BEGIN
-			IF texts IS NULL AND first = 1 THEN
+			IF texts IS NULL AND start = 1 THEN
 				PERFORM set_config('iblt.block', '', true);
 			END IF;
-			FOR i IN first .. CASE WHEN separately THEN first ELSE last END LOOP
+			FOR i IN start .. CASE WHEN separately THEN start ELSE total END LOOP
 				current := i;
 				IF texts IS NOT NULL THEN
 					PERFORM progress_timely('running statements');
