@@ -155,6 +155,7 @@ BEGIN
 	-- it has to be as it was when the run compared it
 	PERFORM run_require_same(t, compared);
 	plan := repair_plan_of(compared, asked);
+	compared := plan.compared;
 	FOR kept IN SELECT array_agg(x ORDER BY x.number) FROM iblt_run_rows(
 			NULL::run_difference, t.run, t.table_number) AS x GROUP BY x.seed LOOP
 		compared.seed := kept[1].seed;
