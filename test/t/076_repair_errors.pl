@@ -230,7 +230,7 @@ foreach my $direction ('pull', 'push')
 			return $repair->{err};
 		});
 		like($err, $how =~ /cancel/ ? qr/canceling statement.*The row has the key \{"id": 7700900\}/s : qr/connection/, "$direction, $how: an error");
-		like($told, qr/STATEMENT:  iblt: iblt_repair_execute of 300 statements/, 'the log tells what it was') if $direction eq 'push';
+		like($told, qr/STATEMENT:  iblt: iblt_repair_execute of 300 statements/, 'the log tells what it was') if $direction eq 'push' && $how !~ /cancel/;
 		tells_of($told, "$direction, $how", 7700900);
 		is(contents($node, 'people'), $before, 'and nothing was changed');
 	}
