@@ -18,7 +18,7 @@ endif
 # The files of the source directory that match a pattern, without its name.
 in_src = $(sort $(patsubst $(SRC)/%,%,$(wildcard $(addprefix $(SRC)/,$(1)))))
 
-SRC_DIRS = src src/core src/codec src/sketch src/kbf src/compare src/run src/digest
+SRC_DIRS = src/core src/codec src/sketch src/kbf src/relation src/protocol src/digest src/peer src/compare src/run src/repair
 CORE_SRCS = $(call in_src,src/core/*.c)
 SRCS = $(call in_src,$(SRC_DIRS:%=%/*.c))
 HDRS = $(wildcard $(SRC_DIRS:%=$(SRC)/%/*.h))

@@ -6,7 +6,7 @@
 --
 -- Each of them first locks what the query reads, and makes sure that it is what was described.
 -- The query itself names its relation again.  A schema can be renamed in between, so until the
--- function ends the server refuses code of other roles (src/compare/guard.c).
+-- function ends the server refuses code of other roles (src/relation/guard.c).
 
 -- Locks a relation of this name until the transaction ends, and sets what may be read from now
 -- on; false unless it is what was described.  Without a fingerprint, any relation will do.

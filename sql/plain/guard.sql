@@ -1,6 +1,6 @@
 -- Code of other roles on a peer without iblt ---------------------------------------------
 --
--- There is nothing on such a peer that refuses a call (src/compare/guard.c).  So each message
+-- There is nothing on such a peer that refuses a call (src/relation/guard.c).  So each message
 -- that reads first locks its relation, and makes sure under the lock that it is what was
 -- described, and that reading it calls nothing of other roles.  From PostgreSQL 14.13, 15.8
 -- and 16.4 on, the server itself refuses views and foreign tables that were not asked for.

@@ -9,7 +9,7 @@
 #ifndef IBLT_DIGEST_COLLECTION_H
 #define IBLT_DIGEST_COLLECTION_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "lib/ilist.h"
 #include "storage/itemptr.h"

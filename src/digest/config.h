@@ -8,7 +8,7 @@
 #ifndef IBLT_DIGEST_CONFIG_H
 #define IBLT_DIGEST_CONFIG_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "access/attnum.h"
 #include "nodes/pg_list.h"

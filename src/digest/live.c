@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "access/relation.h"
 #include "catalog/pg_class.h"

@@ -10,7 +10,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "compare/guard.h"
+#include "relation/guard.h"
 #include "core/interrupt.h"
 #include "digest/pending.h"
 

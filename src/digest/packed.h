@@ -11,7 +11,7 @@
 #ifndef IBLT_DIGEST_PACKED_H
 #define IBLT_DIGEST_PACKED_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "core/row.h"
 

@@ -15,7 +15,7 @@
 #ifndef IBLT_DIGEST_PENDING_H
 #define IBLT_DIGEST_PENDING_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "utils/snapshot.h"
 

@@ -34,7 +34,7 @@
 #include "utils/typcache.h"
 
 #include "codec/codec.h"
-#include "compare/fingerprint.h"
+#include "relation/fingerprint.h"
 #include "digest/store.h"
 
 /* Adds a number to a hash, in order. */

@@ -8,7 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "access/htup_details.h"
 #include "access/relation.h"

@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "access/relation.h"
 #include "access/xact.h"

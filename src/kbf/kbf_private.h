@@ -8,7 +8,7 @@
 #ifndef IBLT_KBF_KBF_PRIVATE_H
 #define IBLT_KBF_KBF_PRIVATE_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "lib/stringinfo.h"
 

@@ -8,7 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "sketch/aggcall.h"
 #include "sketch/aggsite.h"

@@ -13,7 +13,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "utils/expandeddatum.h"
 #include "utils/memutils.h"

@@ -13,7 +13,7 @@
 #ifndef IBLT_SKETCH_AGGSITE_H
 #define IBLT_SKETCH_AGGSITE_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
 

@@ -12,7 +12,7 @@
 #ifndef IBLT_SKETCH_AGGSTATE_H
 #define IBLT_SKETCH_AGGSTATE_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "core/row.h"
 #include "core/sums.h"

@@ -8,7 +8,7 @@
 #ifndef IBLT_SKETCH_DECODE_H
 #define IBLT_SKETCH_DECODE_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 /* A decoding in progress. */
 typedef struct IbltDecoding

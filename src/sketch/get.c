@@ -13,7 +13,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"

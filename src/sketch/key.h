@@ -12,7 +12,7 @@
 #ifndef IBLT_SKETCH_KEY_H
 #define IBLT_SKETCH_KEY_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"

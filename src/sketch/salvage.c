@@ -10,7 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"

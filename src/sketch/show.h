@@ -11,7 +11,7 @@
 #ifndef IBLT_SKETCH_SHOW_H
 #define IBLT_SKETCH_SHOW_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "sketch/key.h"
 

@@ -8,7 +8,7 @@
 #ifndef IBLT_SKETCH_STRATA_PRIVATE_H
 #define IBLT_SKETCH_STRATA_PRIVATE_H
 
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "core/strata.h"
 

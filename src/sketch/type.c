@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "core/fold.h"
 #include "sketch/value.h"

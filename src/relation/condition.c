@@ -19,7 +19,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "access/relation.h"
 #include "access/sysattr.h"
@@ -40,8 +40,8 @@
 #include "utils/regproc.h"
 #include "utils/rel.h"
 
-#include "compare/collation.h"
-#include "compare/expression.h"
+#include "relation/collation.h"
+#include "relation/expression.h"
 
 #define HINT_CONSTANT	"Use constants and immutable functions, as in condition => format('ts > %L', now() - interval '1 hour')."
 #define HINT_SUBQUERY	"Use the subquery's result as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."

@@ -22,7 +22,7 @@
 #include "utils/guc.h"
 #include "utils/timeout.h"
 
-#include "compare/guard.h"
+#include "relation/guard.h"
 
 PG_FUNCTION_INFO_V1(iblt_peer_settings);
 

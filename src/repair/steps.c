@@ -29,7 +29,7 @@
 #include "varatt.h"
 #endif
 
-#include "compare/guard.h"
+#include "relation/guard.h"
 
 /* Where an array is in the file. */
 typedef struct Place

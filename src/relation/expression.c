@@ -5,7 +5,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "compare/expression.h"
+#include "relation/expression.h"
 
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"

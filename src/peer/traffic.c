@@ -9,9 +9,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
-#include "compare/traffic.h"
+#include "peer/traffic.h"
 
 /* Messages, bytes sent, bytes received, and bytes of sketches among these. */
 #define COUNTERS 4

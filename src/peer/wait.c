@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-#include "compare/traffic.h"
+#include "peer/traffic.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"

@@ -11,7 +11,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "access/relation.h"
 #include "catalog/namespace.h"
@@ -26,9 +26,9 @@
 #include "utils/timestamp.h"
 #include "utils/varlena.h"
 
-#include "compare/fingerprint.h"
-#include "compare/guard.h"
-#include "compare/view.h"
+#include "relation/fingerprint.h"
+#include "relation/guard.h"
+#include "relation/view.h"
 
 /*
  * Before a relation is locked: may the role read it at all?  A lock that waits for

@@ -20,7 +20,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#include "compare/collation.h"
+#include "relation/collation.h"
 
 #if PG_VERSION_NUM >= 180000
 #define get_op_btree_interpretation(operator) get_op_index_interpretation(operator)

@@ -8,7 +8,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "compare/rights.h"
+#include "relation/rights.h"
 
 #include "catalog/indexing.h"
 #include "catalog/pg_inherits.h"
@@ -17,7 +17,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
 
-#include "compare/fingerprint.h"
+#include "relation/fingerprint.h"
 
 static bool
 has_rights(Oid relid, List *columns)

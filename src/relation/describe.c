@@ -12,10 +12,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
-#include "compare/describe.h"
-#include "compare/fingerprint.h"
+#include "relation/describe.h"
+#include "relation/fingerprint.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"

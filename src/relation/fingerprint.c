@@ -27,9 +27,9 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
-#include "compare/fingerprint.h"
+#include "relation/fingerprint.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"

@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "access/commit_ts.h"
 #include "access/heapam.h"
@@ -24,7 +24,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "compare/rights.h"
+#include "relation/rights.h"
 
 /*
  * Is it a row of a table, and not one of another server's or that a caller made up?  The

@@ -6,10 +6,10 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
-#include "compare/describe.h"
-#include "compare/fingerprint.h"
+#include "relation/describe.h"
+#include "relation/fingerprint.h"
 
 #include "access/htup_details.h"
 #include "catalog/indexing.h"

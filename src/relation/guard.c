@@ -26,7 +26,7 @@
  */
 #include "postgres.h"
 
-#include "compare/guard.h"
+#include "relation/guard.h"
 
 #include "access/htup_details.h"
 #include "access/transam.h"

@@ -19,7 +19,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "sketch/iblt.h"
 
 #include "miscadmin.h"
 #include "nodes/pg_list.h"

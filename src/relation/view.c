@@ -15,7 +15,7 @@
  */
 #include "postgres.h"
 
-#include "compare/view.h"
+#include "relation/view.h"
 
 #include "access/htup_details.h"
 #include "access/transam.h"
@@ -31,7 +31,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "compare/guard.h"
+#include "relation/guard.h"
 
 /*
  * These read whatever relation they are given, perhaps a foreign table or a view,
