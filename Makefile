@@ -4,7 +4,7 @@
 # missing, so they must also work before PGXS is installed.  Its inclusion is
 # guarded for that reason.
 
-EXTENSION = iblt kbf
+EXTENSION = iblt iblt_live iblt_audit kbf
 EXTVERSION = 0.1.0
 MODULE_big = iblt
 
@@ -29,27 +29,36 @@ DATA_built = $(EXTENSION:%=sql/%--$(EXTVERSION).sql)
 # The parts of each extension's script, in order.  The first one pins search_path.  (A script with the name of a file
 # in test/sql would not do: pg_regress would run it.)
 SQL_PARTS_kbf = kbf/kbf rights
-SQL_PARTS_iblt = schema \
+SQL_PARTS_iblt = iblt \
 	sketch/iblt sketch/strata sketch/salvage sketch/own \
-	compare/types compare/failure compare/peer compare/query compare/ask compare/parts compare/protocol compare/shards \
-	compare/describe compare/mapping compare/progress compare/plan compare/prepare compare/statements compare/finder compare/read \
-	compare/sketch compare/many compare/digest compare/lookup compare/waiting compare/confirm compare/damaged_index \
-	compare/contradiction compare/figures compare/compare \
-	plain/guard plain/describe plain/plan plain/statements plain/run plain/repair \
-	nodes/types nodes/describe nodes/search nodes/look nodes/plain nodes/compare nodes/audit \
-	digest/stores digest/parts digest/start digest/live \
-	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
-	track/track \
+	relation/types relation/common relation/describe relation/mapping relation/order relation/parts relation/plan \
+	relation/read relation/shards relation/slice relation/statements \
+	protocol/protocol protocol/audit protocol/digest protocol/position protocol/repair_execute \
+	protocol/repair_target \
+	rights
+SQL_PARTS_iblt_live = iblt_live \
+	digest/stores digest/parts digest/live digest/start \
+	rights
+SQL_PARTS_iblt_audit = iblt_audit \
+	peer/types peer/failure peer/peer peer/ask peer/bare peer/bare_guard peer/progress peer/query \
+	plain/describe plain/plan plain/statements \
+	compare/types compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \
+	compare/digest compare/figures compare/finder compare/lookup compare/many compare/mapping compare/plain \
+	compare/prepare compare/shards compare/sketch compare/waiting \
+	audit/types audit/audit audit/list audit/plain audit/scope audit/sides audit/small audit/table \
 	structure/kinds structure/structure structure/audit structure/sequences \
-	repair/types repair/target repair/winner repair/plan repair/statements repair/long repair/steps repair/exchange repair/preview repair/absent \
-	repair/referring repair/execute repair/lock repair/claim repair/verify repair/apply repair/commit repair/repair nodes/repair nodes/drive \
-	run/stores run/types run/slice run/slice_order run/slice_guard \
-	run/rows run/probe run/pause run/begin run/claim run/small run/work run/views run/run \
-	run/after run/repair \
-	report/report report/text report/metrics report/html report/page report/baseline \
+	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/probe run/rows run/run \
+	run/slice_guard run/small run/views run/work \
+	repair/types repair/absent repair/apply repair/claim repair/commit repair/exchange repair/lock repair/long \
+	repair/plain repair/plan repair/preview repair/referring repair/repair repair/run repair/statements \
+	repair/steps repair/verify repair/winner \
+	nodes/types nodes/audit nodes/compare nodes/describe nodes/drive nodes/look nodes/plain nodes/repair \
+	nodes/search \
+	track/track \
+	report/types report/baseline report/html report/metrics report/page report/report report/text \
 	rights
 # Where assemble.awk finds the options of comparisons, and what iblt_compare has by default.
-OPTION_PARTS = sql/compare/types.sql sql/compare/compare.sql
+OPTION_PARTS = sql/relation/types.sql sql/compare/compare.sql
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.

@@ -101,7 +101,7 @@ file_of() {
 find_server() {
 	for programs in '' $(printf '%s:\n' /usr/lib/postgresql/*/bin /usr/pgsql-*/bin | sort -Vr); do
 		share=$(PATH=$programs$PATH && command -v initdb > /dev/null && command -v pg_ctl > /dev/null && pg_config --sharedir) 2> /dev/null
-		if [ -f "$share/extension/iblt.control" ]; then
+		if [ -f "$share/extension/iblt_audit.control" ]; then
 			PATH=$programs$PATH
 			return 0
 		fi
@@ -173,7 +173,7 @@ CONF
 	# the settings of from and to are not for this server
 	unset PGSERVICE PGHOSTADDR PGSSLMODE PGREQUIRESSL PGCHANNELBINDING PGREQUIREAUTH PGTARGETSESSIONATTRS PGGSSENCMODE PGOPTIONS
 	via="host='$(quoted "$directory")' port=5432 dbname=postgres user=iblt"
-	psql -X -q -w -d "$via" -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION dblink' -c 'CREATE EXTENSION iblt' >&2
+	psql -X -q -w -d "$via" -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION dblink' -c 'CREATE EXTENSION iblt_audit CASCADE' >&2
 }
 
 # conduct ARGUMENT ...: this script with those arguments and a server of its own.
@@ -365,18 +365,18 @@ SET default_transaction_isolation = 'read committed';
 SELECT set_config('client_connection_check_interval', '10s', false)
 WHERE current_setting('server_version_num')::integer >= 140000 AND version() LIKE '%linux%' \g /dev/null
 SELECT count(*) AS installed, max(quote_ident(n.nspname)) AS schema
-FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'iblt' \gset
+FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'iblt_audit' \gset
 -- a function of somebody else's in the extension's schema could fit a call better
 SELECT count(*) > 0 AS lookalikes
-FROM pg_proc p JOIN pg_extension e ON e.extnamespace = p.pronamespace AND e.extname = 'iblt'
-WHERE starts_with(p.proname, 'iblt_') AND NOT EXISTS (SELECT FROM pg_depend d
-	WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' AND d.refobjid = e.oid) \gset
+FROM pg_proc p JOIN pg_extension e ON e.extnamespace = p.pronamespace AND e.extname = 'iblt_audit'
+WHERE starts_with(p.proname, 'iblt_') AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension m ON m.oid = d.refobjid
+	WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' AND m.extname IN ('iblt', 'iblt_live', 'iblt_audit')) \gset
 \if :lookalikes
 \warn schema :schema has functions with names of iblt that are not of extension iblt
 \elif :installed
 $statement
 \else
-\warn extension iblt is not installed in this database
+\warn extension iblt_audit is not installed in this database
 \endif
 SQL
 }

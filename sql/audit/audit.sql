@@ -229,8 +229,8 @@ BEGIN
 			THEN plain_describe_sql('pg_catalog.pg_class')
 			ELSE 'SELECT iblt_internal.describe(''pg_catalog.pg_class'')' END
 		FROM generate_series(1, 2) AS n ORDER BY n), 0.001, label);
-	RETURN ARRAY[described(answers[1]::jsonb, 'here', conns[1]),
-		described(answers[2]::jsonb, 'there', conns[2])];
+	RETURN ARRAY[side_of(answers[1]::jsonb, 'here', conns[1]),
+		side_of(answers[2]::jsonb, 'there', conns[2])];
 END
 $$;
 

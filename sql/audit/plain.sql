@@ -20,9 +20,9 @@ BEGIN
 	END IF;
 	PERFORM plain_check_options(conns, small.compare);
 	-- where both are elsewhere, one may have iblt, but has not described itself
-	here := described(coalesce(small.here, mine) || jsonb_build_object(
+	here := side_of(coalesce(small.here, mine) || jsonb_build_object(
 		'condition', (small.compare).condition), 'here', conns[1]);
-	there := described(theirs || jsonb_build_object(
+	there := side_of(theirs || jsonb_build_object(
 		'condition', (small.compare).peer_condition), 'there', conns[2]);
 	here.bare := small.here IS NULL;
 	there.bare := true;

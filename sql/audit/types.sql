@@ -111,3 +111,12 @@ CREATE TYPE audit_line AS (
 	@each audit_counts: % bigint,@
 	detail text
 );
+
+-- A small table of an audit.
+CREATE TYPE audit_small AS (
+	n integer,				-- its place in the list
+	item audit_item,
+	compare options,
+	here jsonb,				-- as described; NULL if this side is elsewhere
+	core text				-- of that
+);

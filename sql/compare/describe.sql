@@ -3,20 +3,6 @@
 -- hello() runs on the server that has the relation.  Here its answer becomes a row of type
 -- side.
 
--- The error for a relation that is not what was described.
-CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
-		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
-		HINT = CASE WHEN current_setting('transaction_isolation') ~ '^read'
-			THEN 'Compare when no other session alters, renames or drops it.'
-			ELSE 'Begin another transaction. The snapshot of this one is from before the relation '
-				'was altered or rewritten, by TRUNCATE, VACUUM FULL, REPACK or the like.' END;
-END
-$$;
-
 -- An error if a side read another relation than it described, as the fingerprint tells.
 CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -35,14 +21,6 @@ AS $$
 BEGIN
 	PERFORM require_side_described(plan.here, here), require_side_described(plan.there, there);
 END
-$$;
-
--- The answer of describe() as a row; NULL for NULL.
-CREATE FUNCTION described(described jsonb, side text, place text DEFAULT NULL) RETURNS side
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT jsonb_populate_record(NULL::side,
-		described || jsonb_build_object('side', side, 'place', place, 'bare', peer_is_bare(place)))
 $$;
 
 -- The error for a place without iblt, or with another protocol.
@@ -85,17 +63,6 @@ BEGIN
 						'schema.' END;
 		END IF;
 	END LOOP;
-END
-$$;
-
--- The error for a connection of the caller's that is in a transaction.
-CREATE FUNCTION refuse_transaction(conn text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-		MESSAGE = format('the connection to %s is in a transaction', peer_title(conn)),
-		HINT = 'COMMIT there, or open a connection for iblt_compare alone.';
 END
 $$;
 
@@ -161,7 +128,7 @@ BEGIN
 			PERFORM refuse_protocol(places[n], (answer ->> 'protocol')::integer,
 				answer ->> 'version');
 		END IF;
-		result[n] := described(nullif(answer -> 'side', 'null'),
+		result[n] := side_of(nullif(answer -> 'side', 'null'),
 			CASE n WHEN 1 THEN 'here' ELSE 'there' END, places[n]);
 	END LOOP;
 	RETURN result;

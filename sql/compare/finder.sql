@@ -8,13 +8,6 @@
 -- A key is looked up by one word: the text of its column, of an array of its columns
 -- (types of fixed width have one text for each value), or of its hash.
 
--- The type that values of a key column are given as.
-CREATE FUNCTION key_type(c plan_column) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END
-$$;
-
 -- The columns of a key, and the expression of each from the key in one word, in the column
 -- id.
 CREATE FUNCTION key_parts(key plan_column[])
@@ -24,15 +17,6 @@ AS $$
 	SELECT i, (key[i]).name, type, format('%s::%s', CASE cardinality(key) WHEN 1 THEN 'id'
 		ELSE format('(id::text[])[%s]', i) END, type)
 	FROM generate_subscripts(key, 1) AS i, LATERAL key_type(key[i]) AS type
-$$;
-
--- The expression of a row's key, as it goes into the sketch.
-CREATE FUNCTION key_sql(plan plan, s side) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.by_hash THEN key_hash_sql(plan)
-		WHEN cardinality(plan.key) = 1 THEN value_sql(plan.key[1])
-		ELSE format('ROW(%s)', values_sql(plan.key)) END
 $$;
 
 -- The query that joins the found_rows of both sides, which are $1 and $2: by the id of the key, or
@@ -223,5 +207,39 @@ AS $$
 BEGIN
 	RETURN CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
 		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END;
+END
+$$;
+
+-- How rows that came as texts are found by the hashes of their keys, or by buckets.
+CREATE FUNCTION plain_finder(plan plan, in_buckets boolean) RETURNS finder
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	f finder;
+	came finder;
+	extra text[] := plain_extra(plan);
+	s side := plan.here;
+BEGIN
+	f.indexed := false;
+	f.key := plain_key_sql(plan);
+	f.keys := '(SELECT 1) AS iblt_k';
+	f.matches := plain_matches_sql(plan, '$1', in_buckets);
+	came := f;
+	IF extra @> '{hash}' THEN
+		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
+			cardinality(plan.columns) + cardinality(extra));
+	END IF;
+	s.distributed := true;	-- the fingerprint comes with the rows
+	f.lookup := lookup_by_hash_sql(plan, s, came, (SELECT format('(unnest($2) AS iblt_row'
+			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
+			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
+		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
+				(plan.columns[i]).read_as, (plan.columns[i]).name) AS part
+			FROM generate_subscripts(plan.columns, 1) AS i
+			UNION ALL
+			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
+				cardinality(plan.columns) + e.n, name)
+			FROM unnest(extra) WITH ORDINALITY AS e(name, n) WHERE name <> 'hash') AS p));
+	RETURN f;
 END
 $$;

@@ -34,46 +34,6 @@ $$;
 
 -- Code of other users
 
--- Columns of a side whose way to json or text would run a function of another user.
-CREATE FUNCTION code_problems(plan plan, s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
-	FROM unnest(s.columns) AS c JOIN unnest(plan.columns) AS used ON used.name = c.name,
-	LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN c.to_text END,
-		CASE WHEN plan.content NOT IN ('none', 'columns') OR plan.by_hash
-				AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = c.name)
-			THEN c.to_json END)) AS x(code)
-	WHERE x.code IS NOT NULL);
-END
-$$;
-
--- An error that names the columns whose way to json or text is not trusted.
-CREATE FUNCTION check_code(plan plan) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	problems text;
-	c side_column;
-	code boolean := false;
-BEGIN
-	FOREACH c IN ARRAY (plan.here).columns || (plan.there).columns LOOP
-		code := code OR num_nonnulls(c.to_json, c.to_text) > 0;
-	END LOOP;
-	IF code THEN
-		problems := concat_ws(', ', code_problems(plan, plan.here),
-			code_problems(plan, plan.there));
-	END IF;
-	IF problems <> '' THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = 'columns would run code of other users: ' || problems,
-			HINT = 'Exclude them. Columns outside of the key are also compared without '
-				'rows => true, rows => ''changed'' and cast_types => true.';
-	END IF;
-END
-$$;
-
 -- An error if a plan reads row versions, and this role may not read those of a side.
 CREATE FUNCTION require_version_rights(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE

@@ -9,33 +9,9 @@ CREATE FUNCTION iblt_compare_next(s @extschema@.iblt, known integer, wanted inte
 RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
--- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
--- difference "here - there" in order, each once, as iblt_compare_keys reads them.
-CREATE FUNCTION iblt_compare_decode(s @extschema@.iblt, OUT complete boolean,
-	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-
 -- The keys of two lists that iblt_compare_decode made as one, in order.
 CREATE FUNCTION iblt_compare_join(s @extschema@.iblt, a bytea, b bytea) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
--- The sketch of a side and the fingerprint, as the rest of a SELECT.
--- Relies on: read_heap, or a slice, in one snapshot under its lock.
-CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF s.shards <> '{}' THEN
-		RETURN shards_sketch_sql(plan, s, capacity);
-	ELSIF s.distributed THEN
-		RETURN distributed_sketch_sql(plan, s, capacity);
-	END IF;
-	RETURN format('iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s%s', key_sql(plan, s), row_checksum_sql(plan), capacity,
-		 plan.key_size, plan.seed, fingerprint_sql(s),
-		from_sql(plan, s), condition_sql(plan, s));
-END
-$$;
 
 -- The name under which a session keeps the sketch of a side: another server's, where it takes the
 -- place of the last one of that side and connection, or this one.
@@ -48,19 +24,6 @@ AS $$
 		ELSE 'iblt here' END),
 		CASE WHEN s.side = 'there' AND (plan.here).place = s.place THEN ' there' END,
 		chr(9), plan.kept)
-$$;
-
--- Keeps a sketch under a name, and answers another server with a small fold of it.
--- The fold carries the meter.  Its subtables have eight cells: most sizes of larger ones are
--- multiples of that.
-CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric,
-	travels boolean DEFAULT true) RETURNS scanned
-	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-AS $$
-	SELECT CASE WHEN iblt_session_keep(name, s) IS NOT NULL
-		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
-			CASE WHEN travels THEN iblt_fold(s, 9, 0.1)::text END)::scanned
-		END
 $$;
 
 -- A query for what the scan of a side gives.
@@ -368,5 +331,49 @@ BEGIN
 		plan.seed := random_seed();
 	END LOOP;
 	plan.parts := NULL;
+END
+$$;
+
+-- Asks a side on another server what a function says of the sketch that it keeps; the call has %s
+-- in place of the sketch.
+CREATE FUNCTION kept_send(plan plan, s side, call text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peer_send(s.place, ask_sql(s.place, 'SELECT ' || format(call,
+		format('iblt_session_get(%L)', kept_name(plan, s))), NULL, NULL, NULL));
+END
+$$;
+
+-- Asks both sides, as far as they are on other servers; over one connection, one after the other.
+CREATE FUNCTION kept_ask(plan plan, call text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF (plan.here).place IS NOT NULL THEN
+		PERFORM kept_send(plan, plan.here, call);
+	END IF;
+	IF (plan.there).place IS NOT NULL AND NOT is_together(plan) THEN
+		PERFORM kept_send(plan, plan.there, call);
+	END IF;
+END
+$$;
+
+-- What a side answers; NULL for one of this database.
+-- Answers may be large, so they come one by one.
+CREATE FUNCTION kept_answer(plan plan, s side, call text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answer text;
+BEGIN
+	IF s.place IS NOT NULL THEN
+		IF s.side = 'there' AND is_together(plan) THEN
+			PERFORM kept_send(plan, s, call);
+		END IF;
+		answer := peer_value(s.place, 0);
+		PERFORM iblt_traffic_add(0, 0, 0, octet_length(answer));
+	END IF;
+	RETURN answer;
 END
 $$;

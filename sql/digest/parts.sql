@@ -43,15 +43,6 @@ CREATE FUNCTION iblt_track_options(relation regclass) RETURNS tracking
 CREATE FUNCTION iblt_live_base(relation regclass, scanned @extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
--- The tracked tables, and those that have been dropped since.
-CREATE FUNCTION iblt_live_tables() RETURNS oid[]
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE;
-
--- The state of a tracked table; NULL if it is not tracked or was dropped.
-CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint, OUT unmerged bigint,
-	OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-
 -- Notes the result of a scan.
 CREATE FUNCTION iblt_live_note_scan(relation regclass, equal boolean, at timestamptz) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -4,7 +4,7 @@
 
 \echo Use "CREATE EXTENSION kbf" to load this file. \quit
 
--- sql/schema.sql says why the script looks nothing up in the schema that users call.
+-- sql/iblt.sql says why the script looks nothing up in the schema that users call.
 SET LOCAL search_path = kbf_internal, pg_temp;
 
 CREATE SCHEMA kbf_internal;

@@ -58,22 +58,6 @@ BEGIN
 END
 $$;
 
--- The name of a relation that is elsewhere, with its schema, quoted; "argument" names it.
-CREATE FUNCTION nodes_relation(relation text, argument text DEFAULT 'relation') RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	parts text[] := parse_ident(relation);
-BEGIN
-	IF cardinality(parts) IS DISTINCT FROM 2 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = argument || ' must be a name with its schema',
-			HINT = 'Write it as ''shop.items''. Other databases may have other search paths.';
-	END IF;
-	RETURN format('%I.%I', parts[1], parts[2]);
-END
-$$;
-
 -- Connecting
 
 -- Names for the connections to nodes; NULL for this database.  The caller may lend connections,
@@ -89,16 +73,6 @@ BEGIN
 		conns[n] := peer_conn(nodes[n], lent);
 	END LOOP;
 	RETURN conns;
-END
-$$;
-
--- From now on, messages call connections by the names of their nodes.
-CREATE FUNCTION nodes_title(names text[], conns text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
-		FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
 END
 $$;
 

@@ -43,8 +43,8 @@ BEGIN
 			PERFORM nodes_refuse_missing(names[n], relation);
 		END IF;
 		sides[n] := CASE WHEN conns[n] IS NULL
-			THEN described(describe(relation::regclass, options.condition), names[n])
-			ELSE described(told[n] || jsonb_build_object('condition',
+			THEN side_of(describe(relation::regclass, options.condition), names[n])
+			ELSE side_of(told[n] || jsonb_build_object('condition',
 				options.condition), names[n], conns[n]) END;
 	END LOOP;
 END

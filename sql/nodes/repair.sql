@@ -5,19 +5,6 @@
 -- All pairs of one target are a transaction of its own, and an error there does not undo what
 -- was done on other nodes.
 
--- What iblt_repair_nodes says of a key on a node.
-CREATE TYPE node_repair_row AS (
-	node text,				-- NULL: no node is to be changed
-	key jsonb,
-	action text,
-	sql text,
-	status text,			-- 'preview', 'applied', 'skipped', 'failed' or 'unknown'
-	detail text
-);
-
--- Keys that are to become on a node, by its place in the list, as they are on another one.
-CREATE TYPE node_pair AS (target integer, source integer, ids text[], keys jsonb[]);
-
 -- The node whose rows of a key win, NULL for a tie, and those that are to become like it; with a
 -- source, that one.
 CREATE FUNCTION nodes_winner(names text[], named integer, checksums text[], source text)

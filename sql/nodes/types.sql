@@ -55,3 +55,16 @@ CREATE TYPE node_audit_row AS (
 	total_ms numeric,
 	detail text
 );
+
+-- What iblt_repair_nodes says of a key on a node.
+CREATE TYPE node_repair_row AS (
+	node text,				-- NULL: no node is to be changed
+	key jsonb,
+	action text,
+	sql text,
+	status text,			-- 'preview', 'applied', 'skipped', 'failed' or 'unknown'
+	detail text
+);
+
+-- Keys that are to become on a node, by its place in the list, as they are on another one.
+CREATE TYPE node_pair AS (target integer, source integer, ids text[], keys jsonb[]);

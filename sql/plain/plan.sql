@@ -122,17 +122,6 @@ $$;
 -- the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
 -- and of columns that both sides have with the same types.
 
--- An error for an expression that does not depend on the row alone or may mean something else on
--- other servers; the columns that it names.
-CREATE FUNCTION plain_expression_columns(relation regclass, expression text, is_condition boolean)
-RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
-	RETURN (iblt_compare_check_expression(relation, expression, is_condition, true)).columns;
-END
-$$;
-
 -- An error for a condition, or another expression, of a side that may mean something else than on
 -- another side, which checks it.
 CREATE FUNCTION plain_check_expression(checks side, expression text, is_condition boolean,
@@ -223,39 +212,6 @@ AS $$
 		'keys', told -> 'keys', 'mapped', told -> 'mapped') ELSE '{}' END
 $$;
 
--- The plan for two relations, as plain_describe_sql described both.
-CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
-RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan;
-	mapped jsonb[];
-BEGIN
-	PERFORM plain_check_sides(with_own_rows(here, there, options), mine, theirs),
-		plain_check_sides(with_own_rows(there, here, options), theirs, mine);
-	options.live := 'off';
-	IF there.bare AND there.condition IS NOT NULL THEN
-		PERFORM plain_check_expression(here, there.condition, true, mine, theirs);
-	END IF;
-	IF here.bare AND here.condition IS NOT NULL THEN
-		PERFORM plain_check_expression(there, here.condition, true, theirs, mine);
-	END IF;
-	mapped := ARRAY[plain_mapped(here, there, options.mapping, mine, theirs),
-		plain_mapped(there, here, options.peer_mapping, theirs, mine)];
-	plan := checked_plan(jsonb_populate_record(here, plain_columns_of(here, mapped[1])),
-		jsonb_populate_record(there, plain_columns_of(there, mapped[2])), options);
-	PERFORM plain_check_types(plan, mapped[1], mapped[2]);
-	plan.columns := plain_read_as(plan.columns, mapped[1]);
-	plan.by_hash := true;
-	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
-		(theirs -> 'size' ->> 'rows')::bigint, 0));
-	plan.bytes := greatest((mine -> 'size' ->> 'bytes')::bigint,
-		(theirs -> 'size' ->> 'bytes')::bigint, 0);
-	RETURN plan;
-END
-$$;
-
 -- A side of which plain_describe_sql told that; one with iblt describes itself.
 -- Rows of both sides are looked at here, with functions of this database's schema.
 CREATE FUNCTION plain_side(side text, conn text, relation text, condition text, mapping jsonb,
@@ -269,32 +225,7 @@ BEGIN
 		told := ask_call(conn, format('describe(pg_catalog.to_regclass(%L), %L, %L)', relation,
 			condition, mapping));
 	END IF;
-	RETURN described(told || jsonb_build_object('condition', condition),
+	RETURN side_of(told || jsonb_build_object('condition', condition),
 		side, conn);
-END
-$$;
-
--- Describes both relations, without anything of iblt where it is not, and makes the plan.
-CREATE FUNCTION plain_prepare(conns text[], relation regclass, names text[], options options)
-RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	told jsonb[];
-BEGIN
-	-- by another name, it may have another peer
-	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation_name THEN
-		PERFORM refuse_altered(options.relation_name, 'here');
-	END IF;
-	PERFORM plain_check_options(conns, options);
-	told := ask_values(conns, ARRAY[plain_describe_sql(names[1]), plain_describe_sql(names[2])],
-		0.001, options.label);
-	PERFORM require_relations(conns, names, ARRAY[told[1] ->> 'relation', told[2] ->> 'relation']);
-	RETURN plain_plan(
-		plain_side('here', conns[1], names[1], options.condition, options.mapping,
-			told[1]),
-		plain_side('there', conns[2], names[2], options.peer_condition,
-			options.peer_mapping, told[2]),
-		told[1], told[2], options);
 END
 $$;

@@ -151,37 +151,3 @@ AS $$
 		rows_sql(plan, s),
 		plain_matches_sql(plan, quote_literal(keys), in_buckets))
 $$;
-
--- How rows that came as texts are found by the hashes of their keys, or by buckets.
-CREATE FUNCTION plain_finder(plan plan, in_buckets boolean) RETURNS finder
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	f finder;
-	came finder;
-	extra text[] := plain_extra(plan);
-	s side := plan.here;
-BEGIN
-	f.indexed := false;
-	f.key := plain_key_sql(plan);
-	f.keys := '(SELECT 1) AS iblt_k';
-	f.matches := plain_matches_sql(plan, '$1', in_buckets);
-	came := f;
-	IF extra @> '{hash}' THEN
-		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
-			cardinality(plan.columns) + cardinality(extra));
-	END IF;
-	s.distributed := true;	-- the fingerprint comes with the rows
-	f.lookup := lookup_by_hash_sql(plan, s, came, (SELECT format('(unnest($2) AS iblt_row'
-			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
-			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
-		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
-				(plan.columns[i]).read_as, (plan.columns[i]).name) AS part
-			FROM generate_subscripts(plan.columns, 1) AS i
-			UNION ALL
-			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
-				cardinality(plan.columns) + e.n, name)
-			FROM unnest(extra) WITH ORDINALITY AS e(name, n) WHERE name <> 'hash') AS p));
-	RETURN f;
-END
-$$;

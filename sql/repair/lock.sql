@@ -32,21 +32,6 @@ BEGIN
 END
 $$;
 
--- Keeps DDL away from tables, and all writers from those without a unique key, until the
--- transaction ends.
-CREATE FUNCTION repair_lock_tables(relations regclass[], keyless regclass[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	relation regclass;
-BEGIN
-	FOR relation IN SELECT r FROM unnest(relations) AS r ORDER BY 1 LOOP
-		EXECUTE format('LOCK TABLE %s IN %s MODE', relation, CASE WHEN relation = ANY (keyless)
-			THEN 'SHARE ROW EXCLUSIVE' ELSE 'ROW EXCLUSIVE' END);
-	END LOOP;
-END
-$$;
-
 -- Keeps other repairs of the targets and the sources away.
 -- An identity begins with that of the server.
 CREATE FUNCTION repair_lock_sides(plans repair_plan[]) RETURNS void

@@ -7,11 +7,6 @@
 
 -- Arrays kept in a temporary file until the transaction ends
 
--- Keeps an array as number n of a list, in place of the one that is there, or behind the last one
--- if n is NULL; the number.
-CREATE FUNCTION iblt_repair_put(list text, n integer, value anyarray) RETURNS integer
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
 -- Array n of a list, of the type of the last argument, which may be NULL.
 CREATE FUNCTION iblt_repair_get(list text, n integer, type anyarray) RETURNS anyarray
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;

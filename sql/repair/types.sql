@@ -163,3 +163,14 @@ CREATE TYPE repair_work AS (
 	keys bigint,			-- whose rows are to be changed
 	differ text[]			-- ids that differ again, for the source has changed since, or NULL
 );
+
+-- A repair of differences that a run found in a table.
+CREATE TYPE run_table_repair AS (
+	t run_table,
+	item audit_item,
+	work repair_work,
+	kept run_difference[],	-- what was reviewed, all of one seed
+	aside repair_step[],	-- instead of statements for the others
+	gone bigint[],			-- numbers of those whose rows are equal
+	doubtful text[]			-- keys without a row in an index of a side
+);

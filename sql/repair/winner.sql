@@ -9,11 +9,6 @@
 -- whose content or stamp is not what it was when the winner was found, so the winner is the
 -- one of the rows that the claim has locked.
 
--- When the transaction that wrote a row was committed; NULL if that is not known.
--- Relies on: the row as the statement that calls it reads it.
-CREATE FUNCTION iblt_row_time(relation oid, row_version tid, xmin xid) RETURNS timestamptz
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
-
 -- The number that tells how new a row is by its column, as SQL; an error for what is not a
 -- time or an exact number.
 CREATE FUNCTION repair_column_stamp(plan plan, newest_by text) RETURNS text

@@ -7,13 +7,6 @@ AS $$
 	SELECT regexp_replace(said, '[\x01-\x1f\x7f]+', ' ', 'g')
 $$;
 
--- A number for people.
-CREATE FUNCTION grouped(n bigint) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT to_char(n, 'FM9,999,999,999,999,999,990')
-$$;
-
 -- What a report says first: the verdict, of how many tables, and of the structure.
 CREATE FUNCTION report_headline(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -56,16 +49,6 @@ AS $$
 		CASE WHEN count(*) > most THEN format('  and %s more differences in structure',
 			count(*) - most) END), '')
 	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
-$$;
-
--- How many rows of a table differ, as words, or NULL.
-CREATE FUNCTION report_counts(missing bigint, extra bigint, changed bigint, unconfirmed bigint)
-RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT nullif(concat_ws(', ', grouped(nullif(missing, 0)) || ' missing',
-		grouped(nullif(extra, 0)) || ' extra', grouped(nullif(changed, 0)) || ' changed',
-		grouped(nullif(unconfirmed, 0)) || ' of these unconfirmed'), '')
 $$;
 
 -- The tables that are not equal, those that differ first, with what there is to say of each.

@@ -22,27 +22,6 @@ EXCEPTION WHEN @on_error@ THEN
 END
 $$;
 
--- How far the followers of this server are behind it, and this standby behind what it
--- received.
--- A side is asked for it.  It is part of the protocol, and a peer without iblt is asked for its
--- body (plain_call).
-CREATE FUNCTION run_lag() RETURNS jsonb
-	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-AS $$
-	SELECT jsonb_build_object(
-		'hidden', coalesce(bool_or(r.pid IS NOT NULL AND r.state IS NULL), false),
-		'bytes', greatest(max(behind), max(pg_wal_lsn_diff(reached, r.replay_lsn)), 0),
-		'seconds', greatest(max(extract(epoch FROM r.replay_lag)), 0,
-			CASE WHEN max(behind) > 0 THEN
-				extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END))
-	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
-			ELSE pg_current_wal_lsn() END AS reached OFFSET 0) AS w,
-	LATERAL (SELECT CASE WHEN pg_is_in_recovery()
-		THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), reached), 0)
-		ELSE 0 END AS behind) AS b
-	LEFT JOIN pg_stat_replication r ON true
-$$;
-
 -- Does a follower of either side lag behind by more than that?
 CREATE FUNCTION run_lagging(conns text[], max_lag text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

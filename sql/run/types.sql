@@ -48,14 +48,3 @@ CREATE TYPE run_seen AS (
 	whole boolean,			-- one slice; NULL unless the table begins
 	how text				-- how it is read, for the detail
 );
-
--- A repair of differences that a run found in a table.
-CREATE TYPE run_table_repair AS (
-	t run_table,
-	item audit_item,
-	work repair_work,
-	kept run_difference[],	-- what was reviewed, all of one seed
-	aside repair_step[],	-- instead of statements for the others
-	gone bigint[],			-- numbers of those whose rows are equal
-	doubtful text[]			-- keys without a row in an index of a side
-);

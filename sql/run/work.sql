@@ -387,3 +387,20 @@ BEGIN
 	RETURN run_store(w, s, compared, ms(started)::double precision);
 END
 $$;
+
+-- How many rows of a table differ, as words, or NULL.
+CREATE FUNCTION report_counts(missing bigint, extra bigint, changed bigint, unconfirmed bigint)
+RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT nullif(concat_ws(', ', grouped(nullif(missing, 0)) || ' missing',
+		grouped(nullif(extra, 0)) || ' extra', grouped(nullif(changed, 0)) || ' changed',
+		grouped(nullif(unconfirmed, 0)) || ' of these unconfirmed'), '')
+$$;
+
+-- A number for people.
+CREATE FUNCTION grouped(n bigint) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT to_char(n, 'FM9,999,999,999,999,999,990')
+$$;

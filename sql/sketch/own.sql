@@ -73,3 +73,19 @@ CREATE FUNCTION iblt_session_drop(name text) RETURNS boolean
 CREATE FUNCTION iblt_live(relation regclass, capacity integer DEFAULT NULL)
 RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+
+CREATE FUNCTION @extschema@.iblt_session_keep(name text, s @extschema@.iblt)
+RETURNS @extschema@.iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.iblt_session_keep IS
+'keeps a sketch in this session under a name, across transactions, and returns it';
+
+CREATE FUNCTION @extschema@.iblt_session_get(name text) RETURNS @extschema@.iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.iblt_session_get(text) IS
+'the sketch that this session keeps under a name';
+
+CREATE FUNCTION @extschema@.iblt_session_drop(name text) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.iblt_session_drop IS
+'forgets a sketch that this session keeps, and returns whether there was one';

@@ -20,7 +20,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 ('schema', false, $q$
 	SELECT 'schema', s.name, NULL, 'change', jsonb_build_object('exists', true,
 		'tools', nullif(EXISTS (SELECT FROM pg_extension e
-			WHERE e.extnamespace = s.oid AND e.extname IN ('iblt', 'dblink')), false),
+			WHERE e.extnamespace = s.oid
+			AND e.extname IN ('iblt', 'iblt_live', 'iblt_audit', 'dblink')), false),
 		{owned s.nspacl s.nspowner n})
 	FROM spaces s WHERE s.oid NOT IN (
 		SELECT m.objid FROM members m WHERE m.classid = 'pg_namespace'::regclass)$q$),
@@ -161,7 +162,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	WHERE @user_trigger@
 	AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
 		WHERE d.classid = 'pg_proc'::regclass AND d.objid = t.tgfoid AND d.deptype = 'e'
-		AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'iblt')$q$),
+		AND d.refclassid = 'pg_extension'::regclass
+		AND e.extname IN ('iblt', 'iblt_live', 'iblt_audit'))$q$),
 
 ('rule', false, $q$
 	SELECT 'rule', quote_ident(w.rulename) || ' on ' || r.object, r.object, 'danger',
@@ -359,7 +361,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	SELECT 'extension', quote_ident(e.extname), NULL, 'change',
 		jsonb_build_object('exists', true, 'version', e.extversion, 'schema', n.nspname)
 	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-	WHERE e.extname NOT IN ('iblt', 'dblink')$q$),
+	WHERE e.extname NOT IN ('iblt', 'iblt_live', 'iblt_audit', 'dblink')$q$),
 
 -- The view's columns are not the same in all releases.  Which generated columns it names
 -- differs, too.

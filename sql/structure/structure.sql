@@ -73,19 +73,6 @@ AS $$
 	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole)
 $$;
 
--- The answer of this side, under the path that the peer's answer has.
-CREATE FUNCTION structure_here(query text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	answer text;
-BEGIN
-	EXECUTE query INTO answer;
-	RETURN answer;
-END
-$$;
-
 -- Texts
 
 -- An expression in which names that a schema or an alias qualifies have another, or none if

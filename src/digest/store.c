@@ -44,7 +44,7 @@ static Oid
 store_in(Oid schema, const char *name, const char *column)
 {
 	Oid			store = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
-	Oid			extension = get_extension_oid("iblt", true);
+	Oid			extension = get_extension_oid("iblt_live", true);
 
 	if (!OidIsValid(store) || !OidIsValid(extension) ||
 		getExtensionOfObject(RelationRelationId, store) != extension ||
@@ -220,7 +220,7 @@ iblt_store_insert(Oid store, int width, Datum *values, bool *nulls)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the installed iblt needs newer objects in this database"),
-				 errhint("Run ALTER EXTENSION iblt UPDATE.")));
+				 errhint("Run ALTER EXTENSION iblt_live UPDATE.")));
 	memset(nulls + width, true, IBLT_STORE_WIDTH - width);
 	tuple = heap_form_tuple(RelationGetDescr(relation), values, nulls);
 	heap_insert(relation, tuple, GetCurrentCommandId(true),

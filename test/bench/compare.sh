@@ -53,7 +53,7 @@ both() {
 make_server() {
 	local table
 	start_server "$1" "$2" "autovacuum = off" "wal_level = minimal" "max_wal_senders = 0" "maintenance_work_mem = 512MB"
-	sql "$2" -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink" -c "CREATE EXTENSION postgres_fdw"
+	sql "$2" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink" -c "CREATE EXTENSION postgres_fdw"
 	table_sql "$ROWS" | sql "$2"
 	for table in few many; do
 		sql "$2" -c "CREATE UNLOGGED TABLE $table AS SELECT * FROM t WHERE id <= $SMALL" -c "ALTER TABLE $table ADD PRIMARY KEY (id)"
@@ -404,7 +404,7 @@ conduct() {
 measure_elsewhere() {
 	local near="$HERE_PORT $THERE_PORT" far="$((PROXY_PORT + 1)) $PROXY_PORT"
 	sql $HERE_PORT -c "CREATE DATABASE desk"
-	sql $HERE_PORT -d desk -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink"
+	sql $HERE_PORT -d desk -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
 	delayed $PROXY_PORT $THERE_PORT
 	delayed $((PROXY_PORT + 1)) $HERE_PORT
 	# shellcheck disable=SC2086 # two ports

@@ -65,7 +65,7 @@ make_databases() {
 	sql postgres -c "CREATE DATABASE plain"
 	pgbench -i -q -s $SCALE -h "$WORK/s" -p $PORT -U postgres plain >"$WORK/pgbench.log" 2>&1
 	table_sql "$ROWS" | sed 's/UNLOGGED//' | sql plain
-	sql plain -c "CREATE EXTENSION iblt" -c "COPY t TO '$WORK/data/t.copy'" -c "VACUUM ANALYZE"
+	sql plain -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "COPY t TO '$WORK/data/t.copy'" -c "VACUUM ANALYZE"
 	# until most pages have room for another version of a row
 	(exec_pgbench -t 50000 -M prepared plain) >"$WORK/pgbench.log" 2>&1
 	sql plain -c "VACUUM ANALYZE"
@@ -222,7 +222,7 @@ make_subscribers() {
 		table_sql $((ROWS / 5)) | sed 's/UNLOGGED//' | sql $database
 		sql $database -c "CREATE TABLE marker (id int PRIMARY KEY, n int)" -c "INSERT INTO marker VALUES (1, 0)" -c "VACUUM ANALYZE"
 	done
-	sql tracked -c "CREATE EXTENSION iblt" -c "CALL iblt_track('t')"
+	sql tracked -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CALL iblt_track('t')"
 	sql source -c "CREATE PUBLICATION p FOR TABLE t, marker"
 	for database in plain tracked; do
 		sql source -c "SELECT pg_create_logical_replication_slot('$database', 'pgoutput')" >"$WORK/null"

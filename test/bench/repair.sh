@@ -32,7 +32,7 @@ sql() {
 
 make_server() {
 	start_server "$1" "$2" "autovacuum = off" "max_wal_size = 8GB" "checkpoint_timeout = 1d" "max_parallel_workers_per_gather = 0"
-	sql "$2" -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink"
+	sql "$2" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
 	table_sql "$ROWS" | sed 's/UNLOGGED //' | sql "$2"
 }
 

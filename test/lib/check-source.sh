@@ -9,6 +9,7 @@
 #	- no line of SQL is longer than 100 columns, and all SQL is ASCII;
 #	- every function of iblt_internal has a comment above it;
 #	- handlers in SQL for all errors are written by assemble.awk;
+#	- rooms of SQL call the rooms below them only, and doc/internals/protocol.md lists the questions;
 #	- messages in SQL that are not errors are sent by iblt_tell;
 #	- the settings of iblt, at most four, are in a table of doc/internals/walk.md.
 
@@ -176,6 +177,7 @@ done
 result "every function of iblt_internal has a comment above it" "$(uncommented "${internal_scripts[@]}")"
 result "no handler for all errors is written by hand" "$(handmade_handlers "${scripts[@]}")"
 result "iblt_tell sends all messages below errors" "$(raised_messages "${scripts[@]}")"
+result "rooms of sql call downwards only, and protocol.md lists the questions" "$(perl test/lib/rooms.pl 2>&1)"
 result "no file of SQL is longer than $MAX_FILE lines" "$(long_files "${scripts[@]}")"
 echo "1..$number"
 exit $failed

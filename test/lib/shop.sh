@@ -57,7 +57,7 @@ create_shop() {
 	local server
 	for server in publisher subscriber; do
 		createdb -h "$WORK/s" -p "$([ $server = publisher ] && echo $PUB_PORT || echo $SUB_PORT)" -U postgres shop
-		on $server "CREATE EXTENSION iblt"
+		on $server "CREATE EXTENSION iblt; CREATE EXTENSION iblt_audit; CREATE EXTENSION iblt_live"
 	done
 	pgbench -q -i -s "$1" -h "$WORK/s" -p $PUB_PORT -U postgres shop >"$WORK/pgbench-init.log" 2>&1
 	pgbench -q -i -I dtp -h "$WORK/s" -p $SUB_PORT -U postgres shop >>"$WORK/pgbench-init.log" 2>&1

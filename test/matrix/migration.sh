@@ -37,7 +37,7 @@ stop_servers() {
 
 fill() {
 	on_old <<-'SQL'
-		CREATE EXTENSION dblink; CREATE EXTENSION iblt; CREATE EXTENSION hstore;
+		CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION hstore;
 		CREATE SCHEMA crm;
 		SET search_path = crm, public;
 		CREATE TYPE mood AS ENUM ('sad', 'ok');

@@ -1,7 +1,7 @@
 -- Columns that bear the name of their relation: SQL reads iblt_checksum(t) as
 -- such a column where there is one, and different tables would read as equal.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA ambiguous;
 SET search_path = ambiguous, public;
 

@@ -1,7 +1,7 @@
 -- The steps of an audit that need no peer: which tables are listed, what a publication
 -- leaves out, and when a table is not comparable.  Peers are tested in test/t.
 SET client_min_messages = error;	-- wal_level may be too low for publications
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA aud;
 CREATE SCHEMA aud_parts;
 SET search_path = aud, public, iblt_internal;

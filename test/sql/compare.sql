@@ -1,7 +1,7 @@
 -- iblt_compare within one database, its options and errors.  Peers are
 -- tested in test/t.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE TABLE cmp_a (id int PRIMARY KEY, v text, n numeric(8,2));
 INSERT INTO cmp_a SELECT g, 'row ' || g, g * 1.5 FROM generate_series(1, 500) g;
 CREATE TABLE cmp_b (n numeric(8,2), id int PRIMARY KEY, v text);

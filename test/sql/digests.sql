@@ -3,7 +3,7 @@
 
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 SET search_path = public, iblt_internal;
 CREATE EXTENSION IF NOT EXISTS dblink;
 CREATE FUNCTION is_right(relation regclass) RETURNS boolean LANGUAGE sql AS $$

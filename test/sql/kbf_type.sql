@@ -1,6 +1,6 @@
 -- The type kbf: its forms, its doors, its parameters.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE EXTENSION IF NOT EXISTS kbf;
 RESET client_min_messages;
 

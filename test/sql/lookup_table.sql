@@ -1,7 +1,7 @@
 -- The sketch as a lookup table: keys looked up in stored values by slices, listing
 -- where the cells of a key do not tell, and sizes for it.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 RESET client_min_messages;
 CREATE FUNCTION pg_temp.outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Columns under other names on the peer, and expressions in place of columns: iblt_compare must say what
 -- it says of views that have these names and expressions.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA mapping;
 SET search_path = mapping, public;
 CREATE TYPE pair AS (x int, y text);

@@ -1,7 +1,7 @@
 -- iblt_compare_nodes as far as one database shows it: the arguments, the verdicts, and why
 -- nodes are compared in pairs.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 
 -- One weighted sum of all sketches instead of differences of two: copies of a row cancel, and it
 -- decodes as if all nodes had the same rows.  The differences of two do not.

@@ -1,7 +1,7 @@
 -- What iblt_compare takes for a key, what it compares and how, before it reads a row:
 -- a key that is none would read different tables as equal.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA plans;
 SET search_path = plans, public, iblt_internal;
 

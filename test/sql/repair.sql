@@ -1,7 +1,7 @@
 -- iblt_repair within one database: what it writes for each shape of table, what its
 -- options choose, and what it refuses.  Peers are tested in test/t.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA rep;
 SET search_path = rep, public;
 

@@ -2,7 +2,7 @@
 -- links between them, and whether differences wait for them.  Subscriptions are made
 -- without a publisher, and undone before a worker could start.
 SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA replication;
 SET search_path = replication, public, iblt_internal;
 

@@ -2,7 +2,7 @@
 -- The slices are simulated: of each, the time is known.
 SET extra_float_digits = 0;
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 SET search_path = iblt_internal, public;
 
 -- The largest error of the expected end, in percent of the length of a run that begins with

@@ -1,7 +1,7 @@
 -- Comparisons of slices: ranges of the key, which an index cuts.  What all slices of a
 -- relation find is what one comparison of the whole finds.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA slices;
 SET search_path = slices, public, iblt_internal;
 SELECT setseed(0.4711);

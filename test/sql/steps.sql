@@ -1,7 +1,7 @@
 -- The steps of a comparison, one by one, with plans that are hard to get from relations:
 -- what a step refuses, and what it says.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA steps;
 SET search_path = steps, public, iblt_internal;
 

@@ -1,7 +1,7 @@
 -- The steps of an audit of structures that need no peer: texts, severities, and where a
 -- sequence goes.  Peers are tested in test/t.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 RESET client_min_messages;
 SET search_path = public, iblt_internal;
 

@@ -1,7 +1,7 @@
 -- Messages and bytes between this session and its peers: counted across transactions,
 -- taken by a driver when it begins, and shown with its figures.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 SET search_path = public, iblt_internal;
 CREATE TABLE traffic (id int PRIMARY KEY);
 

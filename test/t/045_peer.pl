@@ -15,7 +15,7 @@ my $here = server('here', "timezone = 'Asia/Kolkata'");
 inside($here);
 sides($here, $here);
 $here->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(there bare older oldest newer);
-$here->safe_psql($_, 'CREATE EXTENSION iblt') foreach qw(postgres there older oldest newer);
+$here->safe_psql($_, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live') foreach qw(postgres there older oldest newer);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 my $tables = 'CREATE TABLE items (id int PRIMARY KEY, v text); INSERT INTO items SELECT g, md5(g::text) FROM generate_series(1, 3000) g;
 	CREATE VIEW one AS SELECT 1 AS id, 2 AS v;';

@@ -257,7 +257,7 @@ is($here->safe_psql('postgres', qq{SELECT coalesce("db ""link".dblink_get_connec
 # --- what is missing -----------------------------------------------------------------------------
 
 $here->safe_psql('postgres', 'CREATE DATABASE bare');
-$here->safe_psql('bare', 'CREATE EXTENSION iblt; CREATE TABLE wire (id int PRIMARY KEY, v int)');
+$here->safe_psql('bare', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE wire (id int PRIMARY KEY, v int)');
 {
 	my ($rc, $out, $err) = $here->psql('bare', "SELECT * FROM iblt_compare('wire', ${\ literal($peer)})");
 	like($err, qr/extension dblink is not installed.*HINT:  Run CREATE EXTENSION dblink/s, 'without dblink: an error with a hint');

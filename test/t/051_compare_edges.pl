@@ -16,8 +16,8 @@ IbltTest::share_sessions();
 # The schema here is a format that wants arguments, should anything take it for one.
 my $here = server('here');
 my $there = server('there');
-$here->safe_psql('postgres', 'CREATE SCHEMA "100%s"; CREATE EXTENSION dblink; CREATE EXTENSION iblt SCHEMA "100%s"');
-$there->safe_psql('postgres', 'CREATE TYPE oids_differ AS (a int); CREATE EXTENSION iblt');
+$here->safe_psql('postgres', 'CREATE SCHEMA "100%s"; CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit SCHEMA "100%s" CASCADE; CREATE EXTENSION iblt_live SCHEMA "100%s"');
+$there->safe_psql('postgres', 'CREATE TYPE oids_differ AS (a int); CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 my $peer = conninfo($there);
 sides($here, $there);
 

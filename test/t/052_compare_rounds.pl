@@ -16,7 +16,7 @@ IbltTest::share_sessions();
 
 my $node = server('node');
 sides($node, $node);
-$node->safe_psql('postgres', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+$node->safe_psql('postgres', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
@@ -125,13 +125,13 @@ sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	INSERT INTO mine VALUES (1, 'more'); DELETE FROM theirs WHERE ctid = (SELECT min(ctid) FROM theirs WHERE id = 2);
 	-- equal again when the rows are looked up
 	INSERT INTO script VALUES ('look', 1, 'DELETE FROM public.mine WHERE v = ''more''');
-	ALTER FUNCTION iblt_internal.find_both(iblt_internal.plan, text[], text) RENAME TO find_both_it;
-	CREATE FUNCTION iblt_internal.find_both(plan iblt_internal.plan, keys text[], locked text DEFAULT NULL, OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) LANGUAGE plpgsql AS $$
+	ALTER FUNCTION iblt_internal.find_both(iblt_internal.plan, text[]) RENAME TO find_both_it;
+	CREATE FUNCTION iblt_internal.find_both(plan iblt_internal.plan, keys text[], OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) LANGUAGE plpgsql AS $$
 	DECLARE found record; sorted boolean := current_setting('steps.look', true) ~ '[13579]$';
 	BEGIN
 		FOR i IN 1 .. 2 LOOP
 			PERFORM set_config('enable_hashagg', (NOT sorted)::text, true), set_config('enable_sort', sorted::text, true), set_config('enable_incremental_sort', sorted::text, true);
-			found := iblt_internal.find_both_it(plan, keys, locked);
+			found := iblt_internal.find_both_it(plan, keys);
 			IF i = 1 THEN here := found.here; ELSE there := found.there; END IF;
 			sorted := NOT sorted;
 		END LOOP;
@@ -146,7 +146,7 @@ is(undone("DELETE FROM script; SELECT jsonb_array_length(there) > 50 AND jsonb_p
 my $repaired = undone("DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'theirs', direction => 'pull', key_columns => '{id}', apply => true);
 	SELECT count(*) FROM iblt_compare('mine', peer_relation => 'theirs')");
 is($repaired, "2|applied\n0", 'a repair does not mind the order either');
-sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.find_both(iblt_internal.plan, text[], text); ALTER FUNCTION iblt_internal.find_both_it(iblt_internal.plan, text[], text) RENAME TO find_both');
+sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.find_both(iblt_internal.plan, text[]); ALTER FUNCTION iblt_internal.find_both_it(iblt_internal.plan, text[]) RENAME TO find_both');
 
 # --- conditions --------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'", "
 my $there = server('there', "datestyle = 'ISO, MDY'", 'transform_null_equals = on', 'gin_fuzzy_search_limit = 3', "xmloption = 'document'");
 my $peer = conninfo($there);
 sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 
 my $refused = qr/^(?:psql\S+ )?ERROR:  0A000: condition depends on more than the row: /m;
 
@@ -283,7 +283,7 @@ SKIP:
 	my ($rc) = $there->psql('postgres', "CREATE DATABASE sorted TEMPLATE template0 LC_COLLATE 'C.UTF-8' LC_CTYPE 'C.UTF-8'");
 	skip 'no locale C.UTF-8', 1 if $rc != 0;
 	$here->safe_psql('postgres', 'CREATE DATABASE sorted');
-	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt; CREATE EXTENSION citext;
+	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION citext;
 		CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')}) foreach ($here, $there);
 	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  (?:encoding UTF8, )?C here, (?:encoding UTF8, )?(?:C, )?c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
 	like(sorted($_), $differ, "collations that differ: $_") foreach (q{w < 'm'}, q{w ILIKE 'z%'}, q{upper(w) = 'ZOO'}, q{w ~ '^[[:alpha:]]'}, q{(w, w) > ('m', '')},
@@ -298,14 +298,14 @@ SKIP:
 	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w COLLATE "C") = 3}, q{substr(w COLLATE "C", 1, 1) = 'Z'}, q{ARRAY[w] = ARRAY['aas']});
 	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
 	$there->safe_psql('postgres', "CREATE DATABASE latin2 TEMPLATE template0 ENCODING 'LATIN2' LC_COLLATE 'C' LC_CTYPE 'C'");
-	$there->safe_psql('latin2', q{CREATE EXTENSION iblt; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
+	$there->safe_psql('latin2', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
 	foreach my $of ([q{md5(w) LIKE '8%'}, 'encoding \w+, C here, encoding LATIN2, C LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, 'encoding \w+, C here, encoding LATIN2, C LATIN2 on the peer'], [q{w LIKE '_as'}, undef])
 	{
 		my ($rc, $out, $err) = $here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('latin2'))}, condition => \$q\$$of->[0]\$q\$)");
 		defined $of->[1] ? like($err, qr/DETAIL:  $of->[1]/, "bytes of another encoding: $of->[0]") : is($out, '0', "not of the encoding: $of->[0]");
 	}
 	$there->safe_psql('postgres', "CREATE DATABASE bytes TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'");
-	$there->safe_psql('bytes', q{CREATE EXTENSION iblt; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
+	$there->safe_psql('bytes', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
 	like(($here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('bytes'))}, condition => \$q\$w LIKE '_as'\$q\$)"))[2], qr/DETAIL:  none here, encoding SQL_ASCII on the peer/, 'LIKE in a database without an encoding');
 	is(($here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('bytes'))}, condition => \$q\$w = 'aas'\$q\$)"))[1], '0', 'and equality');
 	foreach ([ $here, 'red', 'green' ], [ $there, 'green', 'red' ])

@@ -16,7 +16,7 @@ IbltTest::share_sessions();
 my ($publisher, $subscriber) = map { server($_, 'max_prepared_transactions = 5') } qw(publisher subscriber);
 inside($publisher, $subscriber);
 sides($subscriber, $publisher);
-$_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt') foreach ($publisher, $subscriber);
+$_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live') foreach ($publisher, $subscriber);
 
 sub synchronous
 {

@@ -21,7 +21,7 @@ inside($here);
 my $there = server('there');
 inside($there);
 sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 my $proxy = IbltProxy->new($there);
 my $peer = literal($proxy->connstr);
 my ($session, $altering_here, $altering_there) = map { IbltTest::Session->new($_) } ($here, $here, $there);

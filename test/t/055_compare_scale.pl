@@ -21,7 +21,7 @@ inside($there);
 my $peer = conninfo($there);
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both('CREATE EXTENSION iblt');
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 
 # --- a large table with large drift ---------------------------------------------------
 

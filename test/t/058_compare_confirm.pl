@@ -65,7 +65,7 @@ sub blocking
 # --- a publisher and its subscriber -----------------------------------------------------
 
 my ($publisher, $subscriber, $last) = map { server($_) } qw(publisher subscriber last);
-$_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt') foreach ($publisher, $subscriber, $last);
+$_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live') foreach ($publisher, $subscriber, $last);
 foreach my $table (qw(t by_text))
 {
 	my $type = $table eq 't' ? 'int' : 'text';

@@ -15,7 +15,7 @@ IbltTest::share_sessions();
 my $publisher = server('publisher', 'shared_buffers = 1MB');
 my $subscriber = server('subscriber', 'shared_buffers = 1MB');
 sides($subscriber, $publisher);
-both('CREATE EXTENSION iblt; CREATE EXTENSION dblink;
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink;
 	CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE by_text (id text PRIMARY KEY, v int)');
 $publisher->safe_psql('postgres', 'INSERT INTO t SELECT g, 0 FROM generate_series(1, 20000) g;
 	INSERT INTO by_text SELECT g, 0 FROM generate_series(1, 20000) g; CREATE PUBLICATION pub FOR TABLE t, by_text');

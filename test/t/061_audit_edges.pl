@@ -14,7 +14,7 @@ use IbltTest qw(inside major_version server sides both literal audit_stats failu
 my ($here, $there) = (server('here'), server('there'));
 inside($here, $there);
 sides($here, $there);
-both('CREATE EXTENSION iblt');
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 my $peer = literal($there->connstr('postgres'));
 

@@ -349,7 +349,7 @@ SKIP:
 	foreach my $node ($here, $there)
 	{
 		$node->safe_psql('postgres', 'CREATE DATABASE nineteen');
-		$node->safe_psql('nineteen', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt; CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY);
+		$node->safe_psql('nineteen', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY);
 			CREATE TABLE left_out (id int PRIMARY KEY); CREATE SEQUENCE counter');
 	}
 	$here->safe_psql('nineteen', q{INSERT INTO a VALUES (1); INSERT INTO left_out VALUES (1); SELECT setval('counter', 100);

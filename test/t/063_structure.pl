@@ -73,7 +73,7 @@ foreach my $database (qw(a b bare))
 }
 foreach my $database (qw(a b))
 {
-	$node->safe_psql($database, 'CREATE SCHEMA x; CREATE EXTENSION iblt SCHEMA x; CREATE EXTENSION dblink SCHEMA x');
+	$node->safe_psql($database, 'CREATE SCHEMA x; CREATE EXTENSION iblt_audit SCHEMA x CASCADE; CREATE EXTENSION iblt_live SCHEMA x; CREATE EXTENSION dblink SCHEMA x');
 }
 $node->safe_psql('postgres', 'CREATE ROLE other; ALTER DATABASE b SET search_path = s; ALTER DATABASE a SET search_path = s; ALTER DATABASE bare SET search_path = s');
 

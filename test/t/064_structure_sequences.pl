@@ -18,7 +18,7 @@ foreach my $database (qw(a b))
 	$node->safe_psql($database, 'CREATE SCHEMA s');
 }
 $node->safe_psql('postgres', 'CREATE DATABASE conductor');
-$node->safe_psql($_, 'CREATE EXTENSION iblt; CREATE EXTENSION dblink') foreach qw(a conductor);
+$node->safe_psql($_, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink') foreach qw(a conductor);
 my ($peer, $near) = map { literal($node->connstr($_)) } qw(b a);
 my $repairs = 0;
 

@@ -13,7 +13,7 @@ use IbltTest qw(server sides both literal failure lines background finish wait_f
 
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
-both('CREATE EXTENSION iblt');
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 my $peer = literal($there->connstr('postgres'));
 

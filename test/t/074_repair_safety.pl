@@ -17,7 +17,7 @@ my ($here, $there) = repair_servers();
 
 # Its owner can make it answer what it likes; what it says is data here, never SQL.
 $there->safe_psql('postgres', 'CREATE DATABASE hostile');
-$there->safe_psql('hostile', q{CREATE EXTENSION iblt; CREATE TABLE bait (id int PRIMARY KEY, v text); INSERT INTO bait VALUES (1, '''); CREATE TABLE public.hijacked (); --')});
+$there->safe_psql('hostile', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE bait (id int PRIMARY KEY, v text); INSERT INTO bait VALUES (1, '''); CREATE TABLE public.hijacked (); --')});
 $here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
 {
 	my $hostile = literal($there->connstr('hostile'));

@@ -20,7 +20,7 @@ $script .= '/iblt-audit.sh';
 
 my ($there, $here) = (server('there'), server('here', before(19, "standard_conforming_strings = off", "escape_string_warning = off")));
 sides($here, $there);
-both(q{CREATE SCHEMA "audit tools"; CREATE EXTENSION iblt SCHEMA "audit tools"; CREATE EXTENSION dblink SCHEMA "audit tools"; CREATE SCHEMA shop;
+both(q{CREATE SCHEMA "audit tools"; CREATE EXTENSION iblt_audit SCHEMA "audit tools" CASCADE; CREATE EXTENSION iblt_live SCHEMA "audit tools"; CREATE EXTENSION dblink SCHEMA "audit tools"; CREATE SCHEMA shop;
 	CREATE ROLE auditor LOGIN PASSWORD 'tops3cret'; GRANT USAGE ON SCHEMA shop, "audit tools" TO auditor;
 	ALTER DEFAULT PRIVILEGES IN SCHEMA shop GRANT SELECT ON TABLES TO auditor});
 hba($_, 'local all auditor scram-sha-256') foreach ($here, $there);

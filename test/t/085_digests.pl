@@ -26,7 +26,7 @@ my $deadlock = major_version() < 15 ? 'EXCEPTION WHEN deadlock_detected THEN RET
 append_to_file("$dir/items.copy", join('', map { "$_\tcopied $_\t0.5\n" } 500 .. 620));
 chmod 0644, "$dir/items.copy";
 $node->safe_psql('postgres', qq{
-	CREATE EXTENSION iblt;
+	CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
 	CREATE TABLE items (id int PRIMARY KEY, name text, price numeric);
 	CREATE TABLE parts (item int REFERENCES items ON DELETE CASCADE ON UPDATE CASCADE, n smallint, note text COLLATE "C", PRIMARY KEY (item, n));
 	CREATE TABLE names (name text PRIMARY KEY, id uuid, tags text[], doc jsonb, twice int GENERATED ALWAYS AS (length(name) * 2) STORED);

@@ -16,7 +16,7 @@ my $version = major_version();
 my $node = server('pitfalls', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
 inside($node);
 sides($node, $node);
-$node->safe_psql('postgres', q{CREATE EXTENSION iblt; CREATE ROLE other LOGIN});
+$node->safe_psql('postgres', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE ROLE other LOGIN});
 
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 

@@ -34,7 +34,7 @@ my @tables = split /, /, $bench;
 my %key = (pgbench_accounts => 'aid', pgbench_tellers => 'tid', pgbench_branches => 'bid');
 my %balance = (pgbench_accounts => 'abalance', pgbench_tellers => 'tbalance', pgbench_branches => 'bbalance');
 
-both('CREATE EXTENSION iblt; CREATE EXTENSION dblink; CREATE TABLE marker (id int PRIMARY KEY, n int)');
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink; CREATE TABLE marker (id int PRIMARY KEY, n int)');
 foreach my $node ($publisher, $subscriber)
 {
 	$node->command_ok([ 'pgbench', '-i', '-q', '-I', $node == $publisher ? 'dtgp' : 'dtp', $node->connstr('postgres') ], 'the tables of pgbench on ' . $node->name);

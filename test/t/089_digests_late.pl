@@ -23,7 +23,7 @@ sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
 chomp(my $include = `$pg_config --includedir-server`);
 command_ok([ 'cc', '-shared', '-fPIC', "-I$include", '-o', "$dir/late.so", 'test/late/late.c' ], 'an extension that runs SQL late is built');
-sql(qq{CREATE EXTENSION iblt;
+sql(qq{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
 	CREATE FUNCTION late(text, read_only boolean DEFAULT false) RETURNS void AS '$dir/late.so' LANGUAGE C STRICT;
 	CREATE TABLE t (id int PRIMARY KEY, a int DEFAULT 0);
 	CREATE TABLE u (id int PRIMARY KEY);

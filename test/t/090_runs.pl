@@ -159,7 +159,7 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 	like(failure("CALL iblt_audit_resume($mine)"), qr/22004.*the connection string of the peer of run $mine was not kept/, 'so it is asked for');
 	like(failure("CALL iblt_audit_resume($mine, ${\ literal($there->connstr('template1'))})"), qr/iblt is not installed/, 'another database');
 	$there->safe_psql('postgres', 'CREATE DATABASE other TEMPLATE template0');
-	$there->safe_psql('other', 'CREATE EXTENSION iblt; CREATE TABLE t_bigint (id bigint PRIMARY KEY, v text, at timestamptz)');
+	$there->safe_psql('other', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE t_bigint (id bigint PRIMARY KEY, v text, at timestamptz)');
 	like(failure("CALL iblt_audit_resume($mine, ${\ literal($there->connstr('other'))})"), qr/22023.*run $mine was begun with another peer/, 'also one that has iblt');
 	is($here->safe_psql('postgres', join(';', map { "CALL iblt_audit_run($_, '{t_bigint}', progress => false)" } $peer, literal($there->connstr('other')))
 				. '; SELECT "db ""link".dblink_get_connections() IS NULL') =~ s/\d+\n//gr, 't', 'two runs of one session leave no connection');

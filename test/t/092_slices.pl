@@ -164,8 +164,8 @@ SKIP:
 		$node->safe_psql('postgres', "CREATE DATABASE icu TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'und'");
 		$node->safe_psql('icu', "CREATE TABLE words (id text PRIMARY KEY, v text); INSERT INTO words SELECT CASE WHEN i % 3 = 0 THEN 'k' ELSE 'K' END || i, i FROM generate_series(1, 900) AS i");
 	}
-	$here->safe_psql('icu', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
-	$there->safe_psql('icu', 'CREATE EXTENSION iblt; DELETE FROM words WHERE id = \'K400\'');
+	$here->safe_psql('icu', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
+	$there->safe_psql('icu', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; DELETE FROM words WHERE id = \'K400\'');
 	my $definition = $here->safe_psql('postgres', "SELECT pg_get_functiondef('sliced'::regproc)");
 	$here->safe_psql('icu', $definition);
 	my $words = "SELECT count(*), sum(rows_here), sum(rows_there), sum(cardinality(keys)), min(note) FROM sliced('words', " . literal($there->connstr('icu')) . ', 300)';

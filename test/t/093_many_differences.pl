@@ -19,7 +19,7 @@ my $there = server('there');
 sides($here, $there);
 my $peer = conninfo($there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both('CREATE EXTENSION iblt');
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 
 # --- every kind of key -----------------------------------------------------------------
 

@@ -15,7 +15,7 @@ my $there = server('there');
 inside($there);
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both('CREATE EXTENSION iblt; CREATE TABLE equal (id int PRIMARY KEY, a text, b timestamptz, c numeric);
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE equal (id int PRIMARY KEY, a text, b timestamptz, c numeric);
 	INSERT INTO equal SELECT g, md5(g::text), timestamptz \'2026-01-01 00:00+00\' + g * interval \'1 s\', g / 7.0 FROM generate_series(1, 1000) g;
 	CREATE UNLOGGED TABLE large AS SELECT g::bigint AS id, 7 * g AS v FROM generate_series(2, 1000000, 5) g; ALTER TABLE large ADD PRIMARY KEY (id)');
 $there->safe_psql('postgres', 'CREATE UNLOGGED TABLE hundred AS SELECT id, CASE id % 10000 WHEN 7 THEN 0 ELSE v END AS v FROM large; ALTER TABLE hundred ADD PRIMARY KEY (id);
@@ -94,7 +94,7 @@ $here->safe_psql('postgres', "CALL iblt_audit_run(${\ literal($proxy->connstr)},
 is(($proxy->counted)[4], 10, 'with less time for a slice, fewer tables are compared together');
 # A third database asks each of the two as often, and takes their questions at the same time.
 $here->safe_psql('postgres', 'CREATE DATABASE conductor');
-$here->safe_psql('conductor', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+$here->safe_psql('conductor', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 my $near = IbltProxy->new($here);
 my $elsewhere = "${\ literal($proxy->connstr)}, schema => 'many', here_peer => ${\ literal($near->connstr)}";
 is($here->safe_psql('conductor', "SELECT status, count(*) FROM iblt_audit($elsewhere) GROUP BY status"), "equal|$many", 'a third database finds the same');

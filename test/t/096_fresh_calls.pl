@@ -22,7 +22,7 @@ chmod 0755, dirname($library), $library;
 my $node = PostgreSQL::Test::Cluster->new('fresh');
 $node->init;
 $node->start;
-$node->safe_psql('postgres', "CREATE EXTENSION iblt;
+$node->safe_psql('postgres', "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
 	CREATE FUNCTION fresh_text(internal) RETURNS text AS '$library' LANGUAGE C;
 	CREATE FUNCTION fresh_final(internal) RETURNS text AS '$library' LANGUAGE C;
 	CREATE FUNCTION fresh_combine(internal, oid, text) RETURNS internal AS '$library' LANGUAGE C;

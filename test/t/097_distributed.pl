@@ -12,7 +12,7 @@ IbltTest::share_sessions();
 
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
-both(q{CREATE EXTENSION iblt; CREATE EXTENSION dblink;
+both(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink;
 	CREATE TABLE items (id int PRIMARY KEY, name text, price numeric);
 	INSERT INTO items SELECT i, 'n' || i, i / 3.0 FROM generate_series(1, 3000) AS i;
 	CREATE TABLE pairs (a uuid, b int, v text, PRIMARY KEY (a, b));

@@ -20,7 +20,7 @@ random_seed();
 my ($here, $there) = map { server($_) } qw(here there);
 inside($here, $there);
 sides($here, $there);
-$here->safe_psql('postgres', 'CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt');
+$here->safe_psql('postgres', 'CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 # Settings of the role that would change the texts of values, and names that would be
 # taken for built-in ones.
 $there->safe_psql('postgres', q{
@@ -624,7 +624,7 @@ my $log = slurp_file($there->logfile);
 like($log, qr/hashtextextended/, 'the log of the peer shows the queries');
 unlike($log, qr/statement:.*(secret\d|\b(30000|700\d\d)\b)/, 'but no key and no value');
 unlike($log, qr/statement:.*\b(CREATE|INSERT|UPDATE|DELETE|LOCK|iblt_internal)\b.*reader/, 'and nothing but queries');
-$there->safe_psql('postgres', 'ALTER ROLE reader RESET search_path; CREATE EXTENSION iblt');
+$there->safe_psql('postgres', 'ALTER ROLE reader RESET search_path; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 ($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('two', " . conninfo($there) . ", method => 'auto'); SELECT method FROM iblt_compare_stats()");
 is($err, '', 'with the extension there, auto has nothing to say');
 like($out, qr/^sketch$/m, 'and takes it');

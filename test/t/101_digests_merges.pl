@@ -17,7 +17,7 @@ sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
 # --- nine tables, so that the first and the last one share a store ----------------------
 
-sql('CREATE EXTENSION iblt; CREATE EXTENSION amcheck; CREATE EXTENSION pg_visibility');
+sql('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION amcheck; CREATE EXTENSION pg_visibility');
 sql(join '', map { "CREATE TABLE t$_ (id int PRIMARY KEY, v int); INSERT INTO t$_ SELECT g, 0 FROM generate_series(1, 1000) g; CALL iblt_track('t$_', capacity => 20);\n" } 1 .. 9);
 
 # Transactions of one change each, in turns, and one with so many that it writes a sketch.
@@ -153,7 +153,7 @@ $_->quit foreach $busy, $writer;
 
 # DROP DATABASE waits for the worker, which is in a merge, but not longer than five seconds.
 sql('CREATE DATABASE victim');
-$node->safe_psql('victim', q{CREATE EXTENSION iblt; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g FROM generate_series(1, 40) g; CALL iblt_track('t', capacity => 20)});
+$node->safe_psql('victim', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g FROM generate_series(1, 40) g; CALL iblt_track('t', capacity => 20)});
 my $holder = IbltTest::Session->new($node);
 $holder->run('\c victim');
 $holder->run('BEGIN; REFRESH MATERIALIZED VIEW iblt_internal.base');

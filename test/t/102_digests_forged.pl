@@ -26,7 +26,7 @@ sub forge
 	return;
 }
 
-sql(q{CREATE EXTENSION iblt;
+sql(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
 	CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g;
 	CREATE TABLE two (a int, b date, PRIMARY KEY (a, b)); INSERT INTO two VALUES (1, '2020-01-01');
 	CALL iblt_track('t', capacity => 3000); CALL iblt_track('two', capacity => 100); INSERT INTO t VALUES (0, 'new')});

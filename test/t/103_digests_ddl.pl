@@ -27,7 +27,7 @@ sub triggers { my ($table) = @_; return sql("SELECT count(*) FROM pg_trigger WHE
 
 # --- partitions and what they are partitions of, each tracked or not ------------------------
 
-sql(q{CREATE EXTENSION iblt;
+sql(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
 	CREATE TABLE p (id int, k int, a text, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
 	CREATE TABLE p_1 PARTITION OF p FOR VALUES IN (1);
 	CREATE TABLE p_2 PARTITION OF p FOR VALUES IN (2) PARTITION BY RANGE (id);

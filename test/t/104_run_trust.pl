@@ -10,7 +10,7 @@ use Test::More;
 IbltTest::share_sessions();
 
 my $node = server('trust', 'autovacuum = off');
-$node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+$node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 
 # --- parallel plans -------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
 # --- numbers of runs -----------------------------------------------------------------------
 
 $node->safe_psql('postgres', 'CREATE DATABASE peer');
-$node->safe_psql('peer', 'CREATE EXTENSION iblt');
+$node->safe_psql('peer', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 my $peer = literal($node->connstr('peer'));
 
 {

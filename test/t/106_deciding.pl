@@ -49,7 +49,7 @@ sub hide
 	return;
 }
 
-sql('both', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+sql('both', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 
 # --- a damaged index ---------------------------------------------------------------------
 #

@@ -19,7 +19,7 @@ inside($here);
 my $there = server('there');
 inside($there);
 sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 my $peer = conninfo($there);
 my $session = IbltTest::Session->new($here);
 

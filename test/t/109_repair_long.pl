@@ -122,7 +122,7 @@ sub failure_of { my ($sql) = @_; my ($rc, $out, $err) = $here->psql('postgres', 
 # --- encodings --------------------------------------------------------------------------------
 
 $there->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
-$there->safe_psql('latin', 'CREATE EXTENSION iblt');
+$there->safe_psql('latin', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 $there->safe_psql('latin', "SET client_encoding = 'UTF8'; CREATE TABLE words (id int PRIMARY KEY, n int, t text); INSERT INTO words SELECT g, 1, repeat('é', g * 20000) FROM generate_series(1, 4) AS g");
 $here->safe_psql('postgres', "CREATE TABLE words (id int PRIMARY KEY, n int, t text); INSERT INTO words SELECT g, 2, repeat('é', g * 20000) FROM generate_series(1, 4) AS g; INSERT INTO words VALUES (5, 1, repeat('é', 50000))");
 my $words = call('words', 'push', 'apply => true', literal($there->connstr('latin')));

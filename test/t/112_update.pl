@@ -38,24 +38,29 @@ DO $do$
 DECLARE
 	store record;
 BEGIN
-	FOR store IN SELECT oid::regclass AS name, rtrim(pg_get_viewdef(oid), ';') AS query, relam, reloptions FROM pg_class
-			WHERE relnamespace = 'iblt_internal'::regnamespace AND relkind = 'm' AND relname <> 'run_last' LOOP
+	FOR store IN SELECT c.oid::regclass AS name, rtrim(pg_get_viewdef(c.oid), ';') AS query, relam, reloptions FROM pg_class c
+			JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+			WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = '%s') AND relkind = 'm' AND relname <> 'run_last' LOOP
 		UPDATE pg_class SET relkind = 'v', relam = 0 WHERE oid = store.name;
-		EXECUTE format('CREATE OR REPLACE VIEW %s AS %s, NULL::text AS made_up', store.name, store.query);
+		EXECUTE 'CREATE OR REPLACE VIEW ' || store.name || ' AS ' || store.query || ', NULL::text AS made_up';
 		UPDATE pg_class SET relkind = 'm', relam = store.relam, reloptions = store.reloptions WHERE oid = store.name;
 	END LOOP;
 END
 $do$;
 };
-(my $with_column = slurp_file("$extension/iblt--$current.sql")) =~ s/(?<!AS number\n\t)WITH NO DATA/, NULL::text AS made_up WITH NO DATA/g;
-# The views that name all columns, and functions that make whole rows, are made once more.
-$with_column =~ s/\)::run_(difference|range)\b/, NULL)::run_$1/g;
-my @again = grep { /^CREATE VIEW|, NULL\)::run_/ } $with_column =~ /^(CREATE VIEW [^;]+;|CREATE FUNCTION (?:(?!^CREATE ).)*?^\$\$;)/msg;
-s/^CREATE/CREATE OR REPLACE/ foreach @again;
-make_file("iblt--$current.made.up.sql", $with_column . $new);
-make_file("iblt--$current--$current.made.up.sql", join "\n", $add_column, $new, $with_column =~ /^(SET LOCAL search_path.*)$/m, @again);
-make_file("iblt--$current.made.wrong.sql", slurp_file("$extension/iblt--$current.sql") . $new);
-make_file("iblt--$current--$current.made.wrong.sql", '');
+foreach my $name ('iblt_live', 'iblt_audit')
+{
+	my $more = $name eq 'iblt_audit' ? $new : '';
+	(my $with_column = slurp_file("$extension/$name--$current.sql")) =~ s/(?<!AS number\n\t)WITH NO DATA/, NULL::text AS made_up WITH NO DATA/g;
+	# The views that name all columns, and functions that make whole rows, are made once more.
+	$with_column =~ s/\)::run_(difference|range)\b/, NULL)::run_$1/g;
+	my @again = grep { /^CREATE VIEW|, NULL\)::run_/ } $with_column =~ /^(CREATE VIEW [^;]+;|CREATE FUNCTION (?:(?!^CREATE ).)*?^\$\$;)/msg;
+	s/^CREATE/CREATE OR REPLACE/ foreach @again;
+	make_file("$name--$current.made.up.sql", $with_column . $more);
+	make_file("$name--$current--$current.made.up.sql", join "\n", sprintf($add_column, $name), $more, $with_column =~ /^(SET LOCAL search_path.*)$/m, @again);
+}
+make_file("iblt_audit--$current.made.wrong.sql", slurp_file("$extension/iblt_audit--$current.sql") . $new);
+make_file("iblt_audit--$current--$current.made.wrong.sql", '');
 
 my ($there, $here) = (server('there'), server('here'));
 sides($here, $there);
@@ -91,9 +96,10 @@ sub differences
 
 sub fresh
 {
-	my ($database, $version, $extension) = (@_, 'iblt');
+	my ($database, $version, @names) = @_;
 	$here->safe_psql('postgres', "CREATE DATABASE $database");
-	$here->safe_psql($database, "CREATE EXTENSION $extension VERSION '$version' CASCADE");
+	$here->safe_psql($database, 'CREATE EXTENSION IF NOT EXISTS iblt');
+	$here->safe_psql($database, "CREATE EXTENSION IF NOT EXISTS $_ VERSION '$version'") foreach @names;
 	return;
 }
 
@@ -113,16 +119,16 @@ foreach my $script (sort glob('test/releases/*--*.sql'))
 # --- a made-up version, a digest and a run --------------------------------------------------------
 
 my $tables = 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 5000) g; CREATE TABLE u (id int PRIMARY KEY);';
-both("CREATE EXTENSION iblt VERSION '$current'; $tables");
+both("CREATE EXTENSION iblt_audit VERSION '$current' CASCADE; CREATE EXTENSION iblt_live VERSION '$current'; $tables");
 $here->safe_psql('postgres', "INSERT INTO u VALUES (1); CALL iblt_track('t'); INSERT INTO t VALUES (-1, -1)");
 my ($run) = begin_run("'{u,t}', slice_ms => 1");
 my $session = IbltTest::Session->new($here);
 $session->run('INSERT INTO t VALUES (-2, -2)');
 my @kept = map { $here->safe_psql('postgres', $_) } my @queries = ("SELECT r FROM iblt_audit_runs r", "SELECT d FROM iblt_audit_differences d", "SELECT state, reason, rows, unmerged, verified_at FROM iblt_live_status()");
-$here->safe_psql('postgres', "ALTER EXTENSION iblt UPDATE TO '$current.made.up'");
-fresh('newer', "$current.made.up");
+$here->safe_psql('postgres', "ALTER EXTENSION $_ UPDATE TO '$current.made.up'") foreach 'iblt_live', 'iblt_audit';
+fresh('newer', "$current.made.up", 'iblt_live', 'iblt_audit');
 is(scalar(() = objects('newer') =~ /^function iblt_made_up/mg), 1, 'a made-up version has one function more');
-is($here->safe_psql('newer', "SELECT count(*) FROM pg_attribute WHERE attname = 'made_up'"), 16, 'and one column more in each of 16 stores');
+is($here->safe_psql('newer', "SELECT count(*) FROM pg_attribute WHERE attname = 'made_up'"), 15, 'and one column more in each of 15 stores');
 is(differences('postgres', 'newer'), '', 'updated to it, a database has the objects of a new one');
 is($here->safe_psql('postgres', $queries[$_]), $kept[$_], "as before: $queries[$_]") foreach 0 .. $#queries;
 $session->run('INSERT INTO t VALUES (-3, -3)');
@@ -135,13 +141,13 @@ is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_recheck($run, $
 is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t', ${\ conninfo($there)})"), '4', 'and compared with a peer that was not updated');
 
 # A library that is newer than the objects: what it cannot keep is an error.
-$there->safe_psql('postgres', q{ALTER EXTENSION iblt DROP MATERIALIZED VIEW iblt_internal.base; DROP MATERIALIZED VIEW iblt_internal.base;
-	CREATE MATERIALIZED VIEW iblt_internal.base AS SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch, NULL::bigint AS rows, NULL::integer AS limbs WITH NO DATA; ALTER EXTENSION iblt ADD MATERIALIZED VIEW iblt_internal.base});
-like(($there->psql('postgres', "CALL iblt_track('t')"))[2], qr/ERROR: +the installed iblt needs newer objects.*HINT: +Run ALTER EXTENSION iblt UPDATE/s, 'a store of an older version: an error with a hint');
+$there->safe_psql('postgres', q{ALTER EXTENSION iblt_live DROP MATERIALIZED VIEW iblt_internal.base; DROP MATERIALIZED VIEW iblt_internal.base;
+	CREATE MATERIALIZED VIEW iblt_internal.base AS SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch, NULL::bigint AS rows, NULL::integer AS limbs WITH NO DATA; ALTER EXTENSION iblt_live ADD MATERIALIZED VIEW iblt_internal.base});
+like(($there->psql('postgres', "CALL iblt_track('t')"))[2], qr/ERROR: +the installed iblt needs newer objects.*HINT: +Run ALTER EXTENSION iblt_live UPDATE/s, 'a store of an older version: an error with a hint');
 
-fresh('wrong', $current);
-$here->safe_psql('wrong', "ALTER EXTENSION iblt UPDATE TO '$current.made.wrong'");
-fresh('whole', "$current.made.wrong");
+fresh('wrong', $current, 'iblt_audit');
+$here->safe_psql('wrong', "ALTER EXTENSION iblt_audit UPDATE TO '$current.made.wrong'");
+fresh('whole', "$current.made.wrong", 'iblt_audit');
 like(differences('wrong', 'whole'), qr/^function iblt_made_up\(integer\): \w+ is in whole alone$/, 'an update script that forgets a function is noticed');
 
 done_testing();

@@ -28,7 +28,7 @@ sub sql { my ($name, $sql) = @_; my ($server, $db) = @{ $nodes{$name} }; return 
 sub all { my ($sql) = @_; sql($_, $sql) foreach @names; return }
 
 $nodes{$_}[0]->safe_psql('postgres', "CREATE DATABASE $_") foreach grep { $_ ne 'here' } @names;
-all('CREATE EXTENSION iblt; CREATE SCHEMA shop');
+all('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE SCHEMA shop');
 sql('here', 'CREATE EXTENSION dblink; CREATE EXTENSION postgres_fdw');
 foreach my $name (grep { $_ ne 'here' } @names)
 {
@@ -262,7 +262,7 @@ sql('here', "UPDATE shop.t SET v = 'row 7' WHERE id = 7");
 sql('n4', 'DROP TABLE shop.t; CREATE TABLE shop.t (id int PRIMARY KEY, v text, more int)');
 sql('n5', 'DROP TABLE shop.t; CREATE TABLE shop.t (id bigint PRIMARY KEY, v text)');
 sql('n6', 'DROP TABLE shop.t');
-sql('n7', 'DROP EXTENSION iblt');
+sql('n7', 'DROP EXTENSION iblt CASCADE');
 like(compare('shop.t', [qw(n3 here n4)]), qr/ERROR:  columns are not on all nodes\nDETAIL:  Missing: "more" on "n3", "here"\.\nHINT:  Exclude them/, 'a column that one node has');
 is(lines(compare('shop.t', [qw(n3 here n4)], "exclude => '{more}', recheck => 0")), 30000, 'it may be excluded');
 like(compare('shop.t', [qw(n3 here n4)], "exclude => '{more,nothing}'"), qr/ERROR:  excluded columns are on no node: "nothing"/, 'a column that no node has may not');

@@ -25,7 +25,7 @@ sub sql { my ($name, $sql) = @_; my ($server, $db) = @{ $db{$name} }; return $se
 sub each_of { my ($names, $sql) = @_; sql($_, $sql) foreach split //, $names; return }
 sub string { my ($name) = @_; my ($server, $db) = @{ $db{$name} }; return literal($server->connstr($db)) }
 
-sql('desk', 'CREATE SCHEMA ext; CREATE EXTENSION iblt SCHEMA ext; CREATE EXTENSION dblink SCHEMA ext; CREATE EXTENSION postgres_fdw SCHEMA ext; ALTER DATABASE postgres SET search_path = public, ext');
+sql('desk', 'CREATE SCHEMA ext; CREATE EXTENSION iblt_audit SCHEMA ext CASCADE; CREATE EXTENSION iblt_live SCHEMA ext; CREATE EXTENSION dblink SCHEMA ext; CREATE EXTENSION postgres_fdw SCHEMA ext; ALTER DATABASE postgres SET search_path = public, ext');
 foreach my $name (qw(a b c d))
 {
 	my ($server, $db) = @{ $db{$name} };
@@ -33,8 +33,8 @@ foreach my $name (qw(a b c d))
 	sql('desk', sprintf("CREATE SERVER $name FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host %s, port '%s', dbname '$db'); CREATE USER MAPPING FOR CURRENT_USER SERVER $name",
 		literal($server->host), $server->port));
 }
-sql('a', 'CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt SCHEMA "Their Iblt"; CREATE EXTENSION dblink; ALTER DATABASE a SET search_path = public, "Their Iblt"');
-sql('b', 'CREATE EXTENSION iblt');
+sql('a', 'CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt_audit SCHEMA "Their Iblt" CASCADE; CREATE EXTENSION iblt_live SCHEMA "Their Iblt"; CREATE EXTENSION dblink; ALTER DATABASE a SET search_path = public, "Their Iblt"');
+sql('b', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 each_of('abcd', q{CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('sad', 'ok')});
 my ($notices, $errors);
 
@@ -489,7 +489,7 @@ is(sql('desk', "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c
 
 $servers[0]->safe_psql('postgres', "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0");
 $db{latin} = [ $servers[0], 'latin' ];
-sql('latin', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+sql('latin', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 each_of('ab', "CREATE TABLE shop.e (id text PRIMARY KEY, v text); INSERT INTO shop.e SELECT 'é' || g, 'ü' || g FROM generate_series(1, 100) AS g");
 sql('b', "UPDATE shop.e SET v = 'ß' WHERE id = 'é7'");
 my $latin = "(here_peer => ${\ string('a')}, here_relation => 'shop.e', peer => ${\ string('b')}";

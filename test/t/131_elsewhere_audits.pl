@@ -14,12 +14,12 @@ IbltTest::share_sessions();
 my ($here, $there) = (server('here'), server('there', 'log_connections = on'));
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE DATABASE conductor');
-$here->safe_psql('conductor', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+$here->safe_psql('conductor', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 my ($near, $peer) = (conninfo($here), conninfo($there));
 
 # --- two databases ------------------------------------------------------------------------------
 
-both(q{CREATE EXTENSION iblt; CREATE EXTENSION dblink; CREATE SCHEMA m; SET search_path = m, public;
+both(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink; CREATE SCHEMA m; SET search_path = m, public;
 	CREATE TYPE m.mood AS ENUM ('sad', 'ok'); CREATE DOMAIN m.word AS text; CREATE COLLATION m.german (provider = libc, locale = 'C');
 	CREATE TABLE a_same AS SELECT g AS id, md5(g::text) AS v FROM generate_series(1, 50) g; ALTER TABLE a_same ADD PRIMARY KEY (id);
 	CREATE TABLE b_empty (id int PRIMARY KEY); CREATE TABLE c_no_key AS SELECT g % 3 AS v FROM generate_series(1, 9) g;
@@ -47,7 +47,7 @@ foreach my $node ($here, $there)
 {
 	IbltPool::node_end($node);
 	$node->safe_psql('template1', 'CREATE DATABASE bare TEMPLATE postgres');
-	$node->safe_psql('bare', 'DROP EXTENSION iblt; DROP EXTENSION dblink');
+	$node->safe_psql('bare', 'DROP EXTENSION iblt CASCADE; DROP EXTENSION dblink');
 }
 
 # What is said of the servers has their names instead of what one of them calls the other.

@@ -262,8 +262,11 @@ is(bound('installed', 'evil'), '', 'and nothing of them needs a look-alike');
 
 # --- installed by that role, with others that come afterwards -----------------------------------------
 
-(undef, undef, $err) = $server->psql('owned', create_extensions('SCHEMA evil'), on_error_stop => 1, extra_params => [ '-U', 'mallory' ]);
-is($err, '', 'an ordinary role installs all there');
+(undef, undef, $err) = $server->psql('owned', 'CREATE EXTENSION iblt SCHEMA evil; CREATE EXTENSION kbf SCHEMA evil', on_error_stop => 1, extra_params => [ '-U', 'mallory' ]);
+is($err, '', 'an ordinary role installs what is trusted');
+like(($server->psql('owned', "CREATE EXTENSION $_ SCHEMA evil", extra_params => [ '-U', 'mallory' ]))[2], qr/permission denied to create extension "$_"/, "and not $_") foreach 'iblt_live', 'iblt_audit';
+(undef, undef, $err) = $server->psql('owned', 'SET search_path = pg_catalog; SET client_min_messages = warning; ' . create_extensions('SCHEMA evil'), on_error_stop => 1);
+is($err, '', 'a superuser installs the others there');
 nothing_ran('installed by an ordinary role');
 is(bound('owned', 'evil'), '', 'and nothing of them needs a look-alike');
 is(run('owned', q{SELECT nspowner, has_schema_privilege('mallory', oid, 'CREATE') FROM pg_namespace WHERE nspname ~ '_internal$' ORDER BY nspname}), "10|f\n10|f", 'the schemas of their other parts are not that role\'s');
@@ -297,7 +300,7 @@ drivers('owned', 'far_owned', 'genuine', 'under another name');
 database('bare', 'GRANT CREATE ON DATABASE bare TO mallory');
 my %internal = map { $_ => 1 } split /\n/, run('clean', "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace");
 my %first;
-as_mallory('bare', 'CREATE SCHEMA iblt_internal', 'GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC', 'CREATE VIEW iblt_internal.table_stats AS SELECT 1 AS run',
+as_mallory('bare', 'CREATE SCHEMA iblt_internal', 'GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC', 'CREATE VIEW iblt_internal.installed AS SELECT 1',
 	map({ my ($name, $types, $variadic, $result, $set) = @$_; trap('iblt_internal', $name, [ split /;/, $types ], $result, $set) }
 		grep { $internal{$_->[0]} && $_->[2] eq '' && $_->[1] !~ /"any"|any/ && !$public{$_->[0]} && !$first{"$_->[0]($_->[1])"}++ } @functions));
 my $bare = literal($server->connstr('bare'));
@@ -320,7 +323,7 @@ database('fips', 'CREATE SCHEMA own');
 run('fips', "SET allow_system_table_mods = on; UPDATE pg_proc SET proname = 'was_md5' WHERE proname = 'md5';
 	CREATE FUNCTION pg_catalog.md5(text) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE LOG ''trap: md5(text)''; RAISE EXCEPTION ''could not compute MD5 hash: unsupported''; END';
 	CREATE FUNCTION pg_catalog.md5(bytea) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE LOG ''trap: md5(bytea)''; RAISE EXCEPTION ''could not compute MD5 hash: unsupported''; END'");
-run('fips', 'CREATE EXTENSION iblt SCHEMA own');
+run('fips', create_extensions('SCHEMA own'));
 copied('fips');
 drivers('fips', 'far_fips', 'own', 'without md5');
 

@@ -32,7 +32,7 @@ my (%owner, %locker);
 foreach my $db (qw(postgres peer bare))
 {
 	$node->safe_psql($db, "GRANT CREATE ON DATABASE $db TO mallory; CREATE EXTENSION IF NOT EXISTS postgres_fdw; GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO mallory;"
-	  . ($db eq 'bare' ? '' : 'CREATE EXTENSION dblink; CREATE EXTENSION iblt;'));
+	  . ($db eq 'bare' ? '' : 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;'));
 	foreach my $sessions (\%owner, \%locker)
 	{
 		$sessions->{$db} = IbltTest::Session->new($node, $db);

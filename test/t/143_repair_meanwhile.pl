@@ -13,7 +13,7 @@ IbltTest::share_sessions();
 # bare has no iblt
 my ($here, $there, $bare) = (server('here'), server('there'), server('bare'));
 sides($here, $there);
-both('CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 foreach my $node ($there, $bare)
 {
 	my $name = $node->name;

@@ -21,12 +21,12 @@ sides($servers[1], $servers[0]);
 sub sql { my ($name, $sql) = @_; return $nodes{$name}->safe_psql($name, $sql) }
 sub here { my ($sql) = @_; return $servers[1]->safe_psql('postgres', $sql) }
 
-here('CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+here('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 foreach my $name (sort keys %nodes)
 {
 	my $server = $nodes{$name};
 	$server->safe_psql('postgres', "CREATE DATABASE $name");
-	sql($name, 'CREATE EXTENSION iblt; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v int); CREATE TABLE shop.other (id int PRIMARY KEY)');
+	sql($name, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v int); CREATE TABLE shop.other (id int PRIMARY KEY)');
 	here(sprintf("CREATE SERVER $name FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host %s, port '%s', dbname '$name'); CREATE USER MAPPING FOR CURRENT_USER SERVER $name", literal($server->host), $server->port));
 }
 sql('a', 'INSERT INTO shop.t SELECT g, g FROM generate_series(1, 20) g');

@@ -11,7 +11,7 @@ use Test::More;
 IbltTest::share_sessions();
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 my $peer = conninfo($there);
 
 sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }

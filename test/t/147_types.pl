@@ -17,7 +17,7 @@ my $here = server('here', 'client_min_messages = warning', 'allow_system_table_m
 my $there = server('there', 'allow_system_table_mods = on');
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both('CREATE EXTENSION iblt');
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 $there->safe_psql('postgres', 'CREATE DATABASE bare');
 my $peer = conninfo($there);
 my $bare = literal($there->connstr('bare'));

@@ -1,6 +1,6 @@
--- The script of the extension iblt: every object, with its comment.  The Makefile puts
--- the parts together (SQL_PARTS_iblt).  A release adds sql/iblt--A--B.sql, with what
--- changed since the release before.
+-- The script of the extension iblt: the types, checksums, and what a server answers that is
+-- compared.  The Makefile puts the parts together (SQL_PARTS_iblt).  A release adds
+-- sql/iblt--A--B.sql, with what changed since the release before.
 
 \echo Use "CREATE EXTENSION iblt" to load this file. \quit
 

@@ -25,7 +25,7 @@ $$;
 CREATE FUNCTION peer_trust_sql(act text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT format('DO %L; ', format($q$BEGIN LOCK iblt_internal.table_stats IN ACCESS SHARE MODE;
+	SELECT format('DO %L; ', format($q$BEGIN LOCK iblt_internal.installed IN ACCESS SHARE MODE;
 IF (SELECT NOT pg_catalog.pg_has_role(nspowner, 10, 'USAGE') FROM pg_catalog.pg_namespace
 WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal')
 THEN RAISE 'schema iblt_internal does not belong to a superuser' USING ERRCODE = '3F000';

@@ -366,3 +366,37 @@ BEGIN
 		FROM other_columns(plan) AS o(columns), generate_subscripts(columns, 1) AS i);
 END
 $$;
+
+-- The type that values of a key column are given as.
+CREATE FUNCTION key_type(c plan_column) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END
+$$;
+
+-- The expression of a row's key, as it goes into the sketch.
+CREATE FUNCTION key_sql(plan plan, s side) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN plan.by_hash THEN key_hash_sql(plan)
+		WHEN cardinality(plan.key) = 1 THEN value_sql(plan.key[1])
+		ELSE format('ROW(%s)', values_sql(plan.key)) END
+$$;
+
+-- The sketch of a side and the fingerprint, as the rest of a SELECT.
+-- Relies on: read_heap, or a slice, in one snapshot under its lock.
+CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF s.shards <> '{}' THEN
+		RETURN shards_sketch_sql(plan, s, capacity);
+	ELSIF s.distributed THEN
+		RETURN distributed_sketch_sql(plan, s, capacity);
+	END IF;
+	RETURN format('iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
+		' FROM %s%s', key_sql(plan, s), row_checksum_sql(plan), capacity,
+		 plan.key_size, plan.seed, fingerprint_sql(s),
+		from_sql(plan, s), condition_sql(plan, s));
+END
+$$;

@@ -212,3 +212,74 @@ EXCEPTION
 				'granted SET ON PARAMETER session_replication_role.';
 END
 $$;
+
+-- The values of a unique index, as an array of repair_unique_key.
+-- Where a part of the index is not PostgreSQL's own, no code of it runs: equal texts stand for
+-- equal values.
+CREATE FUNCTION repair_describe_unique(index_id oid, own boolean) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT jsonb_agg(CASE WHEN own THEN jsonb_build_object('value', e.value,
+			'equal', (SELECT format('OPERATOR(%I.%s)', m.nspname, o.oprname)
+				FROM pg_opclass k JOIN pg_amop p ON p.amopfamily = k.opcfamily
+					AND p.amoplefttype = k.opcintype AND p.amoprighttype = k.opcintype
+					AND p.amopstrategy = 3
+				JOIN pg_operator o ON o.oid = p.amopopr
+				JOIN pg_namespace m ON m.oid = o.oprnamespace
+				WHERE k.oid = i.indclass[e.n - 1]),
+			'collated', (SELECT format('COLLATE %I.%I', m.nspname, c.collname)
+				FROM pg_collation c JOIN pg_namespace m ON m.oid = c.collnamespace
+				WHERE c.oid = i.indcollation[e.n - 1]))
+		ELSE jsonb_build_object('value', format('CASE WHEN %1$s IS NOT NULL'
+				' THEN pg_catalog.format(''%%s'', %1$s) END', e.value),
+			'equal', 'OPERATOR(pg_catalog.=)') END ORDER BY e.n)
+	FROM pg_index i, LATERAL (
+		SELECT n, pg_get_indexdef(i.indexrelid, n, false)
+		FROM generate_series(1, i.indnkeyatts) AS n WHERE own OR i.indexprs IS NULL
+		UNION ALL
+		-- of an expression, all columns
+		SELECT a.attnum, quote_ident(a.attname)
+		FROM pg_depend d JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = d.refobjsubid
+		WHERE NOT own AND i.indexprs IS NOT NULL AND d.classid = 'pg_class'::regclass
+		AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+		AND d.refobjid = i.indrelid AND a.attnum > 0) AS e(n, value)
+	WHERE i.indexrelid = index_id
+$$;
+
+-- The unique indexes of a relation that are checked at once, as an array of repair_unique.
+-- A partition may have some of its own.  Rows of different partitions never wait for each other by
+-- these, but they are taken as if they did.
+-- pg_depend has no rows for what is PostgreSQL's own.  A value of a domain would run its checks.
+CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(x.relname),
+		'columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+			WHERE a.attrelid = i.indrelid AND a.attnum > 0 AND (a.attnum = ANY (i.indkey::int2[])
+				OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
+					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum))),
+		'keys', repair_describe_unique(i.indexrelid, u.own),
+		'condition', CASE WHEN u.own THEN pg_get_expr(i.indpred, i.indrelid) END,
+		'nulls', coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false))
+		ORDER BY i.indexrelid), '[]')
+	FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam,
+	LATERAL (SELECT m.amname = 'btree' AND NOT EXISTS (SELECT FROM pg_depend d
+		WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+		AND d.refclassid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass))
+		AND NOT EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+			WHERE a.attrelid = i.indrelid AND t.typnamespace <> 'pg_catalog'::regnamespace
+			AND (a.attnum = ANY (i.indkey::int2[]) OR EXISTS (SELECT FROM pg_depend d
+				WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid
+				AND d.refobjsubid = a.attnum)))) AS u(own)
+	WHERE i.indrelid IN (SELECT target UNION SELECT relid FROM pg_partition_tree(target))
+	AND i.indisunique AND i.indimmediate AND i.indisvalid
+	AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid
+		AND i.indrelid <> target)
+$$;
+
+-- When the transaction that wrote a row was committed; NULL if that is not known.
+-- Relies on: the row as the statement that calls it reads it.
+CREATE FUNCTION iblt_row_time(relation oid, row_version tid, xmin xid) RETURNS timestamptz
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;

@@ -14,6 +14,14 @@ CREATE FUNCTION iblt_read_lock(relation text, server text, fingerprint text, vie
 RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
+-- What was described of a side, for a statement that reads it.
+CREATE FUNCTION described_as(s side) RETURNS described
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT ROW(s.place, s.side, s.relation, split_part(s.identity, ' ', 1), left(s.fingerprint, 32),
+		s.kind IN ('v', 'f') OR s.remote)::described
+$$;
+
 -- Begins to read relations; an error if one is not what was described.
 -- Its caller has a SET clause, because what may be read is said until that ends.
 CREATE FUNCTION read_begin(described described[]) RETURNS void
@@ -69,13 +77,8 @@ BEGIN
 END
 $$;
 
--- The function that reads for a plan, perhaps keys that an index finds.
--- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
--- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
-CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN has_bounds(plan) THEN 'read_slice'
-		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
-		ELSE 'read_heap' END
-$$;
+-- Refuses code of other roles until the calling function ends, if it has a SET clause, or the
+-- transaction.  Every driver begins with it (assemble.awk), because it must not be a SET clause:
+-- what SET can switch on, a function in a view could switch off.
+CREATE FUNCTION iblt_guard() RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;

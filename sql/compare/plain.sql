@@ -1,4 +1,62 @@
--- Carrying out a plain comparison ------------------------------------------------------
+-- Comparing with a server without iblt -----------------------------------------------------
+
+-- Describes both relations, without anything of iblt where it is not, and makes the plan.
+CREATE FUNCTION plain_prepare(conns text[], relation regclass, names text[], options options)
+RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	told jsonb[];
+BEGIN
+	-- by another name, it may have another peer
+	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation_name THEN
+		PERFORM refuse_altered(options.relation_name, 'here');
+	END IF;
+	PERFORM plain_check_options(conns, options);
+	told := ask_values(conns, ARRAY[plain_describe_sql(names[1]), plain_describe_sql(names[2])],
+		0.001, options.label);
+	PERFORM require_relations(conns, names, ARRAY[told[1] ->> 'relation', told[2] ->> 'relation']);
+	RETURN plain_plan(
+		plain_side('here', conns[1], names[1], options.condition, options.mapping,
+			told[1]),
+		plain_side('there', conns[2], names[2], options.peer_condition,
+			options.peer_mapping, told[2]),
+		told[1], told[2], options);
+END
+$$;
+
+-- The plan for two relations, as plain_describe_sql described both.
+CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
+RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan;
+	mapped jsonb[];
+BEGIN
+	PERFORM plain_check_sides(with_own_rows(here, there, options), mine, theirs),
+		plain_check_sides(with_own_rows(there, here, options), theirs, mine);
+	options.live := 'off';
+	IF there.bare AND there.condition IS NOT NULL THEN
+		PERFORM plain_check_expression(here, there.condition, true, mine, theirs);
+	END IF;
+	IF here.bare AND here.condition IS NOT NULL THEN
+		PERFORM plain_check_expression(there, here.condition, true, theirs, mine);
+	END IF;
+	mapped := ARRAY[plain_mapped(here, there, options.mapping, mine, theirs),
+		plain_mapped(there, here, options.peer_mapping, theirs, mine)];
+	plan := checked_plan(jsonb_populate_record(here, plain_columns_of(here, mapped[1])),
+		jsonb_populate_record(there, plain_columns_of(there, mapped[2])), options);
+	PERFORM plain_check_types(plan, mapped[1], mapped[2]);
+	plan.columns := plain_read_as(plan.columns, mapped[1]);
+	plan.by_hash := true;
+	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
+		(theirs -> 'size' ->> 'rows')::bigint, 0));
+	plan.bytes := greatest((mine -> 'size' ->> 'bytes')::bigint,
+		(theirs -> 'size' ->> 'bytes')::bigint, 0);
+	RETURN plan;
+END
+$$;
 
 -- By how much the sums of each bucket differ from those of the first side, as a list for each side,
 -- the buckets in which any do, and of each side the number of rows and the milliseconds.
@@ -125,11 +183,6 @@ BEGIN
 	END IF;
 END
 $$;
-
--- Too many differences
---
--- As find_keys does it: they may all be rows in flight, and are not looked at one by one.
--- When replication has passed, everything is summed up once more, in the same buckets.
 
 -- By how much sums differ, the buckets that differ, the differences in them, to be looked at again,
 -- and how many there are, in words if too many.

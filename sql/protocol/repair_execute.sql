@@ -108,3 +108,41 @@ BEGIN
 	RETURN role;
 END
 $$;
+
+-- Keeps DDL away from tables, and all writers from those without a unique key, until the
+-- transaction ends.
+CREATE FUNCTION repair_lock_tables(relations regclass[], keyless regclass[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	relation regclass;
+BEGIN
+	FOR relation IN SELECT r FROM unnest(relations) AS r ORDER BY 1 LOOP
+		EXECUTE format('LOCK TABLE %s IN %s MODE', relation, CASE WHEN relation = ANY (keyless)
+			THEN 'SHARE ROW EXCLUSIVE' ELSE 'ROW EXCLUSIVE' END);
+	END LOOP;
+END
+$$;
+
+-- Executes a statement, which may have an array of texts as its parameter, and returns how many
+-- rows it changed.  The functions of triggers, defaults and checks may be of other roles
+-- (iblt_guard).
+CREATE FUNCTION iblt_repair_execute(statement text, texts text[]) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+-- Keeps an array as number n of a list, in place of the one that is there, or behind the last one
+-- if n is NULL; the number.
+CREATE FUNCTION iblt_repair_put(list text, n integer, value anyarray) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- The text whose parts are arrays of a list, of one element each.
+CREATE FUNCTION iblt_repair_joined(list text, first integer, last integer) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- A value, or the long one whose parts a text names: their list, the first and the last one.
+CREATE FUNCTION repair_value(value text) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+AS $$
+	SELECT CASE WHEN is_long(value) THEN iblt_repair_joined(split_part(value, ' ', 3),
+		split_part(value, ' ', 4)::integer, split_part(value, ' ', 5)::integer) ELSE value END
+$$;

@@ -278,6 +278,13 @@ BEGIN
 END
 $$;
 
+-- The answer of describe() as a side, which may be asked by plain queries; NULL for NULL.
+CREATE FUNCTION side_of(described jsonb, side text, place text DEFAULT NULL) RETURNS side
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT described(described || jsonb_build_object('bare', peer_is_bare(place)), side, place)
+$$;
+
 -- What was described of sides, for a statement that reads them.
 -- A place that has iblt may have been described by plain queries, whose fingerprints are
 -- others.  Then only the fingerprint that comes with the rows is compared.
@@ -289,10 +296,10 @@ DECLARE
 	result described[] := '{}';
 BEGIN
 	FOREACH s IN ARRAY sides LOOP
-		result := array_append(result, ROW(s.place, s.side, s.relation,
-			split_part(s.identity, ' ', 1),
-			CASE WHEN s.bare IS NOT TRUE OR peer_is_bare(s.place) THEN left(s.fingerprint, 32) END,
-			s.kind IN ('v', 'f') OR s.remote)::described);
+		result := array_append(result, described_as(s));
+		IF s.bare AND NOT peer_is_bare(s.place) THEN
+			result[cardinality(result)].fingerprint := NULL;
+		END IF;
 	END LOOP;
 	RETURN result;
 END
@@ -314,50 +321,6 @@ AS $$
 	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi, reads(VARIADIC sides))::reading
 $$;
 
--- Asks a side on another server what a function says of the sketch that it keeps; the call has %s
--- in place of the sketch.
-CREATE FUNCTION kept_send(plan plan, s side, call text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peer_send(s.place, ask_sql(s.place, 'SELECT ' || format(call,
-		format('iblt_session_get(%L)', kept_name(plan, s))), NULL, NULL, NULL));
-END
-$$;
-
--- Asks both sides, as far as they are on other servers; over one connection, one after the other.
-CREATE FUNCTION kept_ask(plan plan, call text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF (plan.here).place IS NOT NULL THEN
-		PERFORM kept_send(plan, plan.here, call);
-	END IF;
-	IF (plan.there).place IS NOT NULL AND NOT is_together(plan) THEN
-		PERFORM kept_send(plan, plan.there, call);
-	END IF;
-END
-$$;
-
--- What a side answers; NULL for one of this database.
--- Answers may be large, so they come one by one.
-CREATE FUNCTION kept_answer(plan plan, s side, call text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answer text;
-BEGIN
-	IF s.place IS NOT NULL THEN
-		IF s.side = 'there' AND is_together(plan) THEN
-			PERFORM kept_send(plan, s, call);
-		END IF;
-		answer := peer_value(s.place, 0);
-		PERFORM iblt_traffic_add(0, 0, 0, octet_length(answer));
-	END IF;
-	RETURN answer;
-END
-$$;
-
 -- How long a side takes for the question that is being made, in milliseconds, as an
 -- expression.
 CREATE FUNCTION elapsed_sql(s side) RETURNS text
@@ -366,4 +329,15 @@ AS $$
 	SELECT format('round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
 		CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
 			ELSE 'statement_timestamp()' END)
+$$;
+
+-- The function that reads for a plan, perhaps keys that an index finds.
+-- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
+-- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
+CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN has_bounds(plan) THEN 'read_slice'
+		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
+		ELSE 'read_heap' END
 $$;

@@ -399,3 +399,82 @@ BEGIN
 	RETURN plan;
 END
 $$;
+
+-- Columns of a side whose way to json or text would run a function of another user.
+CREATE FUNCTION code_problems(plan plan, s side) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN (SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
+	FROM unnest(s.columns) AS c JOIN unnest(plan.columns) AS used ON used.name = c.name,
+	LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN c.to_text END,
+		CASE WHEN plan.content NOT IN ('none', 'columns') OR plan.by_hash
+				AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = c.name)
+			THEN c.to_json END)) AS x(code)
+	WHERE x.code IS NOT NULL);
+END
+$$;
+
+-- An error that names the columns whose way to json or text is not trusted.
+CREATE FUNCTION check_code(plan plan) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	problems text;
+	c side_column;
+	code boolean := false;
+BEGIN
+	FOREACH c IN ARRAY (plan.here).columns || (plan.there).columns LOOP
+		code := code OR num_nonnulls(c.to_json, c.to_text) > 0;
+	END LOOP;
+	IF code THEN
+		problems := concat_ws(', ', code_problems(plan, plan.here),
+			code_problems(plan, plan.there));
+	END IF;
+	IF problems <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = 'columns would run code of other users: ' || problems,
+			HINT = 'Exclude them. Columns outside of the key are also compared without '
+				'rows => true, rows => ''changed'' and cast_types => true.';
+	END IF;
+END
+$$;
+
+-- Logical subscriptions and physical replication between the sides, each with its direction; with
+-- "alone", they are not ready if other servers replicate to both sides.
+CREATE FUNCTION links(here side, there side, alone boolean DEFAULT true) RETURNS link[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF cardinality(here.subscriptions) + cardinality(there.subscriptions) = 0
+			AND NOT (here.recovery OR there.recovery) THEN
+		RETURN '{}';
+	END IF;
+	RETURN (
+		WITH direction(source, follower, f, t) AS (
+			VALUES ('here', 'there', here, there), ('there', 'here', there, here)
+		), fed AS (
+			-- If other servers replicate to both sides, a row of theirs may have reached only one,
+			-- and passes over no link.  Slots of two publishers may have one name.
+			SELECT bool_and((SELECT count(DISTINCT s.name) > count(DISTINCT s.slot)
+					FILTER (WHERE s.slot = ANY ((f).slots))
+				FROM unnest((t).subscriptions) AS s)) AND alone AS by_others FROM direction
+		), link(source, follower, slot, ready, f, t) AS (
+			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others), f, t
+			FROM direction, fed, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
+			UNION ALL
+			-- It may be a standby of the publisher, and the subscriber may be ahead of it.
+			SELECT source, follower, s.slot, false, f, t
+			FROM direction, unnest((t).subscriptions) AS s
+			WHERE (f).recovery AND s.slot <> ALL ((f).slots)
+				AND coalesce((f).system <> (t).system, true)
+			UNION ALL
+			-- Of a server that is not known, it may be the standby.
+			SELECT source, follower, NULL, coalesce((f).system = (t).system, false), f, t
+			FROM direction WHERE (t).recovery AND coalesce((f).system = (t).system, true)
+		)
+		SELECT coalesce(array_agg(DISTINCT ROW(source, follower, slot, ready, (f).place, (t).place,
+			(f).relation)::link), '{}') FROM link
+	);
+END
+$$;

@@ -5,35 +5,7 @@
 
 -- Sketches kept in a session
 
-CREATE FUNCTION @extschema@.iblt_session_keep(name text, s @extschema@.iblt)
-RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.iblt_session_keep IS
-'keeps a sketch in this session under a name, across transactions, and returns it';
-
-CREATE FUNCTION @extschema@.iblt_session_get(name text) RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.iblt_session_get(text) IS
-'the sketch that this session keeps under a name';
-
-CREATE FUNCTION @extschema@.iblt_session_drop(name text) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION @extschema@.iblt_session_drop IS
-'forgets a sketch that this session keeps, and returns whether there was one';
-
 -- Questions and counters
-
--- Refuses code of other roles until the calling function ends, if it has a SET clause, or the
--- transaction.  Every driver begins with it (assemble.awk), because it must not be a SET clause:
--- what SET can switch on, a function in a view could switch off.
-CREATE FUNCTION iblt_guard() RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
--- Pins the settings of a query of another server until the transaction ends; a label, unless
--- NULL, is the application_name of the session.
-CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
-	timezone_abbreviations text, label text) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- The schema of dblink, quoted; an error without dblink.
 CREATE FUNCTION iblt_peer_dblink() RETURNS text
@@ -451,5 +423,26 @@ AS $$
 BEGIN
 	PERFORM peers_close(conns);
 	RETURN peer_fail(NULL, secret, e);
+END
+$$;
+
+-- From now on, messages call connections by the names of their nodes.
+CREATE FUNCTION nodes_title(names text[], conns text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
+		FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
+END
+$$;
+
+-- The error for a connection of the caller's that is in a transaction.
+CREATE FUNCTION refuse_transaction(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+		MESSAGE = format('the connection to %s is in a transaction', peer_title(conn)),
+		HINT = 'COMMIT there, or open a connection for iblt_compare alone.';
 END
 $$;

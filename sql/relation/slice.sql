@@ -20,13 +20,6 @@ $$;
 
 -- The key of slices
 
--- The columns that slices are ranges of.
-CREATE TYPE slice_key AS (
-	columns plan_column[],	-- in the order of the indexes
-	here unique_key,
-	there unique_key
-);
-
 -- The columns that slices are ranges of, and an index of each side on them in the same order;
 -- without columns if there is none.
 CREATE FUNCTION slice_key(plan plan) RETURNS slice_key
@@ -236,30 +229,6 @@ $$;
 -- so at the same time, and the smaller key counts.  A walk counts rows of the relation, and not
 -- only those that the condition is true of, because a slice reads those too.
 
--- A query for the key so many rows behind a bound, or from the beginning, NULL if there are
--- not so many; the bound is $2, unless it is a plain query.
-CREATE FUNCTION walk_sql(plan plan, s side, lo text[], rows bigint) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	k slice_key := require_slice_key(plan);
-	row_of text[] := slice_row_sql(k,
-		CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
-BEGIN
-	s.condition := NULL;
-	-- no text is made of the keys that are passed over
-	RETURN format('SELECT (SELECT ARRAY[%s]::text[]::text FROM (SELECT %s FROM %s%s'
-			' ORDER BY %s LIMIT 1 OFFSET %s - 1) AS t)',
-		(SELECT string_agg(value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
-			FROM generate_subscripts(k.columns, 1) AS i),
-		(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
-		from_sql(plan, s),
-		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || above_sql(row_of,
-			bound_sql(plan, s, k, '$2', lo), 1) END,
-		array_to_string(row_of, ', '), rows);
-END
-$$;
-
 -- The row that the query of walk_sql gives; an error if it would read more than an index.
 -- The key is enough, so an index alone will do: a bound need not be exact.
 CREATE FUNCTION slice_bound(query text, keys text[], lo text[], hi text[],
@@ -287,48 +256,5 @@ BEGIN
 	END IF;
 	EXECUTE query INTO answer USING keys, lo, hi;
 	RETURN answer;
-END
-$$;
-
--- The smaller one of two bounds that are not null, in the order of the index here.
-CREATE FUNCTION smaller_bound(plan plan, a text[], b text[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	k slice_key := slice_key(plan);
-	s side := plan.here;
-	answers boolean[];
-BEGIN
-	IF a IS NULL OR b IS NULL THEN
-		RETURN coalesce(a, b);
-	END IF;
-	answers := ask_values(ARRAY[s.place], ARRAY[format('SELECT ((%s) <= (%s))::text',
-			(SELECT string_agg(concat(x, ' COLLATE ' || (k.here).collations[i]), ', ' ORDER BY i)
-				FROM unnest(bound_sql(plan, s, k, '$2', a)) WITH ORDINALITY AS u(x, i)),
-			array_to_string(bound_sql(plan, s, k, '$3', b), ', '))],
-		how => ROW('read_planned', NULL, a, b, NULL)::reading);
-	RETURN CASE WHEN answers[1] THEN a ELSE b END;
-END
-$$;
-
--- The upper bound of the slice after lo (NULL: the first one) that has so many rows, on the side
--- with more of them or else here; NULL if the slice goes to the end.
-CREATE FUNCTION slice_next(plan plan, lo text[], rows bigint, walk_there boolean DEFAULT true)
-RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	here text := walk_sql(plan, plan.here, lo, rows);
-	bounds text[];
-BEGIN
-	IF NOT walk_there THEN
-		bounds := ask_values(ARRAY[(plan.here).place], ARRAY[here],
-			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here))::reading);
-	END IF;
-	IF bounds[1] IS NULL THEN
-		bounds := ask_values(places_of(plan), ARRAY[here, walk_sql(plan, plan.there, lo, rows)],
-			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here, plan.there))::reading);
-	END IF;
-	RETURN smaller_bound(plan, bounds[1]::text[], bounds[2]::text[]);
 END
 $$;

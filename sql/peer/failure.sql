@@ -23,12 +23,6 @@ CREATE TYPE failure AS (
 CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- Sends the client a WARNING, a NOTICE, or for another level a debug message.
--- The log shows neither the statement nor the functions that led to it, as RAISE would.
-CREATE FUNCTION iblt_tell(level text, message text, detail text DEFAULT NULL,
-	hint text DEFAULT NULL) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL SAFE;
-
 -- From now on until the client's message ends, the log does not show its statement.
 CREATE FUNCTION iblt_hide_statement() RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -48,15 +42,6 @@ BEGIN
 	PERFORM iblt_raise(e, true);
 END
 $$;
-
--- An error in a transaction block or a function, for procedures that commit.
-CREATE FUNCTION iblt_require_no_block(what text) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Makes the log and pg_stat_activity show a label in place of this message, which may hold
--- rows.
-CREATE FUNCTION iblt_peer_show(label text) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Does an error tell its user all without its context?
 -- It does unless it arose in a PL/pgSQL function of iblt that neither RAISEs nor calls a C

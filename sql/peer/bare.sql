@@ -1,0 +1,123 @@
+-- Questions to a server without iblt ----------------------------------------------------------
+
+-- The statements that go before each plain query on the peer, with the settings of the
+-- function that runs such a query here, if that has any of its own, and with locks on what it
+-- reads; a label is its application_name.
+-- What asks does not read views of users, and what writes may, in triggers.
+-- With "writes" the server's default_transaction_read_only decides whether it may.  Without, a
+-- message that begins its transaction only reads.  That of a repair has begun before.
+CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
+	described described[] DEFAULT NULL, writes boolean DEFAULT false,
+	asks boolean DEFAULT false) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$
+	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || CASE WHEN described IS NULL
+		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, plain_restrict_sql(asks))
+		ELSE (SELECT format('DO %L; ', format('BEGIN PERFORM %s, %s;%s END', settings,
+				plain_restrict_sql(NOT bool_or(d.views)), string_agg(plain_lock_sql(d), '')))
+			FROM unnest(described) AS d) END
+	FROM (SELECT 'pg_catalog.concat('
+		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
+			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
+		|| $q$, CASE WHEN pg_catalog.current_setting('client_connection_check_interval', true)
+			IS NOT NULL AND pg_catalog.version() OPERATOR(pg_catalog.~) 'linux'
+			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END$q$
+		|| CASE WHEN writes THEN '' ELSE $q$,
+			CASE WHEN pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.=)
+				pg_catalog.statement_timestamp()
+			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || ')'
+	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
+		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
+		('quote_all_identifiers', 'off'), ('jit', 'off'),
+		('DateStyle', current_setting('DateStyle')),
+		('IntervalStyle', current_setting('IntervalStyle')), ('TimeZone', 'UTC'),
+		('extra_float_digits', '1'), ('bytea_output', 'hex'), ('lc_monetary', 'C'),
+		('lc_numeric', 'C'), ('lc_time', 'C'), ('transform_null_equals', 'off'),
+		('gin_fuzzy_search_limit', '0'), ('xmlbinary', 'base64'), ('xmloption', 'content'),
+		('timezone_abbreviations', current_setting('timezone_abbreviations')),
+		('application_name', left(label, 63))) AS s(name, value)
+	FULL JOIN (SELECT split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)
+		FROM pg_proc p, unnest(p.proconfig) AS c
+		WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = as_of)
+		AS own(name, other) USING (name)
+	WHERE coalesce(other, value) IS NOT NULL) AS s(settings)
+$$;
+
+-- The body of a function in SQL as an expression, whose arguments are columns of that name.
+-- Calls of others of iblt's functions become such bodies, too.
+CREATE FUNCTION plain_body(name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	body text := (SELECT prosrc FROM pg_proc WHERE oid = ('iblt_internal.' || name)::regproc);
+	c record;
+BEGIN
+	FOR c IN SELECT DISTINCT m[1] AS call, m[2] AS name, m[3] AS arguments
+			FROM regexp_matches(body, '(\m(\w+)\(([^()]*)\))', 'g') AS m
+			JOIN pg_proc p ON p.proname = m[2]
+				AND p.pronamespace = 'iblt_internal'::regnamespace LOOP
+		body := replace(body, c.call, '(' || plain_query(c.name, c.arguments) || ')');
+	END LOOP;
+	RETURN body;
+END
+$$;
+
+-- A query for what a function in SQL gives for such arguments.
+CREATE FUNCTION plain_query(name text, arguments text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format(CASE p.pronargs WHEN 0 THEN 'SELECT (%s)'
+			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, plain_body(name), arguments, name,
+		(SELECT string_agg(quote_ident(a), ', ' ORDER BY i)
+			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)))
+	FROM pg_proc p WHERE p.oid = ('iblt_internal.' || plain_query.name)::regproc
+$$;
+
+-- A statement that does what a function in PL/pgSQL does.
+-- It answers by an argument OUT, which the setting iblt.block has then.
+CREATE FUNCTION plain_block(name text, arguments text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('DO %L', format('<<%I>> DECLARE %sBEGIN %s%s;%s END', name,
+		(SELECT string_agg(format('%I %s; ', p.proargnames[i], format_type(a.type, NULL)), ''
+			ORDER BY i) FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]))
+			WITH ORDINALITY AS a(type, i)),
+		'SELECT ' || nullif(arguments, '') || (SELECT ' INTO '
+			|| string_agg(quote_ident(a), ', ' ORDER BY i) || '; '
+			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)),
+		p.prosrc, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.block'', %I::text, true);',
+			p.proargnames[i]) FROM unnest(p.proargmodes) WITH ORDINALITY AS m(mode, i)
+			WHERE m.mode = 'o')))
+	FROM pg_proc p WHERE p.oid = ('iblt_internal.' || plain_block.name)::regproc
+$$;
+
+-- What gives, or does, what a call of a function does, where the function is not there.
+-- A function that names nothing but what PostgreSQL has is asked for by its body.
+CREATE FUNCTION plain_call(call text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE l.lanname WHEN 'sql' THEN plain_query(c.name, c.arguments)
+		ELSE plain_block(c.name, c.arguments) END
+	FROM (SELECT split_part(call, '(', 1), regexp_replace(call, '^[^(]*\((.*)\)$', '\1'))
+		AS c(name, arguments)
+	JOIN pg_proc p ON p.oid = ('iblt_internal.' || c.name)::regproc
+	JOIN pg_language l ON l.oid = p.prolang
+$$;
+
+-- The expression of a hash of the identity and the columns of a relation, whose OID is the
+-- expression id, by built-in functions.
+-- Not that of iblt_compare_fingerprint, which the peer does not have.  It has the partitions
+-- and what a view reads, because a statement may not read what its snapshot sees (fingerprint.c).
+CREATE FUNCTION plain_fingerprint_sql(id text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
+			(SELECT string_agg(concat_ws(' ', '', iblt_f2.attnum, iblt_f2.atttypid,
+				iblt_f2.atttypmod, iblt_f2.attcollation, iblt_f2.attnotnull,
+				octet_length(iblt_f2.attname::text), iblt_f2.attname), '' ORDER BY iblt_f2.attnum)
+			FROM pg_attribute AS iblt_f2 WHERE iblt_f2.attrelid = iblt_f.oid
+				AND iblt_f2.attnum > 0 AND NOT iblt_f2.attisdropped), (%s)),
+			getdatabaseencoding())), 'hex')
+		FROM pg_class AS iblt_f WHERE iblt_f.oid = %s)$q$,
+		plain_call('relation_sources(ARRAY[iblt_f.oid::regclass])'), id)
+$$;

@@ -1,0 +1,392 @@
+-- What audits and runs ask ------------------------------------------------------------------
+
+-- What is asked of a small table.  It travels as text, because the names of fields would be as long
+-- as what is in them.
+CREATE TYPE audit_question AS (
+	relation text,
+	condition text,
+	exclude text[],
+	seed bigint,
+	own_rows text,
+	core text,				-- of this side; NULL: the answer has its own
+	described jsonb			-- the relation, which is asked for with true
+);
+
+-- What a side says of it: all that its description may have otherwise than the other side's.
+CREATE TYPE audit_reply AS (
+	checksum text,			-- of all rows, NULL if the table was altered
+	rows bigint,
+	identity text,
+	fingerprint text,
+	versions boolean,
+	version_rights boolean,
+	most_rows bigint,
+	collations text[],
+	subscriptions jsonb,
+	core text,
+	described jsonb
+);
+
+-- Schemas and names of the tables of a schema, NULL if there is no such schema; or with NULL of
+-- all schemas.
+-- A partition is covered by an ancestor that is listed.  All schemas are those that are not
+-- of the system, without what belongs to an extension.
+CREATE FUNCTION audit_tables(schema text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN schema IS NULL
+		OR EXISTS (SELECT FROM pg_namespace WHERE nspname = schema) THEN (
+	WITH listed AS (
+		SELECT c.oid, n.nspname, c.relname, c.relispartition
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p') AND CASE WHEN schema IS NOT NULL THEN n.nspname = schema
+			ELSE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+				AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
+					AND d.objid = c.oid AND d.deptype = 'e') END
+	)
+	SELECT coalesce(jsonb_agg(jsonb_build_array(l.nspname, l.relname)
+		ORDER BY l.nspname, l.relname), '[]') FROM listed AS l
+	WHERE NOT (l.relispartition AND EXISTS (SELECT FROM pg_partition_ancestors(l.oid) AS a
+		JOIN listed AS p ON p.oid = a.relid WHERE p.oid <> l.oid))) END
+$$;
+
+-- What says in which partition of a table a row is, as an array with a row for each table of the
+-- tree; NULL unless two servers on which it is the same put each row in the same partition.
+-- Expressions, and types and operator classes of users, may do otherwise on another server, and a
+-- collation that is not what it was may have done so.  Hashes depend on the processor.
+CREATE FUNCTION audit_partitioning(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN bool_and(k.sure IS NOT FALSE) THEN jsonb_agg(jsonb_build_array(
+			n.nspname, c.relname, t.level, (SELECT format('%I.%I', m.nspname, p.relname)
+				FROM pg_class p JOIN pg_namespace m ON m.oid = p.relnamespace
+				WHERE p.oid = t.parentrelid),
+			pg_get_expr(c.relpartbound, c.oid), pg_get_partkeydef(c.oid), k.columns,
+			CASE WHEN p.partstrat = 'h' THEN hashtextextended('iblt', 1) END)
+		ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C") END
+	FROM pg_partition_tree(relation) AS t JOIN pg_class c ON c.oid = t.relid
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid,
+	LATERAL (SELECT bool_and(a.atttypid IS NOT NULL AND a.atttypid < 16384 AND o.oid < 16384
+				AND s.problem IS NULL) AS sure,
+			jsonb_agg(jsonb_build_array(format_type(a.atttypid, NULL), o.opcname, s.sorted)
+				ORDER BY i) AS columns
+		FROM generate_series(0, p.partnatts - 1) AS i
+		-- none is the column of an expression
+		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = nullif(p.partattrs[i], 0)
+		LEFT JOIN pg_opclass o ON o.oid = p.partclass[i]
+		LEFT JOIN LATERAL (SELECT x.* FROM collation_order(nullif(p.partcollation[i], 0)) AS x)
+			AS s ON true) AS k
+$$;
+
+-- The partitioned tables that the caller can read a trustworthy digest of: the schema, the name,
+-- the names of all their partitions that have rows, and which row is in which.
+CREATE FUNCTION audit_parents() RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL UNSAFE
+AS $$
+	SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname, (
+		SELECT coalesce(jsonb_agg(format('%I.%I', m.nspname, l.relname)), '[]')
+		FROM pg_partition_tree(c.oid) AS t JOIN pg_class l ON l.oid = t.relid
+		JOIN pg_namespace m ON m.oid = l.relnamespace WHERE t.isleaf),
+		audit_partitioning(c.oid))), '[]')
+	FROM unnest(iblt_live_tables()) AS tracked(relid) JOIN pg_class c ON c.oid = tracked.relid
+	JOIN pg_namespace n ON n.oid = c.relnamespace, LATERAL iblt_live_state(c.oid) AS s
+	WHERE c.relkind = 'p' AND s.unmerged IS NOT NULL AND s.reason IS NULL
+		AND has_table_privilege(c.oid, 'SELECT') AND NOT row_security_active(c.oid)
+$$;
+
+-- The tables of publications, and which of the publications exist, in the form of type
+-- published.
+-- Each publication adds rows and columns: if one has no filter, there is none, and without
+-- a list it has all columns that are not generated.  Releases before 18 publish none that
+-- is generated, though the view may name it.  Its columns attnames and rowfilter are not in
+-- all releases.  The planner overestimates the cost, and compiling the query would take a
+-- second.
+CREATE FUNCTION audit_published(publications text[]) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET jit = off
+AS $$
+	WITH every AS MATERIALIZED (
+		SELECT c.oid AS relid, t.schemaname AS schema, t.tablename AS name, p.*,
+			j.v ->> 'rowfilter' AS filter, nullif(j.v -> 'attnames', 'null') AS columns
+		FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+		JOIN pg_namespace n ON n.nspname = t.schemaname
+		JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename,
+		LATERAL (SELECT to_jsonb(t)) AS j(v)
+	), one AS MATERIALIZED (
+		SELECT relid, schema, name, array_agg(columns) AS lists,
+			CASE WHEN bool_and(filter IS NOT NULL)
+				THEN string_agg(DISTINCT format('(%s)', filter), ' OR ') END AS filter,
+			concat_ws(', ', CASE WHEN NOT bool_or(pubinsert) THEN 'insert' END,
+				CASE WHEN NOT bool_or(pubupdate) THEN 'update' END,
+				CASE WHEN NOT bool_or(pubdelete) THEN 'delete' END,
+				CASE WHEN NOT bool_or(pubtruncate) THEN 'truncate' END) AS left_out
+		FROM every WHERE pubname = ANY (publications) GROUP BY relid, schema, name
+	)
+	SELECT jsonb_build_object('publications', (SELECT coalesce(jsonb_agg(pubname), '[]')
+			FROM pg_publication WHERE pubname = ANY (publications)),
+		'tables', (SELECT coalesce(jsonb_agg(jsonb_build_object('schema', schema, 'name', name,
+				'filter', filter, 'publications', publications, 'operations_left_out', left_out,
+				'unpublished', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
+						'generated', a.attgenerated <> '') ORDER BY a.attnum), '[]')
+					FROM pg_attribute a WHERE a.attrelid = relid AND a.attnum > 0
+					AND NOT a.attisdropped AND NOT EXISTS (SELECT FROM unnest(lists) AS list
+						WHERE coalesce(list ? a.attname, a.attgenerated = '')
+						AND (a.attgenerated = ''
+							OR current_setting('server_version_num')::integer >= 180000))),
+				'others', CASE WHEN filter IS NOT NULL THEN (
+					SELECT coalesce(jsonb_agg(e.pubname), '[]') FROM every AS e
+					WHERE e.relid = t.relid AND e.pubname <> ALL (publications)
+					OR e.relid <> t.relid AND e.relid IN (
+						SELECT relid FROM pg_partition_tree(t.relid)
+						UNION ALL SELECT relid FROM pg_partition_ancestors(t.relid))) END,
+				'covered', EXISTS (SELECT FROM pg_partition_ancestors(t.relid) AS a
+					WHERE a.relid <> t.relid AND a.relid IN (SELECT one.relid FROM one)))
+				ORDER BY schema COLLATE "C", name COLLATE "C"), '[]') FROM one AS t))
+$$;
+
+-- A subscription of this database, in the form of type subscribing; NULL if there is none.
+CREATE FUNCTION audit_subscription(subscription text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+AS $$
+	SELECT jsonb_build_object('publications', s.subpublications, 'enabled', s.subenabled,
+		'tables', (SELECT coalesce(jsonb_agg(jsonb_build_object('schema', n.nspname,
+				'name', c.relname, 'state', r.srsubstate)), '[]')
+			-- PostgreSQL 19 replicates sequences, too
+			FROM pg_subscription_rel r JOIN pg_class c ON c.oid = r.srrelid AND c.relkind <> 'S'
+			JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE r.srsubid IN (SELECT st.subid FROM pg_stat_subscription st
+				WHERE st.subname = subscription)))
+	FROM pg_subscription s WHERE s.subname = subscription
+	AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+$$;
+
+-- The subscriptions of this database that feed a table, as an array of feed.
+CREATE FUNCTION audit_feeds(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+AS $$
+	SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('subscription', s.subname,
+		'publications', s.subpublications)), '[]')
+	FROM pg_subscription_rel r
+	-- not everybody may read pg_subscription.oid in all releases
+	JOIN pg_stat_subscription st ON st.subid = r.srsubid
+	JOIN pg_subscription s ON s.subname = st.subname
+		AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+	WHERE r.srrelid IN (SELECT relation
+		UNION ALL SELECT relid FROM pg_partition_tree(relation)
+		UNION ALL SELECT relid FROM pg_partition_ancestors(relation))
+$$;
+
+-- Names of the generated columns.
+CREATE FUNCTION audit_generated(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
+	WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''
+$$;
+
+-- 128 bits of a SHA-256, in hexadecimal.
+CREATE FUNCTION audit_hash(bytes bytea) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT left(encode(sha256(bytes), 'hex'), 32)
+$$;
+
+-- A hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL.
+-- What a plan depends on, except what audit_answer gives, and the names of indexes, by which
+-- nothing is looked up in an equal table.  NULL unless the table is small:
+-- views and foreign tables have no upper bound of their rows.
+CREATE FUNCTION audit_core(described jsonb) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	-- PostgreSQL does not know the size of a table of Citus
+	IF described -> 'most_rows' = 'null' OR described -> 'distributed' IS DISTINCT FROM 'false' THEN
+		RETURN NULL;
+	END IF;
+	RETURN CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
+		THEN audit_hash(convert_to(jsonb_build_array(described -> 'kind', described -> 'ordinary',
+			described -> 'columns', ARRAY(SELECT key - 'index' FROM jsonb_array_elements(
+				described -> 'keys') AS key))::text, getdatabaseencoding())) END;
+END
+$$;
+
+-- A checksum of a table's rows, and their number; NULL if the table was altered.
+-- Relies on: read_heap, in one snapshot under its lock.
+CREATE FUNCTION audit_checksum(described jsonb, options options,
+	OUT checksum text, OUT rows bigint) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s side := described(described, 'here');
+	plan plan := make_plan(s, s, options);
+	answer record;
+BEGIN
+	PERFORM check_code(plan);
+	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
+		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
+		described => ARRAY[described_as(s)]);
+	IF answer.fingerprint = s.fingerprint THEN
+		checksum := audit_hash((answer.sketch)::bytea);
+		rows := (iblt_header(answer.sketch)).rows;
+	END IF;
+END
+$$;
+
+-- What is to be known of a small table: the checksum, the number of rows, and what the other
+-- side's description cannot tell; NULL if it must be compared alone.
+-- A question of this database has its description, so that it is not made again.  One of another
+-- server that has no hash wants that of here, and of this side the description.
+CREATE FUNCTION audit_answer(question audit_question) RETURNS audit_reply
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	options options := jsonb_populate_record(NULL::options,
+		to_jsonb(question) || '{"content": "none", "extra_columns": "ignore"}');
+	described jsonb := coalesce(nullif(question.described, 'true'),
+		describe(to_regclass(question.relation), question.condition));
+	core text := audit_core(described);
+	found record;
+BEGIN
+	IF core IS NULL OR core <> question.core THEN
+		RETURN NULL;
+	END IF;
+	found := audit_checksum(described, options);
+	RETURN jsonb_populate_record(NULL::audit_reply, described || jsonb_build_object(
+		'checksum', found.checksum, 'rows', found.rows,
+		'core', CASE WHEN question.core IS NULL THEN core END,
+		'described', CASE WHEN question.described = 'true' THEN described END));
+END
+$$;
+
+-- The answers about small tables, and what is the same for all tables of this database.
+CREATE FUNCTION audit_answers(questions audit_question[]) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	question audit_question;
+	reply audit_reply;
+	answers jsonb := '[]';
+	server jsonb := describe('pg_class', NULL);
+BEGIN
+	FOREACH question IN ARRAY questions LOOP
+		reply := NULL;
+		BEGIN
+			reply := audit_answer(question);
+			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		EXCEPTION WHEN @on_error@ THEN
+			-- an error shows again when the table is compared alone
+			NULL;
+		END;
+		answers := answers || jsonb_build_array(reply::text);
+	END LOOP;
+	RETURN jsonb_build_object('tables', answers, 'server', jsonb_build_object(
+		'system', server -> 'system', 'recovery', server -> 'recovery',
+		'slots', server -> 'slots'));
+END
+$$;
+
+-- The answer of this side, under the path that the peer's answer has.
+CREATE FUNCTION structure_here(query text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer text;
+BEGIN
+	EXECUTE query INTO answer;
+	RETURN answer;
+END
+$$;
+
+-- What a relation is now: "file", which changes when the relation is rewritten, and is a hash of
+-- the files of a partitioned table's partitions; "rows", as the planner estimates; "blocks", how
+-- many of them it has.
+CREATE FUNCTION run_probe(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+AS $$
+	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
+			ELSE left(encode(sha256(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
+				ORDER BY c.oid)::bytea), 'hex'), 32) END,
+		'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
+			THEN c.reltuples / c.relpages * size
+				/ current_setting('block_size')::integer
+			ELSE size / 100 END), 0)::bigint,
+		'blocks', sum(size)::bigint / current_setting('block_size')::integer)
+	FROM (SELECT relation::oid UNION SELECT relid FROM pg_partition_tree(relation)) AS p(oid),
+	LATERAL (SELECT k.*, CASE WHEN k.relkind IN ('r', 'm')
+			THEN coalesce(pg_relation_size(k.oid), 0) ELSE 0 END AS size
+		FROM pg_class k WHERE k.oid = p.oid OFFSET 0) AS c
+$$;
+
+-- How far the followers of this server are behind it, and this standby behind what it
+-- received.
+-- A side is asked for it.  It is part of the protocol, and a peer without iblt is asked for its
+-- body (plain_call).
+CREATE FUNCTION run_lag() RETURNS jsonb
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+AS $$
+	SELECT jsonb_build_object(
+		'hidden', coalesce(bool_or(r.pid IS NOT NULL AND r.state IS NULL), false),
+		'bytes', greatest(max(behind), max(pg_wal_lsn_diff(reached, r.replay_lsn)), 0),
+		'seconds', greatest(max(extract(epoch FROM r.replay_lag)), 0,
+			CASE WHEN max(behind) > 0 THEN
+				extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END))
+	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+			ELSE pg_current_wal_lsn() END AS reached OFFSET 0) AS w,
+	LATERAL (SELECT CASE WHEN pg_is_in_recovery()
+		THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), reached), 0)
+		ELSE 0 END AS behind) AS b
+	LEFT JOIN pg_stat_replication r ON true
+$$;
+
+-- Checks each index with these columns by amcheck, also those of partitions: how many were
+-- checked, and how many others there are; an error if one is damaged.
+CREATE FUNCTION slice_check(relation regclass, names text[]) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	schema text := (SELECT n.nspname FROM pg_extension e
+		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck');
+	amcheck regprocedure :=
+		to_regprocedure(quote_ident(schema) || '.bt_index_check(regclass, boolean)');
+	checked bigint := 0;
+	others bigint := 0;
+	x record;
+	problem text;
+BEGIN
+	IF amcheck IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'extension amcheck is not installed in this database',
+			DETAIL = 'It checks the indexes by which slices are read.',
+			HINT = 'Run CREATE EXTENSION amcheck on both sides.';
+	ELSIF NOT has_function_privilege(amcheck, 'execute') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('permission denied for function bt_index_check of %I', current_user),
+			HINT = format('GRANT EXECUTE ON FUNCTION %s TO %I;', amcheck, current_user);
+	END IF;
+	FOR x IN SELECT i.indexrelid::regclass AS index, m.amname = 'btree' AS checkable
+			FROM relation_tree(relation) AS tree
+			JOIN pg_index i ON i.indrelid = tree.relid AND i.indisvalid
+			JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
+			JOIN pg_am m ON m.oid = c.relam
+			WHERE EXISTS (SELECT FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+				WHERE a.attname = ANY (names) AND k.n <= i.indnkeyatts)
+			ORDER BY i.indexrelid LOOP
+		IF x.checkable THEN
+			EXECUTE format('SELECT %I.bt_index_check(index => %L, heapallindexed => true)',
+				schema, x.index);
+			checked := checked + 1;
+		ELSE
+			others := others + 1;
+		END IF;
+	END LOOP;
+	RETURN jsonb_build_object('checked', checked, 'others', others);
+EXCEPTION WHEN data_corrupted OR index_corrupted THEN
+	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
+	RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+		MESSAGE = format('index %s is damaged', x.index),
+		DETAIL = format('amcheck: %s.', problem), HINT = 'REINDEX it.';
+END
+$$;

@@ -1,0 +1,142 @@
+-- Live digests, for a server that compares -----------------------------------------------
+--
+-- Without iblt_live, no table is tracked, and these say so.
+
+-- The tracked tables, and those that have been dropped since.
+CREATE FUNCTION iblt_live_tables() RETURNS oid[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE;
+
+-- How a table is tracked, for those who may read its digest; NULL if it is not.
+CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint, OUT key_columns text[],
+	OUT columns text[], OUT by_hash boolean, OUT template @extschema@.iblt) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+
+-- The state of a tracked table; NULL if it is not tracked or was dropped.
+CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint, OUT unmerged bigint,
+	OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+
+-- A sketch folded to that many cells a subtable.
+CREATE FUNCTION iblt_compare_fold(s @extschema@.iblt, subtable_cells integer)
+RETURNS @extschema@.iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+-- What the live digest of a relation is of, and why it is not trustworthy.
+CREATE FUNCTION live_digest(relation regclass) RETURNS live_digest
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+DECLARE
+	options record;
+	info record;
+	state record;
+	digest live_digest;
+BEGIN
+	SELECT o.* INTO options FROM iblt_live_options(relation) AS o;
+	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
+	IF options.generation IS NULL THEN
+		-- otherwise the role does not learn whether it is tracked
+		digest.reason := CASE WHEN has_table_privilege(relation, 'SELECT')
+			AND NOT row_security_active(relation) THEN 'it is not tracked' ELSE 'unreadable' END;
+		RETURN digest;
+	END IF;
+	info := iblt_info(options.template);
+	digest.reason := state.reason;
+	digest.verified_at := state.verified_at;
+	digest.generation := options.generation;
+	digest.key_columns := options.key_columns;
+	digest.columns := options.columns;
+	digest.by_hash := options.by_hash;
+	digest.key_size := info.key_size;
+	digest.hashes := info.hashes;
+	digest.subtable_cells := info.cells / info.hashes;
+	digest.seed_hash := encode(sha256(int8send(info.seed)), 'hex');
+	RETURN digest;
+END
+$$;
+
+-- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
+-- difference "here - there" in order, each once, as iblt_compare_keys reads them.
+CREATE FUNCTION iblt_compare_decode(s @extschema@.iblt, OUT complete boolean,
+	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+
+-- The digest of a relation as it was described, folded; an error if it is not trustworthy.
+-- A digest that was started again may be of other columns.
+-- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
+CREATE FUNCTION live_read(relation text, generation bigint,
+	subtable_cells integer) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF generation IS DISTINCT FROM (SELECT o.generation
+			FROM iblt_live_options(to_regclass(relation)) AS o) THEN
+		PERFORM refuse_altered(relation, 'here', 'Its digest was started again.');
+	END IF;
+	RETURN iblt_compare_fold(iblt_live(to_regclass(relation)), subtable_cells);
+END
+$$;
+
+-- A fold of a digest that is large enough to tell how it differs from one whose small fold is
+-- given.
+-- A third more than the estimate nearly always does, and saves another question.
+CREATE FUNCTION live_fold(kept @extschema@.iblt, small @extschema@.iblt) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	most integer := (iblt_header(kept)).capacity;
+	status record := iblt_compare_decode(iblt_subtract(small, kept));
+	wanted bigint := 1.3 * status.estimated + 10;
+BEGIN
+	IF status.complete OR status.estimated > 1.6 * most THEN
+		RETURN iblt_fold(kept, 10, 0.1);
+	ELSIF wanted >= most THEN
+		RETURN kept;
+	END IF;
+	RETURN iblt_fold(kept, wanted::integer, 0.01);
+END
+$$;
+
+-- Keeps the digest of a relation under a name, and answers a small fold of the other side's
+-- with a fold.
+CREATE FUNCTION live_answer(relation text, generation bigint, subtable_cells integer,
+	small text, name text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	asked declared.sketch%TYPE := small;
+BEGIN
+	RETURN live_fold(iblt_session_keep(name,
+		live_read(relation, generation, subtable_cells)), asked)::text;
+END
+$$;
+
+-- The same with the live digest, and if that of the asker is of the same kind, a fold that is
+-- large enough to tell how they differ; "small" is a fold of the asker's.
+-- What cannot be answered is left out, and the asker reads the digests later or scans.
+-- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
+CREATE FUNCTION hello_live(protocol integer, relation regclass, condition text, small text,
+	subtable_cells integer) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answer jsonb := hello(protocol, relation, condition, true);
+	digest live_digest := jsonb_populate_record(NULL::live_digest, answer #> '{side,live}');
+	own declared.sketch%TYPE;
+	asked declared.sketch%TYPE;
+BEGIN
+	IF digest.reason IS NULL AND gcd(subtable_cells, digest.subtable_cells) >= 70 THEN
+		own := iblt_live(relation);
+		digest.fingerprint := iblt_compare_fingerprint(relation);
+		IF subtable_cells <> digest.subtable_cells THEN
+			own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
+		END IF;
+		asked := small;
+		digest.fold := live_fold(own, asked)::text;
+		answer := jsonb_set(answer, '{side,live}', to_jsonb(digest));
+	END IF;
+	RETURN answer;
+EXCEPTION WHEN @on_error@ THEN
+	-- digests of different kinds, or one that has just become untrustworthy
+	RETURN hello(protocol, relation, condition, true);
+END
+$$;

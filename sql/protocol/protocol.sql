@@ -1,0 +1,125 @@
+-- The protocol -------------------------------------------------------------------
+--
+-- What iblt on another server may call here, and what this server calls there: everything in
+-- this file, and audit_answers, audit_feeds, audit_generated, audit_parents, audit_published,
+-- audit_subscription, audit_tables, live_answer, live_read, made_columns,
+-- plain_expression_columns, repair_check_origin, repair_check_session,
+-- repair_describe, repair_execute_statements, repair_flushed, repair_lock_tables, repair_open,
+-- run_lag, run_probe, slice_bound and slice_check.  Queries also name
+-- iblt_live_options, iblt_peer_show, iblt_repair_put, iblt_row_time, ms,
+-- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
+-- track_start, track_state, track_stop, iblt_agg, iblt_agg_bigint, iblt_checksum_seeded,
+-- iblt_fold, iblt_info, iblt_session_get, iblt_sum, and
+-- what shards.sql makes statements of.
+-- A call that changes its name, its arguments or what it answers raises protocol().  All but
+-- BEGIN, COMMIT and session_forget have iblt_peer_settings before them.
+-- doc/internals/walk.md shows the messages of a comparison.
+
+-- The version of what servers ask of each other; both must have the same.
+CREATE FUNCTION protocol() RETURNS integer
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT 1
+$$;
+
+-- Whoever asks locks this view, so that nobody drops iblt before the message ends.
+CREATE VIEW installed AS SELECT 1;
+GRANT SELECT ON installed TO PUBLIC;
+
+-- Forgets the sketches that this session keeps under the name of a connection (kept_name).
+-- At the end, on a connection that a caller has opened.
+CREATE FUNCTION session_forget(name text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_session_drop(name || ' there');
+	RETURN iblt_session_drop(name);
+END
+$$;
+
+-- What describes a relation is written in PL/pgSQL, which plans it once for all tables
+-- of an audit.
+
+-- DDL in flight
+--
+-- Describing a relation does not lock it, so another session may alter it, or give its
+-- name to another one, before it is read.  Each statement that reads a relation
+-- therefore locks it first (read_begin), and returns the fingerprint of what it read as
+-- well.  If that is not the fingerprint of what was described, the driver starts again.
+
+-- Conditions
+
+-- The whole description
+
+-- The first question to a side: which protocol, and if it has the same one, what a relation is
+-- (null if there is none), perhaps with its live digest; otherwise which version.
+CREATE FUNCTION hello(protocol integer, relation regclass, condition text, live boolean,
+	mapping jsonb DEFAULT NULL) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+BEGIN
+	IF protocol IS DISTINCT FROM protocol() THEN
+		RETURN jsonb_build_object('protocol', protocol(), 'version',
+			(SELECT extversion FROM pg_extension WHERE extname = 'iblt'));
+	END IF;
+	RETURN jsonb_build_object('protocol', protocol, 'side',
+		describe(relation, condition, mapping) || CASE WHEN live
+			THEN jsonb_build_object('live', live_digest(relation)) ELSE '{}' END);
+END
+$$;
+
+-- Sketches
+
+-- An empty sketch of at least that capacity that can be folded to the largest number of
+-- sizes.
+CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed bigint)
+RETURNS @extschema@.iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+-- What iblt_info says, but only what the header knows: the cells are not looked at.
+CREATE FUNCTION iblt_header(s @extschema@.iblt, OUT hashes integer, OUT cells integer,
+	OUT capacity integer, OUT rows bigint) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+-- Replication
+--
+-- A peer without iblt is asked for the bodies of the functions in this section, and of
+-- relation_sources, audit_tables, audit_published, audit_feeds, audit_generated, run_probe,
+-- run_lag, repair_describe, repair_check_origin, repair_check_session, repair_lock_tables and
+-- repair_flushed (plain_call).  So they name nothing but what PostgreSQL has.
+
+-- Pins the settings of a query of another server until the transaction ends; a label, unless
+-- NULL, is the application_name of the session.
+CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
+	timezone_abbreviations text, label text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+-- Makes the log and pg_stat_activity show a label in place of this message, which may hold
+-- rows.
+CREATE FUNCTION iblt_peer_show(label text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Keeps a sketch under a name, and answers another server with a small fold of it.
+-- The fold carries the meter.  Its subtables have eight cells: most sizes of larger ones are
+-- multiples of that.
+CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric,
+	travels boolean DEFAULT true) RETURNS scanned
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+AS $$
+	SELECT CASE WHEN iblt_session_keep(name, s) IS NOT NULL
+		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
+			CASE WHEN travels THEN iblt_fold(s, 9, 0.1)::text END)::scanned
+		END
+$$;
+
+-- An error for an expression that does not depend on the row alone or may mean something else on
+-- other servers; the columns that it names.
+CREATE FUNCTION plain_expression_columns(relation regclass, expression text, is_condition boolean)
+RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+BEGIN
+	RETURN (iblt_compare_check_expression(relation, expression, is_condition, true)).columns;
+END
+$$;

@@ -1,0 +1,74 @@
+-- Messages, times and seeds ---------------------------------------------------------------
+--
+-- What the functions of a server that is compared share with those of the one that compares.
+
+-- Sends the client a WARNING, a NOTICE, or for another level a debug message.
+-- The log shows neither the statement nor the functions that led to it, as RAISE would.
+CREATE FUNCTION iblt_tell(level text, message text, detail text DEFAULT NULL,
+	hint text DEFAULT NULL) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL SAFE;
+
+-- An error in a transaction block or a function, for procedures that commit.
+CREATE FUNCTION iblt_require_no_block(what text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Is it due now? The next time is that much later.
+CREATE FUNCTION iblt_progress_due() RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Says how far something long has come, if it has said nothing for 10 seconds.
+CREATE FUNCTION progress_timely(message text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF iblt_progress_due() THEN
+		PERFORM iblt_tell('notice', message);
+	END IF;
+END
+$$;
+
+-- The error for a relation that is not what was described.
+CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
+		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
+		HINT = CASE WHEN current_setting('transaction_isolation') ~ '^read'
+			THEN 'Compare when no other session alters, renames or drops it.'
+			ELSE 'Begin another transaction. The snapshot of this one is from before the relation '
+				'was altered or rewritten, by TRUNCATE, VACUUM FULL, REPACK or the like.' END;
+END
+$$;
+
+-- Milliseconds since then.
+CREATE FUNCTION ms(since timestamptz) RETURNS numeric
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$
+	SELECT round(1000.0 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
+$$;
+
+-- A random seed that nobody can foresee.
+CREATE FUNCTION random_seed() RETURNS bigint
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$
+	-- the other digits of a uuid are not all random
+	SELECT concat('x', left(gen_random_uuid()::text, 8), right(gen_random_uuid()::text, 8))::bit(64)
+		::bigint
+$$;
+
+-- The name of a relation that is elsewhere, with its schema, quoted; "argument" names it.
+CREATE FUNCTION nodes_relation(relation text, argument text DEFAULT 'relation') RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	parts text[] := parse_ident(relation);
+BEGIN
+	IF cardinality(parts) IS DISTINCT FROM 2 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = argument || ' must be a name with its schema',
+			HINT = 'Write it as ''shop.items''. Other databases may have other search paths.';
+	END IF;
+	RETURN format('%I.%I', parts[1], parts[2]);
+END
+$$;

@@ -1,0 +1,128 @@
+-- Columns of other names, and expressions --------------------------------------------------
+--
+-- mapping.sql of compare checks what a user asks for.
+
+-- OIDs of the types whose values plain queries compare by their texts.
+CREATE FUNCTION plain_types() RETURNS bigint[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	-- bool, bytea, name, int8, int2, int4, text, oid, json, points and the like, cidr,
+	-- floats, circle, macaddr8, macaddr, inet, char(n), varchar, dates, times, bits,
+	-- numeric, uuid, pg_lsn, tsvector, jsonb, ranges, multiranges
+	SELECT '{16, 17, 19, 20, 21, 23, 25, 26, 114, 600, 601, 602, 603, 604, 628, 650, 700, 701, 718,
+		774, 829, 869, 1042, 1043, 1082, 1083, 1114, 1184, 1186, 1266, 1560, 1562, 1700, 2950,
+		3220, 3614, 3802, 3904, 3906, 3908, 3910, 3912, 3926, 4451, 4532, 4533, 4534, 4535,
+		4536}'::bigint[]
+$$;
+
+-- The name that a mapping has for a column of the relation.
+CREATE FUNCTION mapped_name(mapping jsonb, name text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce((SELECT key FROM jsonb_each_text(mapping -> 'columns') WHERE value = name
+		LIMIT 1), name)
+$$;
+
+-- The columns of a described relation under the names of a mapping; an error for names that
+-- it does not have, or has twice.
+CREATE FUNCTION map_names(described jsonb, mapping jsonb) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	columns jsonb := (SELECT coalesce(jsonb_agg(c || CASE WHEN new <> c ->> 'name'
+			THEN jsonb_build_object('name', new, 'source', c -> 'name') ELSE '{}' END
+			ORDER BY n), '[]')
+		FROM jsonb_array_elements(described -> 'columns') WITH ORDINALITY AS x(c, n),
+		LATERAL mapped_name(mapping, c ->> 'name') AS new);
+	missing text := (SELECT string_agg(format('"%s"', value), ', ')
+		FROM jsonb_each_text(mapping -> 'columns')
+		WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
+			jsonb_build_object('n', value)));
+	twice text := (SELECT min(c ->> 'name') FROM jsonb_array_elements(columns) AS c
+		GROUP BY c ->> 'name' HAVING count(*) > 1 LIMIT 1);
+BEGIN
+	IF missing IS NOT NULL OR (SELECT count(DISTINCT value) <> count(*)
+			FROM jsonb_each_text(mapping -> 'columns')) THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = CASE WHEN missing IS NULL THEN 'peer_columns names a column twice'
+				ELSE format('relation %s does not have columns: %s',
+					described ->> 'relation', missing) END,
+			HINT = 'peer_columns gives the name of a column there for a name here. '
+				'Names are case-sensitive.';
+	ELSIF twice IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_column',
+			MESSAGE = format('relation %s has a column "%s", and another is to be compared '
+				'under this name', described ->> 'relation', twice),
+			HINT = 'Give the former another name in peer_columns as well, and exclude it.';
+	END IF;
+	RETURN described || jsonb_build_object('columns', columns,
+		'keys', (SELECT coalesce(jsonb_agg(k || jsonb_build_object('columns',
+				(SELECT jsonb_agg(mapped_name(mapping, name) ORDER BY i)
+				FROM jsonb_array_elements_text(k -> 'columns') WITH ORDINALITY AS c(name, i)))
+				ORDER BY n), '[]')
+			FROM jsonb_array_elements(described -> 'keys') WITH ORDINALITY AS x(k, n)));
+END
+$$;
+
+-- What stands for the expressions of a mapping on a relation: "columns" by their names, and
+-- "collations" and "enums" that they depend on; an error for a record, which does not tell the
+-- types of its columns: the bytes of a date may be those of an integer.
+CREATE FUNCTION made_columns(relation regclass, mapping jsonb) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+DECLARE
+	e record;
+	value record;
+	columns jsonb := '{}';
+	collations oid[] := '{}';
+	enums oid[] := '{}';
+BEGIN
+	FOR e IN SELECT key, x.value FROM jsonb_each_text(mapping -> 'expressions') AS x LOOP
+		value := iblt_compare_check_expression(relation, e.value, false);
+		IF value.type IN (2249, 2287) THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
+				'expressions of type %s cannot be compared', format_type(value.type, -1)),
+				HINT = 'Compare the columns one by one, or cast them to a named type.';
+		END IF;
+		columns := columns || jsonb_build_object(e.key, jsonb_strip_nulls(jsonb_build_object(
+			'name', e.key, 'expression', e.value, 'type', format_type(value.type,
+				CASE WHEN value.type::bigint = ANY (modified_types())
+				THEN value.typmod ELSE -1 END),
+			'base', value.base::bigint, 'textual', '{}'::text[], 'not_null', false,
+			'own', CASE WHEN value.type >= 16384 THEN value.type::bigint END,
+			-- for plain queries
+			'text', CASE WHEN value.base::bigint = ANY (plain_types()) THEN value.base::text END,
+			'parts', CASE WHEN value.type >= 16384 AND value.base < 16384
+				THEN describe_parts(value.type) END)));
+		collations := collations || value.collations;
+		enums := enums || value.enums;
+	END LOOP;
+	RETURN jsonb_build_object('columns', columns, 'collations', collations::bigint[],
+		'enums', enums::bigint[]);
+END
+$$;
+
+-- A described relation with the columns of a mapping, of which made_columns has told.
+-- An expression stands in the place of a column of its name, or behind all others.  No index is on
+-- its values.
+CREATE FUNCTION map_columns(described jsonb, mapping jsonb, made jsonb) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	columns jsonb := made -> 'columns';
+BEGIN
+	described := map_names(described, mapping) || '{"mapped": true}';
+	RETURN described || jsonb_build_object('columns', (
+			SELECT coalesce(jsonb_agg(u.c ORDER BY n, u.c ->> 'name'), '[]') FROM (
+				SELECT coalesce(columns -> (c ->> 'name'), c), n
+				FROM jsonb_array_elements(described -> 'columns') WITH ORDINALITY AS x(c, n)
+				UNION ALL
+				SELECT m.value, 100000 FROM jsonb_each(columns) AS m
+				WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
+					jsonb_build_object('n', m.key))) AS u(c, n)),
+		'keys', (SELECT coalesce(jsonb_agg(k ORDER BY n), '[]')
+			FROM jsonb_array_elements(described -> 'keys') WITH ORDINALITY AS x(k, n)
+			WHERE NOT EXISTS (SELECT FROM jsonb_array_elements_text(k -> 'columns') AS name
+				WHERE columns ? name)));
+END
+$$;

@@ -1,0 +1,106 @@
+-- Shards -----------------------------------------------------------------------------------
+--
+-- Partitions that are foreign tables, and tables of Citus, sum up their own rows.
+
+-- The partitions that hold the rows of a partitioned table, if some of them are foreign
+-- tables and all can be read by name.
+-- The rights to a partition and its policies count only where it is named.  Statements
+-- name it only if there is a right and no policy.
+CREATE FUNCTION shards(relation regclass) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE tree(oid) AS (
+			SELECT c.oid FROM pg_class c WHERE c.oid = relation AND c.relkind = 'p'
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid
+				AND NOT i.inhdetachpending
+		), part AS (
+			SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS name
+			FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+		)
+		SELECT CASE WHEN bool_or(relkind = 'f') AND NOT bool_or(relrowsecurity)
+				AND bool_and(relkind = 'p' OR has_table_privilege(oid, 'SELECT'))
+			THEN array_agg(name ORDER BY oid) FILTER (WHERE relkind <> 'p') ELSE '{}' END
+		FROM part);
+END
+$$;
+
+-- The sketch of a side from those of its shards, and the fingerprint, as the rest of a
+-- SELECT.
+-- The relation itself is not scanned, but locked.  A partition that was attached or
+-- detached meanwhile reads as another relation.  A fingerprint is one word.
+CREATE FUNCTION shards_sketch_sql(plan plan, s side, capacity integer) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	shard side := s;
+	name text;
+	parts text[] := '{}';
+BEGIN
+	shard.shards := '{}';
+	FOREACH name IN ARRAY s.shards LOOP
+		shard.relation := name;
+		parts := parts || ('SELECT ' || sketch_sql(plan, shard, capacity));
+	END LOOP;
+	RETURN format('iblt_sum(iblt_s), (SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
+			' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
+			' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)'
+			' FROM (%s) AS iblt_u(iblt_s, iblt_f)',
+		s.relation, s.shards, fingerprint_sql(s), s.relation,
+		array_to_string(parts, ' UNION ALL '));
+END
+$$;
+
+-- The sketch that a query of a table of Citus gives, and the fingerprint of the table.
+CREATE FUNCTION sum_distributed(query text, relation text, template @extschema@.iblt,
+	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	EXECUTE query INTO sketch;
+	fingerprint := iblt_compare_fingerprint(relation::regclass);
+	-- over no rows
+	IF sketch IS NULL THEN
+		sketch := (SELECT iblt_agg(n, 0, template)
+			FROM generate_series(1::bigint, 0) AS n);
+	END IF;
+END
+$$;
+
+-- What the lookup query of a finder gives for keys of a table of Citus.
+CREATE FUNCTION find_distributed(query text, keys text[], relation text) RETURNS found_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	rows found_rows;
+BEGIN
+	EXECUTE query INTO rows USING keys;
+	rows.fingerprint := iblt_compare_fingerprint(relation::regclass);
+	RETURN rows;
+END
+$$;
+
+-- The sketch of a table of Citus and the fingerprint, as the rest of a SELECT.
+CREATE FUNCTION distributed_sketch_sql(plan plan, s side, capacity integer) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	template text := format('iblt_internal.iblt_compare_template(%s, %s, %L)', capacity,
+		plan.key_size, plan.seed);
+BEGIN
+	RETURN format('sketch, fingerprint FROM sum_distributed(%L, %L, %s)',
+		format('SELECT iblt_internal.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', key_sql(plan, s),
+			row_checksum_sql(plan), template, s.relation,
+			condition_sql(plan, s)), s.relation, template);
+END
+$$;
+
+-- Must a key of that size, or NULL for none, go into sketches as a hash?
+-- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
+CREATE FUNCTION by_hash(key plan_column[], size integer, distributed boolean) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT size IS NULL OR size > 32 OR distributed AND NOT (cardinality(key) = 1
+		AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)))
+$$;

@@ -1,0 +1,29 @@
+-- Types of reports ------------------------------------------------------------------------
+
+-- What a report has of a table.
+CREATE TYPE report_table AS (
+	n bigint,				-- in the order of the audit
+	table_number integer,	-- of a run
+	name text,				-- here, or else on the peer
+	status text,
+	detail text,
+	rows_here bigint,
+	rows_there bigint,
+	missing bigint,
+	extra bigint,
+	changed bigint,
+	unconfirmed bigint,
+	differences jsonb		-- the first ones of an audit with rows
+);
+
+-- What a report is made of.
+CREATE TYPE report AS (
+	run bigint,				-- NULL for an audit
+	name text,				-- that the caller gives the audit
+	verdict text,			-- 'equal', 'differs' or 'unknown'
+	tables report_table[],
+	structure jsonb,		-- rows of iblt_audit_structure, NULL if it was not compared
+	state text,				-- of the subscription, unless all is equal
+	made timestamptz,
+	ended timestamptz		-- when the audit did; NULL for a run that has not
+);
