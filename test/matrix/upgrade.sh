@@ -50,7 +50,7 @@ fill() {
 	as_postgres "createdb -h /tmp shop && createdb -h /tmp other"
 	for DB in shop other; do
 		sql <<-'SQL'
-			CREATE EXTENSION dblink; CREATE EXTENSION iblt; CREATE EXTENSION kbf;
+			CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION kbf;
 			CREATE TABLE t (id int PRIMARY KEY, v text);
 			INSERT INTO t SELECT g, 'row ' || g FROM generate_series(1, 20000) g;
 		SQL
