@@ -42,6 +42,7 @@
 
 #include "codec/ambiguous.h"
 #include "codec/codec.h"
+#include "codec/version.h"
 
 PG_FUNCTION_INFO_V1(iblt_checksum_support);
 
@@ -79,17 +80,10 @@ is_plain_row(PlannerInfo *root, Var *var)
 	RangeTblEntry *rte;
 
 	if (root == NULL || var->varattno != InvalidAttrNumber ||
-		var->varlevelsup != 0 || root->parse->commandType != CMD_SELECT ||
+		var->varlevelsup != 0 || iblt_var_is_nulled(var) || iblt_var_is_returned(var) ||
+		root->parse->commandType != CMD_SELECT ||
 		has_other_joins((Node *) root->parse->jointree))
 		return false;
-#if PG_VERSION_NUM >= 160000
-	if (!bms_is_empty(var->varnullingrels))
-		return false;
-#endif
-#if PG_VERSION_NUM >= 180000
-	if (var->varreturningtype != VAR_RETURNING_DEFAULT)
-		return false;
-#endif
 	if ((int) var->varno < 1 ||
 		(int) var->varno > list_length(root->parse->rtable))
 		return false;
@@ -119,10 +113,8 @@ columns_of_table(PlannerInfo *root, Var *var)
 
 		if (att->attisdropped)
 			continue;
-#if PG_VERSION_NUM >= 180000
 		if (att->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
 			usable = false;
-#endif
 		columns = lappend(columns, makeVar(var->varno, att->attnum,
 										   att->atttypid, att->atttypmod,
 										   att->attcollation, 0));

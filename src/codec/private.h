@@ -19,9 +19,8 @@
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 #include "utils/typcache.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
+
+#include "codec/version.h"
 
 /* How a value's bytes are made.  Kinds up to NUMERIC never call a function. */
 typedef enum IbltKind

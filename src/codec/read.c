@@ -273,13 +273,8 @@ read_range(IbltCodec *codec, Reader *content)
 		lower.val = read_bound(codec, content);
 	if (RANGE_HAS_UBOUND(flags))
 		upper.val = read_bound(codec, content);
-#if PG_VERSION_NUM >= 160000
-	return RangeTypePGetDatum(make_range(codec->range, &lower, &upper,
-										 (flags & RANGE_EMPTY) != 0, NULL));
-#else
-	return RangeTypePGetDatum(make_range(codec->range, &lower, &upper,
-										 (flags & RANGE_EMPTY) != 0));
-#endif
+	return RangeTypePGetDatum(iblt_make_range(codec->range, &lower, &upper,
+											  (flags & RANGE_EMPTY) != 0));
 }
 
 static Datum

@@ -253,20 +253,6 @@ jsonb_string_to_utf8(JsonbValue *value)
 	value->val.string.len = text.len;
 }
 
-/* From 19 on the constructor of jsonb keeps its result itself. */
-#if PG_VERSION_NUM >= 190000
-typedef JsonbInState JsonbPush;
-#define push_jsonb(state, token, value) pushJsonbValue(state, token, value)
-#else
-typedef struct JsonbPush
-{
-	JsonbParseState *parse;
-	JsonbValue *result;
-} JsonbPush;
-#define push_jsonb(state, token, value) \
-	((state)->result = pushJsonbValue(&(state)->parse, token, value))
-#endif
-
 /*
  * The same document with UTF-8 strings.  The constructor of jsonb orders keys
  * by length and bytes, as in a UTF8 database.
@@ -275,7 +261,7 @@ static Jsonb *
 jsonb_in_utf8(Jsonb *jsonb)
 {
 	JsonbIterator *it = JsonbIteratorInit(&jsonb->root);
-	JsonbPush	state = {0};
+	JsonbInState state = {0};
 	JsonbValue	value;
 	JsonbIteratorToken token;
 
@@ -287,7 +273,7 @@ jsonb_in_utf8(Jsonb *jsonb)
 
 		if (scalar && value.type == jbvString)
 			jsonb_string_to_utf8(&value);
-		push_jsonb(&state, token, scalar || raw ? &value : NULL);
+		iblt_push_jsonb(&state, token, scalar || raw ? &value : NULL);
 	}
 	return JsonbValueToJsonb(state.result);
 }

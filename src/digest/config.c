@@ -225,18 +225,12 @@ void
 iblt_config_require_owner(Oid relid)
 {
 	char	   *name = get_rel_name(relid);
-	bool		owner;
 
 	if (name == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", relid)));
-#if PG_VERSION_NUM >= 160000
-	owner = object_ownercheck(RelationRelationId, relid, GetUserId());
-#else
-	owner = pg_class_ownercheck(relid, GetUserId());
-#endif
-	if (!owner)
+	if (!iblt_owns_relation(relid))
 		aclcheck_error(ACLCHECK_NOT_OWNER,
 					   get_relkind_objtype(get_rel_relkind(relid)), name);
 }

@@ -79,7 +79,7 @@ extern const char *iblt_digest_problem(const IbltTrackConfig *config,
 extern const char iblt_base_damaged[];
 
 /* The error for such a digest. */
-IBLT_NORETURN extern void iblt_digest_refuse(Relation relation,
+pg_noreturn extern void iblt_digest_refuse(Relation relation,
 											 const char *reason);
 
 #endif							/* IBLT_DIGEST_DIGEST_H */

@@ -192,9 +192,7 @@ shows_names(Oid type)
 		case REGNAMESPACEOID:
 		case REGCOLLATIONOID:
 		case ACLITEMOID:
-#if PG_VERSION_NUM >= 190000
 		case REGDATABASEOID:
-#endif
 			return true;
 		default:
 			return false;
@@ -251,10 +249,8 @@ hash_column(uint64 hash, Relation root, Relation relation, AttrNumber number,
 		}
 		att = TupleDescAttr(RelationGetDescr(relation), number - 1);
 	}
-#if PG_VERSION_NUM >= 180000
 	if (att->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
 		*problem = "it has a virtual generated column";
-#endif
 	hash = mix(mix(hash, number), att->attgenerated);
 	return mix(hash, hash_type(att->atttypid, problem));
 }
@@ -373,7 +369,7 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 									  part, config, &problem);
 		shape->triggers = hash_triggers(shape->triggers, relid, config, row,
 										truncate);
-		shape->files = mix(shape->files, IBLT_FILE_NUMBER(part));
+		shape->files = mix(shape->files, iblt_file_number(part));
 		table_close(part, NoLock);
 	}
 	return problem;

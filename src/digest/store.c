@@ -24,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "codec/version.h"
 #include "core/interrupt.h"
 
 /* The schema of the function that iblt_store_beside got last, or InvalidOid. */
@@ -270,7 +271,7 @@ iblt_store_file(Oid store)
 
 	if (relation == NULL)
 		return InvalidOid;
-	file = IBLT_FILE_NUMBER(relation);
+	file = iblt_file_number(relation);
 	relation_close(relation, NoLock);
 	return file;
 }

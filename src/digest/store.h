@@ -66,13 +66,6 @@ typedef enum IbltChangeKind
 	IBLT_CHANGES_FAILED = 'e'	/* the SQLSTATE with which merges fail */
 } IbltChangeKind;
 
-/* The file that a table is in. */
-#if PG_VERSION_NUM >= 160000
-#define IBLT_FILE_NUMBER(relation)	((relation)->rd_locator.relNumber)
-#else
-#define IBLT_FILE_NUMBER(relation)	((relation)->rd_node.relNode)
-#endif
-
 /*
  * The stores are in the schema of this function, a trigger's, whatever name that
  * schema has.  Until this is called, they are looked for in iblt_internal.

@@ -17,9 +17,8 @@
 #include "pgstat.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
+
+#include "codec/version.h"
 
 PG_FUNCTION_INFO_V1(iblt_raise);
 PG_FUNCTION_INFO_V1(iblt_tell);

@@ -15,6 +15,7 @@
 
 #include <math.h>
 
+#include "codec/version.h"
 #include "peer/traffic.h"
 
 #include "access/genam.h"
@@ -82,13 +83,8 @@ find_function(const char *name, int texts, Oid rettype, bool retset)
 	Oid			found = LookupFuncName(list_make2(makeString(schema == NULL ? "dblink" : schema),
 												  makeString(pstrdup(name))),
 									   texts, argtypes, false);
-	AclResult	result;
+	AclResult	result = iblt_function_aclcheck(found);
 
-#if PG_VERSION_NUM >= 160000
-	result = object_aclcheck(ProcedureRelationId, found, GetUserId(), ACL_EXECUTE);
-#else
-	result = pg_proc_aclcheck(found, GetUserId(), ACL_EXECUTE);
-#endif
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(found));
 	if (get_func_rettype(found) != rettype || get_func_retset(found) != retset ||

@@ -35,13 +35,7 @@
 #include "storage/procarray.h"
 #include "utils/array.h"
 
-#if PG_VERSION_NUM >= 150000
-#define delaying_checkpoints(n) GetVirtualXIDsDelayingChkpt((n), DELAY_CHKPT_START)
-#define still_delay(vxids, n)	HaveVirtualXIDsDelayingChkpt((vxids), (n), DELAY_CHKPT_START)
-#else
-#define delaying_checkpoints(n) GetVirtualXIDsDelayingChkpt(n)
-#define still_delay(vxids, n)	HaveVirtualXIDsDelayingChkpt((vxids), (n))
-#endif
+#include "codec/version.h"
 
 /* They last as long as the WAL takes to flush.  The caller may ask again. */
 #define LONGEST_WAIT_MS	1000
@@ -53,13 +47,13 @@ static bool
 wait_for_commits(void)
 {
 	int			number;
-	VirtualTransactionId *vxids = delaying_checkpoints(&number);
+	VirtualTransactionId *vxids = iblt_delaying_checkpoints(&number);
 	bool		wait = number > 0;
 
 	for (int ms = 0; wait && ms < LONGEST_WAIT_MS; ms++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		wait = still_delay(vxids, number);
+		wait = iblt_still_delay(vxids, number);
 		if (wait)
 			pg_usleep(1000);
 	}

@@ -15,12 +15,11 @@
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#if PG_VERSION_NUM >= 150000
-#include "access/xlogrecovery.h"
-#endif
 #include "fmgr.h"
 #include "replication/walreceiver.h"
 #include "utils/pg_lsn.h"
+
+#include "codec/version.h"
 
 PG_FUNCTION_INFO_V1(iblt_wal_position);
 
@@ -38,20 +37,6 @@ end_of_record(XLogRecPtr begin)
 	return begin;
 }
 
-/*
- * The end of the record that a standby replays.  Its commit may be visible
- * before the record counts as replayed.
- */
-static XLogRecPtr
-replay_position(void)
-{
-#if PG_VERSION_NUM >= 150000
-	return GetCurrentReplayRecPtr(NULL);
-#else
-	return Max(GetXLogReplayRecPtr(NULL), GetWalRcvFlushRecPtr(NULL, NULL));
-#endif
-}
-
 /* iblt_wal_position() -> pg_lsn: flushed, so a crash does not lose it any more */
 Datum
 iblt_wal_position(PG_FUNCTION_ARGS)
@@ -59,8 +44,9 @@ iblt_wal_position(PG_FUNCTION_ARGS)
 	XLogRecPtr	lsn;
 
 	(void) fcinfo;
+	/* a commit may be visible before its record counts as replayed */
 	if (RecoveryInProgress())
-		PG_RETURN_LSN(replay_position());
+		PG_RETURN_LSN(iblt_replay_position());
 	lsn = end_of_record(GetXLogInsertRecPtr());
 	XLogFlush(lsn);
 	PG_RETURN_LSN(lsn);

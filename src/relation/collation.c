@@ -20,11 +20,8 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "codec/version.h"
 #include "relation/collation.h"
-
-#if PG_VERSION_NUM >= 180000
-#define get_op_btree_interpretation(operator) get_op_index_interpretation(operator)
-#endif
 
 List *
 iblt_call_args(Node *call)
@@ -46,13 +43,8 @@ iblt_call_args(Node *call)
 									((RowCompareExpr *) call)->rargs);
 		case T_CoerceViaIO:
 			return list_make1(((CoerceViaIO *) call)->arg);
-#if PG_VERSION_NUM >= 170000
-		case T_JsonExpr:
-			return list_make2(((JsonExpr *) call)->formatted_expr,
-							  ((JsonExpr *) call)->path_spec);
-#endif
 		default:
-			return NIL;
+			return iblt_is_json_query(call) ? iblt_json_query_args(call) : NIL;
 	}
 }
 
@@ -132,10 +124,10 @@ orders_jsonb(Node *call, Oid type)
 				(list_length(args) == 2 && base_type(exprType(lsecond(args))) == JSONBOID);
 		case T_OpExpr:
 			return !compares_bytes(call) &&
-				get_op_btree_interpretation(((OpExpr *) call)->opno) != NIL;
+				get_op_index_interpretation(((OpExpr *) call)->opno) != NIL;
 		case T_ScalarArrayOpExpr:
 			return !compares_bytes(call) &&
-				get_op_btree_interpretation(((ScalarArrayOpExpr *) call)->opno) != NIL;
+				get_op_index_interpretation(((ScalarArrayOpExpr *) call)->opno) != NIL;
 		default:
 			return false;
 	}

@@ -87,20 +87,6 @@ refuse_portable(Expression *expression, const char *what)
 
 /* --- literals ---------------------------------------------------------------- */
 
-/* The string that a raw constant is, or NULL. */
-static const char *
-constant_string(const A_Const *constant)
-{
-#if PG_VERSION_NUM >= 150000
-	if (!constant->isnull && nodeTag(&constant->val) == T_String)
-		return constant->val.sval.sval;
-#else
-	if (constant->val.type == T_String)
-		return strVal(&constant->val);
-#endif
-	return NULL;
-}
-
 /* Collects the literals.  Refuses subqueries, which would take locks. */
 static bool
 collect_literals(Node *node, void *context)
@@ -112,7 +98,7 @@ collect_literals(Node *node, void *context)
 	if (IsA(node, SubLink))
 		refuse(expression, ((SubLink *) node)->location,
 			   "it has a subquery", HINT_SUBQUERY);
-	if (IsA(node, A_Const) && constant_string((A_Const *) node) != NULL)
+	if (IsA(node, A_Const) && IsA(&((A_Const *) node)->val, String))
 		expression->literals = lappend(expression->literals, node);
 	return raw_expression_tree_walker(node, collect_literals, context);
 }
@@ -164,9 +150,7 @@ literal_is_constant(Oid type, const char *text)
 			return is_ascii(text);	/* otherwise it depends on the encoding */
 		case REGCLASSOID:
 		case REGCOLLATIONOID:
-#ifdef REGDATABASEOID
 		case REGDATABASEOID:
-#endif
 		case REGNAMESPACEOID:
 		case REGOPEROID:
 		case REGOPERATOROID:
@@ -191,7 +175,8 @@ check_literal(Expression *expression, Const *constant)
 	foreach(lc, expression->literals)
 	{
 		A_Const    *literal = lfirst(lc);
-		const char *text = constant_string(literal);
+		const char *text = strVal(&literal->val);
+
 		if (!constant->constisnull && literal->location == constant->location &&
 			constant->location >= 0 && !literal_is_constant(constant->consttype, text))
 			refuse(expression, constant->location,
@@ -233,7 +218,6 @@ check_function(Oid function, void *context)
 	return false;
 }
 
-#if PG_VERSION_NUM >= 170000
 /* JSON_VALUE and others may read their result from text, when they are run. */
 static void
 check_json_result(Expression *expression, Node *node)
@@ -245,7 +229,6 @@ check_json_result(Expression *expression, Node *node)
 	expression->call = node;
 	(void) check_function(function, expression);
 }
-#endif
 
 static void
 check_column(Expression *expression, Var *column)
@@ -339,10 +322,8 @@ check_node(Node *node, void *context)
 		refuse(expression, exprLocation(node), "an XML constructor", HINT_CONSTANT);
 	else if (IsA(node, SQLValueFunction))
 		refuse(expression, exprLocation(node), "the clock or the user", HINT_CONSTANT);
-#if PG_VERSION_NUM >= 170000
-	else if (IsA(node, JsonExpr))
+	else if (iblt_is_json_query(node))
 		check_json_result(expression, node);
-#endif
 	if (expression->portable)
 		check_portable(expression, node);
 	expression->call = node;

@@ -288,13 +288,7 @@ version_rights(Described *d)
 static bool
 may_read_system(void)
 {
-#if PG_VERSION_NUM >= 160000
-	return object_aclcheck(ProcedureRelationId, F_PG_CONTROL_SYSTEM, GetUserId(),
-						   ACL_EXECUTE) == ACLCHECK_OK;
-#else
-	return pg_proc_aclcheck(F_PG_CONTROL_SYSTEM, GetUserId(),
-							ACL_EXECUTE) == ACLCHECK_OK;
-#endif
+	return iblt_function_aclcheck(F_PG_CONTROL_SYSTEM) == ACLCHECK_OK;
 }
 
 /* Which server and relation this is.  Standbys have their primary's identifier. */

@@ -51,6 +51,8 @@
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
+#include "codec/version.h"
+
 /* What the setting can be. */
 typedef enum Guard
 {
@@ -73,6 +75,7 @@ static int	guard = GUARD_OFF;
 static needs_fmgr_hook_type next_needs_fmgr_hook;
 static fmgr_hook_type next_fmgr_hook;
 static ExecutorCheckPerms_hook_type next_check_perms_hook;
+static build_simple_rel_hook_type next_planner_hook;
 
 /* Views that may be read, with GUARD_VIEWS.  In the memory of the transaction. */
 static List *views = NIL;
@@ -236,62 +239,25 @@ forget_expressions(RelOptInfo *rel)
 }
 
 /* Before a foreign table is planned, which may connect to its server. */
-#if PG_VERSION_NUM >= 190000
-static build_simple_rel_hook_type next_planner_hook;
-
 static void
-on_plan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+on_plan(IBLT_PLAN_HOOK_PARAMS)
 {
+	RangeTblEntry *planned = planner_rt_fetch(rel->relid, root);
+
 	if (next_planner_hook != NULL)
-		next_planner_hook(root, rel, rte);
-	if (rte->rtekind == RTE_RELATION)
-		check_relation(rte);
+		next_planner_hook(IBLT_PLAN_HOOK_ARGS);
+	if (planned->rtekind == RTE_RELATION)
+		check_relation(planned);
 	if (hooked)
 		forget_expressions(rel);
 }
 
-static void
-register_planner_hook(void)
-{
-	next_planner_hook = build_simple_rel_hook;
-	build_simple_rel_hook = on_plan;
-}
-#else
-static get_relation_info_hook_type next_planner_hook;
-
-static void
-on_plan(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
-{
-	if (next_planner_hook != NULL)
-		next_planner_hook(root, relid, is_parent, rel);
-	check_relation(planner_rt_fetch(rel->relid, root));
-	if (hooked)
-		forget_expressions(rel);
-}
-
-static void
-register_planner_hook(void)
-{
-	next_planner_hook = get_relation_info_hook;
-	get_relation_info_hook = on_plan;
-}
-#endif
-
-#if PG_VERSION_NUM >= 160000
 static bool
-on_check_perms(List *range_table, List *rights, bool raise)
+on_check_perms(IBLT_PERMS_HOOK_PARAMS)
 {
 	check_relations(range_table);
-	return next_check_perms_hook == NULL || next_check_perms_hook(range_table, rights, raise);
+	return next_check_perms_hook == NULL || next_check_perms_hook(IBLT_PERMS_HOOK_ARGS);
 }
-#else
-static bool
-on_check_perms(List *range_table, bool raise)
-{
-	check_relations(range_table);
-	return next_check_perms_hook == NULL || next_check_perms_hook(range_table, raise);
-}
-#endif
 
 /* A session cannot set a parameter of PGC_BACKEND, except by the code of an extension. */
 void
@@ -307,7 +273,8 @@ iblt_guard_register(void)
 	fmgr_hook = on_call;
 	next_check_perms_hook = ExecutorCheckPerms_hook;
 	ExecutorCheckPerms_hook = on_check_perms;
-	register_planner_hook();
+	next_planner_hook = build_simple_rel_hook;
+	build_simple_rel_hook = on_plan;
 }
 
 void

@@ -31,6 +31,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "codec/version.h"
 #include "relation/guard.h"
 
 /*
@@ -138,19 +139,14 @@ makes_values(Node *node)
 		case T_CoerceToDomain:
 		case T_Aggref:
 		case T_WindowFunc:
-#if PG_VERSION_NUM >= 170000
-		case T_JsonExpr:
-#endif
-#if PG_VERSION_NUM >= 160000
-		case T_JsonConstructorExpr:
-#endif
 			return type_runs_code(exprType(node));
 		case T_RangeTblFunction:
 			return types_run_code(((RangeTblFunction *) node)->funccoltypes);
 		case T_TableFunc:
 			return types_run_code(((TableFunc *) node)->coltypes);
 		default:
-			return false;
+			return (iblt_is_json_query(node) || iblt_is_json_constructor(node)) &&
+				type_runs_code(exprType(node));
 	}
 }
 

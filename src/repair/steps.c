@@ -25,10 +25,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
+#include "codec/version.h"
 #include "relation/guard.h"
 
 /* Where an array is in the file. */

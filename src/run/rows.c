@@ -24,10 +24,6 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#if PG_VERSION_NUM >= 160000
-#include "access/tableam.h"
-#endif
-
 #include "sketch/value.h"
 
 /* The numbers of locks of a run, without a table: see iblt_run_lock(), and new_number(). */
@@ -146,18 +142,6 @@ insert_tuple(Relation store, HeapTuple tuple)
 				NULL);
 }
 
-static void
-update_tuple(Relation store, ItemPointer old, HeapTuple tuple)
-{
-#if PG_VERSION_NUM >= 160000
-	TU_UpdateIndexes indexes;
-
-	simple_heap_update(store, old, tuple, &indexes);
-#else
-	simple_heap_update(store, old, tuple);
-#endif
-}
-
 /* ERROR unless one run of this role has that number. */
 static void
 require_run(int64 run)
@@ -267,7 +251,7 @@ iblt_run_put(PG_FUNCTION_ARGS)
 
 		if (i == n)
 			continue;
-		update_tuple(store, &old->t_self, rows[i]);
+		iblt_heap_update(store, &old->t_self, rows[i]);
 		rows[i] = NULL;
 	}
 	iblt_run_scan_end(&scan);

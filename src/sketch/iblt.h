@@ -15,23 +15,12 @@
 
 #include "fmgr.h"
 
-#if PG_VERSION_NUM < 140000
-#error "iblt needs PostgreSQL 14 or later"
-#endif
-
 #include "core/peel.h"
 #include "sketch/slice.h"
 #include "sketch/value.h"
 
 /* An incomplete decoding.  Class IB belongs to this extension. */
 #define ERRCODE_IBLT_INCOMPLETE MAKE_SQLSTATE('I', 'B', '0', '0', '1')
-
-/* Before the declaration of a function that does not return. */
-#if PG_VERSION_NUM >= 180000
-#define IBLT_NORETURN			pg_noreturn
-#else
-#define IBLT_NORETURN			pg_attribute_noreturn()
-#endif
 
 /* The defaults of iblt_new and iblt_agg. */
 #define IBLT_DEFAULT_CAPACITY	100
@@ -91,7 +80,7 @@ extern void iblt_refuse_row(IbltStatus status);
 extern void iblt_check_counts(IbltStatus status);
 
 /* ERROR for a sketch whose header and cells cannot both be right. */
-IBLT_NORETURN extern void iblt_refuse_contradiction(void);
+pg_noreturn extern void iblt_refuse_contradiction(void);
 
 /* params.c */
 

@@ -9,9 +9,8 @@
 
 #include "access/detoast.h"
 #include "fmgr.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
+
+#include "codec/version.h"
 
 /*
  * Values of at most this many bytes are fetched as a whole.  One scan over

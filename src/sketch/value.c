@@ -17,14 +17,6 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-/* Soft errors came with PostgreSQL 16. */
-#if PG_VERSION_NUM >= 160000
-#include "nodes/miscnodes.h"
-#define iblt_ereturn(context, ...)	ereturn(context, (Datum) 0, __VA_ARGS__)
-#else
-#define iblt_ereturn(context, ...)	ereport(ERROR, __VA_ARGS__)
-#endif
-
 /* One message for a bad value, however it came in. */
 #define INVALID_VALUE(type, status) \
 	(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION), \
@@ -230,15 +222,15 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 	value = iblt_value_alloc(length / 4 * 3);
 	size = iblt_base64_decode(text, length, VARDATA(value));
 	if (size < 0)
-		iblt_ereturn(fcinfo->context,
-					 (errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
-					  errmsg("invalid value of type %s", type->name),
-					  errdetail("The text form is base64, and this text is not."),
-					  errhint("Look for a value that was cut short or changed on its way.")));
+		ereturn(fcinfo->context, (Datum) 0,
+				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+				 errmsg("invalid value of type %s", type->name),
+				 errdetail("The text form is base64, and this text is not."),
+				 errhint("Look for a value that was cut short or changed on its way.")));
 	SET_VARSIZE(value, VARHDRSZ + size);
 	status = type->validate((uint8 *) VARDATA(value), size);
 	if (status != IBLT_OK)
-		iblt_ereturn(fcinfo->context, INVALID_VALUE(type, status));
+		ereturn(fcinfo->context, (Datum) 0, INVALID_VALUE(type, status));
 	PG_RETURN_POINTER(value);
 }
 

@@ -15,10 +15,8 @@
 #include "fmgr.h"
 #include "nodes/pg_list.h"
 #include "utils/tuplestore.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
+#include "codec/version.h"
 #include "core/sketch.h"
 
 /* One such type. */
