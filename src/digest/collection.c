@@ -52,16 +52,6 @@ iblt_collection_free(IbltCollection *collection)
 }
 
 static void
-make_sketch(IbltCollection *collection)
-{
-	MemoryContext old = MemoryContextSwitchTo(collection->context);
-
-	collection->value = iblt_make(&collection->sketch,
-								  &collection->target.params);
-	MemoryContextSwitchTo(old);
-}
-
-static void
 drop_changes(IbltCollection *collection)
 {
 	if (collection->list != NULL)
@@ -95,7 +85,12 @@ static void
 list_to_sketch(IbltCollection *collection)
 {
 	if (collection->value == NULL)
-		make_sketch(collection);
+	{
+		MemoryContext old = MemoryContextSwitchTo(collection->context);
+
+		collection->value = iblt_make(&collection->sketch, &collection->target.params);
+		MemoryContextSwitchTo(old);
+	}
 	sketch_add(collection, collection->list, collection->used);
 	collection->used = 0;
 	if (collection->size > BATCH_BYTES)

@@ -48,14 +48,6 @@ write_items(const void *items, Oid type, int n)
 										   oids ? 'i' : 's'));
 }
 
-static void
-read_shape(IbltShape *shape, const Datum *values)
-{
-	shape->columns = (uint64) DatumGetInt64(values[TRACKED_SHAPE]);
-	shape->triggers = (uint64) DatumGetInt64(values[TRACKED_TRIGGERS]);
-	shape->files = (uint64) DatumGetInt64(values[TRACKED_FILES]);
-}
-
 bool
 iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 {
@@ -92,7 +84,9 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 		config->from_peer = DatumGetBool(values[TRACKED_FROM_PEER]);
 		config->capacity = DatumGetInt32(values[TRACKED_CAPACITY]);
 		config->template = PG_DETOAST_DATUM_COPY(values[TRACKED_TEMPLATE]);
-		read_shape(&config->shape, values);
+		config->shape.columns = (uint64) DatumGetInt64(values[TRACKED_SHAPE]);
+		config->shape.triggers = (uint64) DatumGetInt64(values[TRACKED_TRIGGERS]);
+		config->shape.files = (uint64) DatumGetInt64(values[TRACKED_FILES]);
 	}
 	iblt_store_end(&scan);
 	return found;
@@ -128,24 +122,6 @@ iblt_config_write(const IbltTrackConfig *config)
 	iblt_store_insert(iblt_store_tracked(), TRACKED_WIDTH, values, nulls);
 }
 
-/* How many tables have their changes in a store. */
-static int
-count_tables(Oid store)
-{
-	IbltStoreScan scan;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
-	int			n = 0;
-
-	if (!iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
-						  AccessShareLock))
-		return 0;
-	while (iblt_store_next(&scan, values, nulls) != NULL)
-		n += DatumGetObjectId(values[TRACKED_STORE]) == store;
-	iblt_store_end(&scan);
-	return n;
-}
-
 Oid
 iblt_config_choose_store(void)
 {
@@ -155,7 +131,7 @@ iblt_config_choose_store(void)
 	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
 	{
 		Oid			store = iblt_store_changes(i);
-		int			n = count_tables(store);
+		int			n = list_length(iblt_config_tables(store));
 
 		if (OidIsValid(store) && (!OidIsValid(chosen) || n < least))
 		{
@@ -255,7 +231,7 @@ iblt_config_truncate_function(void)
 }
 
 List *
-iblt_config_tables(void)
+iblt_config_tables(Oid store)
 {
 	List	   *tables = NIL;
 	IbltStoreScan scan;
@@ -266,8 +242,9 @@ iblt_config_tables(void)
 						 AccessShareLock))
 	{
 		while (iblt_store_next(&scan, values, nulls) != NULL)
-			tables = lappend_oid(tables,
-								 DatumGetObjectId(values[TRACKED_RELATION]));
+			if (!OidIsValid(store) || DatumGetObjectId(values[TRACKED_STORE]) == store)
+				tables = lappend_oid(tables,
+									 DatumGetObjectId(values[TRACKED_RELATION]));
 		iblt_store_end(&scan);
 	}
 	return tables;

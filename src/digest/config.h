@@ -56,8 +56,8 @@ typedef struct IbltTrackConfig
 extern bool iblt_config_read(IbltTrackConfig *config, Oid relid,
 							 Snapshot snapshot);
 
-/* The OIDs of the tracked tables. */
-extern List *iblt_config_tables(void);
+/* The OIDs of the tracked tables, or of those that have their changes in a store. */
+extern List *iblt_config_tables(Oid store);
 
 /* Inserts a configuration. */
 extern void iblt_config_write(const IbltTrackConfig *config);

@@ -194,14 +194,6 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 	return true;
 }
 
-/* Does this transaction have the changes in memory that the row stands for? */
-static bool
-is_own_fence(HeapTuple tuple, const Datum *values)
-{
-	return DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FENCE &&
-		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
-}
-
 void
 iblt_changes_read(IbltChanges *changes, Relation relation,
 				  const IbltTrackConfig *config, unsigned limbs,
@@ -224,7 +216,9 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 		iblt_applier_begin(&applier, sketch);
 	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
 	{
-		if (is_own_fence(tuple, values))
+		/* a fence stands for changes that this transaction has in memory */
+		if (DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FENCE &&
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
 			continue;
 		changes->bytes += tuple->t_len;
 		if (values[CHANGE_SKETCH] != 0)

@@ -65,13 +65,6 @@ make_cache(void)
 	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
 }
 
-/* Is it an error that no statement survives, such as ERRCODE_QUERY_CANCELED? */
-static bool
-must_raise(const ErrorData *error)
-{
-	return ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION;
-}
-
 /*
  * Calls a function in a subtransaction.  Returns false, with everything undone
  * that a subtransaction undoes, if it raised an error.  A cancelled statement
@@ -103,7 +96,8 @@ guard(void (*function) (void *arg), void *arg)
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		if (must_raise(error))
+		/* no statement survives these, such as ERRCODE_QUERY_CANCELED */
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
 			ReThrowError(error);
 		FreeErrorData(error);
 		passed = false;
@@ -229,10 +223,8 @@ static bool
 is_part(const IbltTrackConfig *config, Oid relid)
 {
 	for (int i = 0; i < config->nparts; i++)
-	{
 		if (config->parts[i] == relid)
 			return true;
-	}
 	return false;
 }
 

@@ -95,10 +95,7 @@ open_table(FunctionCallInfo fcinfo)
 {
 	Relation	relation;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("relation must not be null")));
+	iblt_require_arg(fcinfo, 0, "relation");
 	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (relation == NULL)
 		ereport(ERROR,

@@ -20,7 +20,7 @@
 #include "digest/store.h"
 
 /* iblt_live_tables() -> oid[]: the tracked tables */
-IBLT_FUNCTION(iblt_live_tables, ((void) fcinfo, iblt_value_oids(iblt_config_tables())))
+IBLT_FUNCTION(iblt_live_tables, ((void) fcinfo, iblt_value_oids(iblt_config_tables(InvalidOid))))
 
 /* The columns of iblt_live_state. */
 enum

@@ -71,7 +71,7 @@ list_tables(void)
 
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	tables = iblt_config_tables();
+	tables = iblt_config_tables(InvalidOid);
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	tables = list_copy(tables);
 	MemoryContextSwitchTo(old);

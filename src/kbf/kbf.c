@@ -118,16 +118,6 @@ iblt_kbf_refuse_unknown(const char *hint)
 			 errhint("%s", hint)));
 }
 
-Datum
-iblt_kbf_required(FunctionCallInfo fcinfo, int n, const char *name)
-{
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of a kbf must not be null", name)));
-	return PG_GETARG_DATUM(n);
-}
-
 void
 iblt_kbf_refuse_null_key(void)
 {

@@ -28,7 +28,7 @@ kbf_add_labels(PG_FUNCTION_ARGS)
 
 	iblt_kbf_open_arg(&kbf, fcinfo, 0);
 	params = kbf.params;
-	iblt_kbf_labels_append(&params, iblt_kbf_required(fcinfo, 1, "labels"));
+	iblt_kbf_labels_append(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf"));
 	value = iblt_kbf_copy_as(&result, &kbf, &params);
 	iblt_core_kbf_seal(&result);
 	PG_RETURN_POINTER(value);
@@ -64,7 +64,7 @@ kbf_append(PG_FUNCTION_ARGS)
 {
 	ArrayType  *array = DatumGetArrayTypeP(iblt_kbf_arg(fcinfo, 0));
 	Datum		added = iblt_kbf_arg(fcinfo, 1);
-	double		failure = DatumGetFloat8(iblt_kbf_required(fcinfo, 2, "failure"));
+	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf"));
 	struct varlena *sum = NULL;
 	IbltKbf		last;
 	IbltKbf		more;

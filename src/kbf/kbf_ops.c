@@ -144,8 +144,8 @@ kbf_fold(PG_FUNCTION_ARGS)
 	uint32		cells;
 
 	iblt_kbf_open_arg(&kbf, fcinfo, 0);
-	capacity = DatumGetInt32(iblt_kbf_required(fcinfo, 1, "capacity"));
-	failure = DatumGetFloat8(iblt_kbf_required(fcinfo, 2, "failure"));
+	capacity = DatumGetInt32(iblt_require_arg(fcinfo, 1, "capacity of a kbf"));
+	failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf"));
 	iblt_kbf_check_failure(failure);
 	check_fold(&kbf, capacity);
 	cells = fold_cells(&kbf.params, capacity, failure);

@@ -190,10 +190,10 @@ static Datum
 make_template(FunctionCallInfo fcinfo, IbltKbfParams *params)
 {
 	iblt_kbf_params_make(params,
-						 DatumGetInt32(iblt_kbf_required(fcinfo, 0, "capacity")),
-						 DatumGetFloat8(iblt_kbf_required(fcinfo, 2, "failure")),
-						 DatumGetInt32(iblt_kbf_required(fcinfo, 3, "superposed")),
-						 (uint64) DatumGetInt64(iblt_kbf_required(fcinfo, 4, "seed")));
+						 DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity of a kbf")),
+						 DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf")),
+						 DatumGetInt32(iblt_require_arg(fcinfo, 3, "superposed of a kbf")),
+						 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 4, "seed of a kbf")));
 	return PointerGetDatum(iblt_kbf_make_empty(params));
 }
 
@@ -204,8 +204,7 @@ Datum
 kbf_new(PG_FUNCTION_ARGS)
 {
 	IbltKbfParams params = {0};
-	int			values = DatumGetInt32(iblt_kbf_required(fcinfo, 1,
-													"distinct_values"));
+	int			values = DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf"));
 
 	if (values < 1)
 		iblt_value_refuse_argument("a kbf", "distinct_values", values, 1,
@@ -222,7 +221,7 @@ kbf_new_labels(PG_FUNCTION_ARGS)
 {
 	IbltKbfParams params = {0};
 
-	iblt_kbf_labels_from_array(&params, iblt_kbf_required(fcinfo, 1, "labels"));
+	iblt_kbf_labels_from_array(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf"));
 	return make_template(fcinfo, &params);
 }
 

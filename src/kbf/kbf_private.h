@@ -59,10 +59,6 @@ extern void iblt_kbf_refuse_unknown(const char *hint);
 /* ERROR for cells that no pairs make up. */
 extern void iblt_kbf_refuse_contradiction(void);
 
-/* Argument n of a function, which must not be NULL. */
-extern Datum iblt_kbf_required(FunctionCallInfo fcinfo, int n,
-							   const char *name);
-
 /* ERROR for a key that is NULL. */
 extern void iblt_kbf_refuse_null_key(void);
 

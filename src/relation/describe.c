@@ -284,13 +284,6 @@ version_rights(Described *d)
 	return true;
 }
 
-/* May the role read what pg_control_system() says? */
-static bool
-may_read_system(void)
-{
-	return iblt_function_aclcheck(F_PG_CONTROL_SYSTEM) == ACLCHECK_OK;
-}
-
 /* Which server and relation this is.  Standbys have their primary's identifier. */
 static void
 append_place(StringInfo json, Described *d)
@@ -304,7 +297,7 @@ append_place(StringInfo json, Described *d)
 					 RecoveryInProgress() ? "true" : "false",
 					 DatumGetCString(DirectFunctionCall1(numeric_out, started)),
 					 MyDatabaseId, d->relid);
-	if (may_read_system())
+	if (iblt_function_aclcheck(F_PG_CONTROL_SYSTEM) == ACLCHECK_OK)
 		appendStringInfo(json, ", \"system\": \"" INT64_FORMAT "\"",
 						 (int64) GetSystemIdentifier());
 	else

@@ -203,17 +203,6 @@ check_relation(const RangeTblEntry *rte)
 					   GetUserNameFromId(owner, true), GetUserNameFromId(GetUserId(), true))));
 }
 
-/* Views are in the list, too. */
-static void
-check_relations(List *range_table)
-{
-	ListCell   *lc;
-
-	if (guard != GUARD_OFF)
-		foreach(lc, range_table)
-			check_relation(lfirst(lc));
-}
-
 /*
  * The session keeps the expressions of an index as the planner has made them.  Where
  * a SQL function was not inlined, they would not be those of later statements: these
@@ -252,10 +241,15 @@ on_plan(IBLT_PLAN_HOOK_PARAMS)
 		forget_expressions(rel);
 }
 
+/* Views are in the list, too. */
 static bool
 on_check_perms(IBLT_PERMS_HOOK_PARAMS)
 {
-	check_relations(range_table);
+	ListCell   *lc;
+
+	if (guard != GUARD_OFF)
+		foreach(lc, range_table)
+			check_relation(lfirst(lc));
 	return next_check_perms_hook == NULL || next_check_perms_hook(IBLT_PERMS_HOOK_ARGS);
 }
 

@@ -148,13 +148,6 @@ iblt_rows_datum(uint64 rows)
 	return Int64GetDatum((int64) Min(rows, PG_INT64_MAX));
 }
 
-/* Names the sides of a difference a - b. */
-static const char *
-side_name(int32 count)
-{
-	return count > 0 ? "left" : count < 0 ? "right" : "both";
-}
-
 static void
 decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
 			const IbltShown *keys, const IbltShown *row_values)
@@ -172,7 +165,8 @@ decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
 		bool		nulls[4] = {false};
 
 		values[0] = iblt_show_key(keys, sketch, &entry);
-		values[1] = CStringGetTextDatum(side_name(entry.count));
+		values[1] = CStringGetTextDatum(entry.count > 0 ? "left"
+										: entry.count < 0 ? "right" : "both");
 		values[2] = Int64GetDatum(entry.count);
 		values[3] = iblt_show_value(row_values, sketch, &entry, &nulls[3]);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);

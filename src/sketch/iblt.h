@@ -47,8 +47,8 @@ extern void iblt_open_arg(IbltSketch *sketch, FunctionCallInfo fcinfo, int n);
 extern void iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
 								 FunctionCallInfo fcinfo, int n);
 
-/* ERROR if argument n, which has this name, is NULL. */
-extern void iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name);
+/* Argument n, which has this name.  ERROR if it is NULL. */
+extern Datum iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name);
 
 /* ERROR for a value that is not valid. */
 extern void iblt_refuse(IbltStatus status);

@@ -97,9 +97,7 @@ drop_oldest(void)
 static char *
 name_arg(FunctionCallInfo fcinfo)
 {
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-						errmsg("name of a kept sketch must not be null")));
+	iblt_require_arg(fcinfo, 0, "name of a kept sketch");
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 

@@ -181,14 +181,8 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 static void
 require_row(FunctionCallInfo fcinfo)
 {
-	int			i;
-
-	for (i = 1; i < PG_NARGS(); i++)
-		if (PG_ARGISNULL(i))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("%s of a row must not be null",
-							i == 1 ? "key" : "value")));
+	for (int i = 1; i < PG_NARGS(); i++)
+		iblt_require_arg(fcinfo, i, i == 1 ? "key of a row" : "value of a row");
 }
 
 /* A copy of the sketch with one row inserted or deleted. */

@@ -110,11 +110,8 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	struct varlena *value;
 
 	iblt_strata_open_arg(&strata, fcinfo, 0);
-	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of a row must not be null",
-						PG_ARGISNULL(1) ? "key" : "checksum")));
+	iblt_require_arg(fcinfo, 1, "key of a row");
+	iblt_require_arg(fcinfo, 2, "checksum of a row");
 	iblt_key_encode(coder, PG_GETARG_DATUM(1));
 	params = strata.params;
 	iblt_key_set_params(coder, &params.table);

@@ -65,13 +65,14 @@ iblt_refuse(IbltStatus status)
 	iblt_value_refuse(&type_iblt, status);
 }
 
-void
+Datum
 iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name)
 {
 	if (PG_ARGISNULL(n))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not be null", name)));
+	return PG_GETARG_DATUM(n);
 }
 
 void
