@@ -4,7 +4,10 @@
  *	  What differs between the releases of PostgreSQL, from 14 to 19.
  *
  * Each comment says which release changed what.  Names of PostgreSQL are those
- * of the newest release.  Macros need only the headers that their callers include.
+ * of the newest release.  Callers include the headers that a macro needs.
+ *
+ * settings.c and unique.c ask for the release themselves, because a whole function
+ * is another one there.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,12 +22,12 @@
 
 #if PG_VERSION_NUM >= 150000
 
-/* 15: told apart from other delays of a checkpoint */
+/* 15: commits are told apart from other delays of a checkpoint */
 #define iblt_delaying_checkpoints(number)	GetVirtualXIDsDelayingChkpt(number, DELAY_CHKPT_START)
 #define iblt_still_delay(vxids, number) \
 	HaveVirtualXIDsDelayingChkpt(vxids, number, DELAY_CHKPT_START)
 
-/* 15: the end of the record that a standby replays, before only the end of what it received */
+/* 15: the end of the record that a standby replays.  Before, of all that it has received. */
 #include "access/xlogrecovery.h"
 #define iblt_replay_position()	GetCurrentReplayRecPtr(NULL)
 
@@ -50,7 +53,7 @@
 /* 16: the file of a relation has another name */
 #define iblt_file_number(relation)	((relation)->rd_locator.relNumber)
 
-/* 16: says which indexes need the new version, which callers with their own indexes know */
+/* 16: also returns which indexes need the new version, but our stores have none */
 #define iblt_heap_update(store, old, tuple) \
 	simple_heap_update(store, old, tuple, &(TU_UpdateIndexes) {0})
 
@@ -60,10 +63,10 @@
 /* 16: a Var tells whether an outer join can replace it by NULL */
 #define iblt_var_is_nulled(var) (!bms_is_empty((var)->varnullingrels))
 
-/* 16: JSON_OBJECT and others */
+/* 16: JSON_OBJECT and others are new */
 #define iblt_is_json_constructor(node)	IsA(node, JsonConstructorExpr)
 
-/* 16: has the rights as an argument of their own */
+/* 16: the hook that checks rights gets them as an argument of their own */
 #define IBLT_PERMS_HOOK_PARAMS	List *range_table, List *rights, bool raise
 #define IBLT_PERMS_HOOK_ARGS	range_table, rights, raise
 
@@ -79,12 +82,12 @@
 #define IBLT_PERMS_HOOK_PARAMS	List *range_table, bool raise
 #define IBLT_PERMS_HOOK_ARGS	range_table, raise
 
-/* 16: soft errors */
+/* 16: soft errors are new */
 #define ereturn(context, result, ...)	ereport(ERROR, __VA_ARGS__)
 
 #endif
 
-/* 17: JSON_VALUE and others */
+/* 17: JSON_VALUE and others are new */
 #if PG_VERSION_NUM >= 170000
 #define iblt_is_json_query(node)	IsA(node, JsonExpr)
 #define iblt_json_query_args(node) \
@@ -94,19 +97,19 @@
 #define iblt_json_query_args(node)	NIL
 #endif
 
-/* 18: RETURNING has OLD and NEW */
+/* 18: a Var in RETURNING tells whether it is of OLD or NEW */
 #if PG_VERSION_NUM >= 180000
 #define iblt_var_is_returned(var)	((var)->varreturningtype != VAR_RETURNING_DEFAULT)
 #else
 #define iblt_var_is_returned(var)	false
 
-/* 18: virtual generated columns */
+/* 18: virtual generated columns are new */
 #define ATTRIBUTE_GENERATED_VIRTUAL 'v'
 
 /* 18: another name, because orders are no longer those of btree alone */
 #define get_op_index_interpretation(operator)	get_op_btree_interpretation(operator)
 
-/* 18: another name, in the same place */
+/* 18: an attribute with another name */
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
@@ -134,7 +137,7 @@ typedef struct JsonbInState
 #define IBLT_PLAN_HOOK_PARAMS	PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel
 #define IBLT_PLAN_HOOK_ARGS		root, relid, is_parent, rel
 
-/* 19: names of databases as values */
+/* 19: the type regdatabase is new */
 #define REGDATABASEOID	InvalidOid
 
 #endif

@@ -44,7 +44,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 /* Columns */
 
@@ -134,15 +133,13 @@ append_column(StringInfo json, Described *d, Form_pg_attribute att)
 static void
 append_columns(StringInfo json, Described *d)
 {
-	const char *comma = "";
 	ListCell   *lc;
 
 	appendStringInfoString(json, ", \"columns\": [");
 	foreach(lc, d->columns)
 	{
-		appendStringInfoString(json, comma);
+		appendStringInfoString(json, foreach_current_index(lc) == 0 ? "" : ", ");
 		append_column(json, d, lfirst(lc));
-		comma = ", ";
 	}
 	appendStringInfoChar(json, ']');
 }
@@ -288,15 +285,11 @@ version_rights(Described *d)
 static void
 append_place(StringInfo json, Described *d)
 {
-	Datum		started = DirectFunctionCall2(extract_timestamptz, CStringGetTextDatum("epoch"),
-											  TimestampTzGetDatum(PgStartTime));
-
 	appendStringInfo(json, ", \"kind\": \"%c\", \"version_rights\": %s, \"recovery\": %s"
 					 ", \"identity\": \"%s %u %u\"",
 					 d->class.relkind, version_rights(d) ? "true" : "false",
 					 RecoveryInProgress() ? "true" : "false",
-					 DatumGetCString(DirectFunctionCall1(numeric_out, started)),
-					 MyDatabaseId, d->relid);
+					 iblt_server_started(), MyDatabaseId, d->relid);
 	if (iblt_function_aclcheck(F_PG_CONTROL_SYSTEM) == ACLCHECK_OK)
 		appendStringInfo(json, ", \"system\": \"" INT64_FORMAT "\"",
 						 (int64) GetSystemIdentifier());

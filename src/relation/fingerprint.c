@@ -48,6 +48,7 @@
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 void
 iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am)
@@ -77,6 +78,15 @@ iblt_fingerprint_end(StringInfo buf)
 
 	return DatumGetTextPP(DirectFunctionCall2(binary_encode, hash,
 											  CStringGetTextDatum("hex")));
+}
+
+char *
+iblt_server_started(void)
+{
+	Datum		started = DirectFunctionCall2(extract_timestamptz, CStringGetTextDatum("epoch"),
+											  TimestampTzGetDatum(PgStartTime));
+
+	return DatumGetCString(DirectFunctionCall1(numeric_out, started));
 }
 
 List *

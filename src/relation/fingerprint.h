@@ -36,6 +36,9 @@ extern List *iblt_catalog_rows(Oid catalog, Oid index, AttrNumber column,
 /* The partitions and children that a snapshot sees. */
 extern List *iblt_catalog_children(Oid parent, Snapshot snapshot);
 
+/* When this server was started, in seconds. */
+extern char *iblt_server_started(void);
+
 /* Reads what the catalog says of a relation.  False if it does not exist. */
 extern bool iblt_catalog_class(Oid relid, Snapshot snapshot,
 							   FormData_pg_class *class);

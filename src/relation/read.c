@@ -23,7 +23,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/timestamp.h"
 #include "utils/varlena.h"
 
 #include "relation/fingerprint.h"
@@ -107,16 +106,6 @@ lock_view(Relation view)
 	relation_close(view, NoLock);
 }
 
-/* Is this the server that was started then? Behind a pooler there may be several. */
-static bool
-is_server(text *started)
-{
-	Datum		own = DirectFunctionCall2(extract_timestamptz, CStringGetTextDatum("epoch"),
-										  TimestampTzGetDatum(PgStartTime));
-
-	return strcmp(text_to_cstring(started), DatumGetCString(DirectFunctionCall1(numeric_out, own))) == 0;
-}
-
 PG_FUNCTION_INFO_V1(iblt_read_lock);
 
 /*
@@ -134,7 +123,9 @@ iblt_read_lock(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_BOOL(false);
 	iblt_guard_read(!PG_ARGISNULL(3) && PG_GETARG_BOOL(3));
-	if (PG_ARGISNULL(1) || is_server(PG_GETARG_TEXT_PP(1)))
+	/* behind a pooler there may be several servers */
+	if (PG_ARGISNULL(1) ||
+		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(1)), iblt_server_started()) == 0)
 		relid = RangeVarGetRelidExtended(makeRangeVarFromNameList(
 										 textToQualifiedNameList(PG_GETARG_TEXT_PP(0))),
 										 AccessShareLock, RVR_MISSING_OK, check_rights, NULL);

@@ -183,15 +183,13 @@ static void
 append_key(StringInfo json, Described *d, UniqueKey *key)
 {
 	Oid			index = ((Form_pg_index) GETSTRUCT(key->index))->indexrelid;
-	const char *comma = "";
 	ListCell   *lc;
 
 	appendStringInfoString(json, "{\"columns\": [");
 	foreach(lc, key->columns)
 	{
-		appendStringInfoString(json, comma);
+		appendStringInfoString(json, foreach_current_index(lc) == 0 ? "" : ", ");
 		escape_json(json, NameStr(((Form_pg_attribute) lfirst(lc))->attname));
-		comma = ", ";
 	}
 	appendStringInfoChar(json, ']');
 	if (is_ordered(d, key))
@@ -217,15 +215,13 @@ append_key(StringInfo json, Described *d, UniqueKey *key)
 void
 iblt_describe_keys(StringInfo json, Described *d)
 {
-	const char *comma = "";
 	ListCell   *lc;
 
 	appendStringInfoString(json, ", \"keys\": [");
 	foreach(lc, read_keys(d))
 	{
-		appendStringInfoString(json, comma);
+		appendStringInfoString(json, foreach_current_index(lc) == 0 ? "" : ", ");
 		append_key(json, d, lfirst(lc));
-		comma = ", ";
 	}
 	appendStringInfoChar(json, ']');
 }
