@@ -148,6 +148,7 @@ literal_is_constant(Oid type, const char *text)
 		case BYTEAOID:
 		case CHAROID:
 			return is_ascii(text);	/* otherwise it depends on the encoding */
+		case ACLITEMOID:
 		case REGCLASSOID:
 		case REGCOLLATIONOID:
 		case REGDATABASEOID:

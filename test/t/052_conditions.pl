@@ -142,6 +142,7 @@ my @wrong = (
 	[ q{ts > ' Now '::timestamptz(0)}, "0A000 : ' Now ' $constant" ],
 	[ q{ts > E'n\157w'}, "0A000 : 'now' $constant" ],
 	[ q{ts BETWEEN '2024-01-01' AND 'today 12:00'}, "0A000 : 'today 12:00' $constant" ],
+	[ q{id > 0 AND 'pg_monitor=r/pg_monitor'::aclitem IS NOT NULL}, "0A000 : 'pg_monitor=r/pg_monitor' of type aclitem is not always the same" ],
 	[ q{d = date 'today'}, "0A000 : 'today' of type date is not always the same" ],
 	[ q{at > 'now'}, "0A000 : 'now' of type time without time zone is not always the same" ],
 	[ q{id > 1 AND d IN ('2024-01-01', 'yesterday')}, "0A000 : 'yesterday' of type date is not always the same" ],
