@@ -3,22 +3,38 @@
 -- Compares many tables over the same connections, one after the other.  The work of each is
 -- rolled back, which frees its locks, as in audit_attempt (audit/table.sql).
 
--- The row for a table, from the keys on which nodes disagree.
+-- Compares one table, which is not named if it was listed: its row, or what went wrong, and where
+-- replication is stuck.
 -- What is missing, extra or changed is so for the majority, so a tie blames no node.
-CREATE FUNCTION nodes_audit_compare(nodes node_set, OUT result node_audit_row, OUT stuck text)
-RETURNS record
+CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, conns text[],
+	relation text, options options, listed boolean, INOUT stuck text, OUT result node_audit_row,
+	OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	compared record := nodes_differences(nodes);
-	waited waited := compared.waited;
+	prepared node_set;
+	compared record;
+	waited waited;
+	kinds text;
 BEGIN
-	stuck := waited.stuck;
-	nodes := compared.nodes;	-- with a plan that may scan after all
+	conns := nodes_connect(nodes, names, conns, options.timeout, false);
+	prepared := nodes_prepare(names, named, conns, relation, options);
+	-- as audit_check_foreign
+	kinds := (SELECT string_agg(format('%s on "%s"', foreign_kind(s), s.side), ' and ')
+		FROM unnest(prepared.sides) AS s WHERE foreign_kind(s) IS NOT NULL);
+	IF listed AND kinds IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
+			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
+	END IF;
+	prepared.plan.stuck := stuck;
+	compared := nodes_differences(prepared);
+	waited := compared.waited;
+	stuck := coalesce(waited.stuck, stuck);
+	prepared := compared.nodes;	-- with a plan that may scan after all
 	WITH d AS MATERIALIZED (
 		SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
 		FROM unnest(compared.differences) AS d,
-			nodes_verdict(nodes.names, nodes.named, d.checksums) AS v
+			nodes_verdict(prepared.names, prepared.named, d.checksums) AS v
 	), n AS (
 		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
 			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
@@ -35,54 +51,18 @@ BEGIN
 	INTO result.differences, result.ties, result.unconfirmed, result.missing, result.extra,
 		result.changed
 	FROM d;
-	result.status := audit_status(result.differences, result.unconfirmed);
 	result.detail := nullif(concat_ws('; ',
-		CASE WHEN (nodes.plan).from_digests THEN 'from live digests' END,
-		'live digests are not used: ' || (nodes.plan).live_problem,
+		CASE WHEN (prepared.plan).from_digests THEN 'from live digests' END,
+		'live digests are not used: ' || (prepared.plan).live_problem,
 		CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could not be '
 			'confirmed: ' || unconfirmed_cause(waited.problem) END), '');
-END
-$$;
-
--- As audit_check_foreign, for nodes.
-CREATE FUNCTION nodes_check_foreign(sides side[]) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	kinds text := (SELECT string_agg(format('%s on "%s"', foreign_kind(s), s.side), ' and ')
-		FROM unnest(sides) AS s WHERE foreign_kind(s) IS NOT NULL);
-BEGIN
-	IF kinds IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
-			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
-	END IF;
-END
-$$;
-
--- Compares one table, which is not named if it was listed: its row, or what went wrong, and where
--- replication is stuck.
-CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, conns text[],
-	relation text, options options, listed boolean, INOUT stuck text, OUT result node_audit_row,
-	OUT e failure) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	prepared node_set;
-	compared record;
-BEGIN
-	conns := nodes_connect(nodes, names, conns, options.timeout, false);
-	prepared := nodes_prepare(names, named, conns, relation, options);
-	IF listed THEN
-		PERFORM nodes_check_foreign(prepared.sides);
-	END IF;
-	prepared.plan.stuck := stuck;
-	compared := nodes_audit_compare(prepared);
-	stuck := coalesce(compared.stuck, stuck);
-	result := compared.result;
+	-- the last one, because the handler takes it for the end
+	result.status := audit_status(result.differences, result.unconfirmed);
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 EXCEPTION WHEN @on_error@ THEN
 	IF result.status IS NULL THEN
 		@take_failure@;
+		result := NULL;
 		stuck := coalesce((told_too_many(e)).stuck, stuck);
 		PERFORM nodes_close(conns);
 	END IF;
@@ -141,31 +121,6 @@ BEGIN
 END
 $$;
 
--- The tables of an audit: as given, or those that a schema has on any node.
-CREATE FUNCTION nodes_audit_list(conns text[], tables text[], schema text) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	list text[] := '{}';
-	name text;
-BEGIN
-	IF schema IS NOT NULL THEN
-		list := ARRAY(SELECT format('%I.%I', schema, t.name)
-			FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS x(pair),
-			LATERAL (SELECT x.pair::jsonb ->> 1) AS t(name) ORDER BY t.name COLLATE "C");
-	ELSE
-		FOREACH name IN ARRAY tables LOOP
-			list := list || nodes_relation(name);
-		END LOOP;
-	END IF;
-	IF list = '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-			MESSAGE = 'there are no tables to audit on these nodes';
-	END IF;
-	RETURN list;
-END
-$$;
-
 -- Opens the connection to a node and asks for its version: a relation there, or NULL if that
 -- fails and the node may be left out.
 CREATE FUNCTION nodes_audit_greet(node text, name text, conn text, options options,
@@ -195,7 +150,7 @@ EXCEPTION WHEN @on_error@ THEN
 END
 $$;
 
--- Compares all tables.
+-- Compares all tables: as given, or those that a schema has on any node.
 CREATE FUNCTION nodes_audit_rows(nodes text[], names text[], conns text[], tables text[],
 	schema text, options options, without text) RETURNS node_audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -205,7 +160,8 @@ DECLARE
 	n integer := 1;
 	s side;
 	sides side[] := '{}';
-	list text[];
+	given text;
+	list text[] := '{}';
 	compared record;
 	stuck text;
 	result node_audit_row;
@@ -225,7 +181,19 @@ BEGIN
 	END LOOP;
 	PERFORM nodes_check_pairs(sides);
 	options.method := nodes_method(conns, names, options.method);
-	list := nodes_audit_list(conns, tables, schema);
+	IF schema IS NOT NULL THEN
+		list := ARRAY(SELECT format('%I.%I', schema, t.name)
+			FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS x(pair),
+			LATERAL (SELECT x.pair::jsonb ->> 1) AS t(name) ORDER BY t.name COLLATE "C");
+	ELSE
+		FOREACH given IN ARRAY tables LOOP
+			list := list || nodes_relation(given);
+		END LOOP;
+	END IF;
+	IF list = '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+			MESSAGE = 'there are no tables to audit on these nodes';
+	END IF;
 	FOR i IN 1 .. cardinality(list) LOOP
 		compared := nodes_audit_table(nodes, names, named, conns, list[i], options,
 			schema IS NOT NULL, without, stuck);
@@ -268,8 +236,8 @@ BEGIN
 	BEGIN
 		options := nodes_options(options, 'iblt_audit_nodes');
 		conns := nodes_conns(nodes, true);
-		names := nodes_names(nodes, conns);
-		PERFORM nodes_check(names, nodes_dimensions(nodes), without), nodes_title(names, conns);
+		names := nodes_names(nodes, conns, without);
+		PERFORM nodes_title(names, conns);
 		IF num_nonnulls(tables, schema) <> 1 THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 				MESSAGE = 'exactly one of tables and schema must be given';

@@ -1,13 +1,16 @@
 -- iblt_compare_nodes -----------------------------------------------------------------------
 
--- The nodes of a comparison, described.
+-- The nodes of a comparison, described; an error that names a node without the relation.
 CREATE FUNCTION nodes_prepare(names text[], named integer, conns text[], relation text,
 	options options) RETURNS node_set
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	result node_set;
+	here oid := to_regclass(relation);
+	relations text[] := '{}';
 	described record;
+	told jsonb[];
 BEGIN
 	result.names := names;
 	result.named := named;
@@ -18,11 +21,25 @@ BEGIN
 		options.live := 'off';
 		described := nodes_plain_sides(conns, names, relation, options);
 		result.sides := described.sides;
-		result.plan := nodes_plan(names, result.sides, options, described.told);
+		told := described.told;
 	ELSE
-		result.sides := nodes_sides(conns, names, relation, options);
-		result.plan := nodes_plan(names, result.sides, options, NULL);
+		FOR n IN 1 .. cardinality(conns) LOOP
+			IF conns[n] IS NULL AND here IS NULL THEN
+				PERFORM nodes_refuse_missing(names[n], relation);
+			END IF;
+			relations[n] := CASE WHEN conns[n] IS NULL THEN here::text ELSE relation END;
+		END LOOP;
+		result.sides := describe_sides(conns, relations,
+			array_fill(options.condition, ARRAY[cardinality(conns)]), options.live <> 'off',
+			options.label);
+		FOR n IN 1 .. cardinality(conns) LOOP
+			IF (result.sides[n]).relation IS NULL THEN
+				PERFORM nodes_refuse_missing(names[n], relation);
+			END IF;
+			result.sides[n].side := names[n];
+		END LOOP;
 	END IF;
+	result.plan := nodes_plan(names, result.sides, options, told);
 	-- see reads_by_index
 	IF options.condition IS NOT NULL AND EXISTS (SELECT FROM unnest(result.sides) AS s
 			WHERE s.remote OR s.distributed) THEN

@@ -5,13 +5,17 @@
 
 -- The names of nodes in answers and messages: of a connection string, which may hold a
 -- password, its place in the list; an error for what is neither that nor a foreign server, nor
--- a connection of the caller's.
--- No query may have such a string among its values (peer_is_string), so this is a loop.
-CREATE FUNCTION nodes_names(nodes text[], conns text[]) RETURNS text[]
+-- a connection of the caller's, and for a list of nodes that cannot be compared.
+-- No query, and no plan that the server logs, may have such a string among its values
+-- (peer_is_string), so this is a loop, and "dimensions" an expression without a query.
+CREATE FUNCTION nodes_names(nodes text[], conns text[], without text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	dimensions integer := CASE array_lower(nodes, 1) WHEN 1 THEN array_ndims(nodes) END;
 	names text[] := '{}';
+	twice text;
+	problem text;
 BEGIN
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		names[n] := CASE WHEN nodes[n] IS NULL THEN 'here'
@@ -25,36 +29,18 @@ BEGIN
 					' such as ''host=node_b dbname=shop''.';
 		END IF;
 	END LOOP;
-	RETURN names;
-END
-$$;
-
--- How many dimensions a list of nodes has that begins with number 1; NULL for another list.
-CREATE FUNCTION nodes_dimensions(nodes text[]) RETURNS integer
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE array_lower(nodes, 1) WHEN 1 THEN array_ndims(nodes) END;
-END
-$$;
-
--- An error for a list of nodes, with these names, that cannot be compared.
-CREATE FUNCTION nodes_check(names text[], dimensions integer, without text) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	twice text := (SELECT min(name) FROM (SELECT name FROM unnest(names) AS u(name)
+	twice := (SELECT min(name) FROM (SELECT name FROM unnest(names) AS u(name)
 		GROUP BY name HAVING count(*) > 1) AS t);
-	problem text := CASE
+	problem := CASE
 		WHEN coalesce(dimensions, 0) <> 1 OR cardinality(names) NOT BETWEEN 2 AND 16
 			THEN 'nodes must be a list of 2 to 16 nodes'
 		WHEN twice IS NOT NULL THEN format('node "%s" is named twice', twice)
 		WHEN coalesce(without, '') NOT IN ('error', 'skip')
 			THEN 'without must be error or skip' END;
-BEGIN
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
 	END IF;
+	RETURN names;
 END
 $$;
 
@@ -128,82 +114,7 @@ BEGIN
 END
 $$;
 
--- The sides of a comparison of nodes; an error that names a node without the relation.
-CREATE FUNCTION nodes_sides(conns text[], names text[], relation text, options options)
-RETURNS side[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	here oid := to_regclass(relation);
-	relations text[] := '{}';
-	sides side[];
-BEGIN
-	FOR n IN 1 .. cardinality(conns) LOOP
-		IF conns[n] IS NULL AND here IS NULL THEN
-			PERFORM nodes_refuse_missing(names[n], relation);
-		END IF;
-		relations[n] := CASE WHEN conns[n] IS NULL THEN here::text ELSE relation END;
-	END LOOP;
-	sides := describe_sides(conns, relations,
-		array_fill(options.condition, ARRAY[cardinality(conns)]), options.live <> 'off',
-		options.label);
-	FOR n IN 1 .. cardinality(conns) LOOP
-		IF sides[n].relation IS NULL THEN
-			PERFORM nodes_refuse_missing(names[n], relation);
-		END IF;
-		sides[n].side := names[n];
-	END LOOP;
-	RETURN sides;
-END
-$$;
-
 -- The plan
-
--- An error for columns that some nodes have and others do not, unless the options name or
--- exclude them.
-CREATE FUNCTION nodes_check_columns(names text[], sides side[], options options) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	missing text := (SELECT string_agg(format('"%s" on %s', c, nodes), ', ' ORDER BY c)
-		FROM (SELECT a.c, string_agg(format('"%s"', names[n]), ', ' ORDER BY n) AS nodes
-			FROM (SELECT DISTINCT unnest(iblt_field(s.columns)) AS c FROM unnest(sides) AS s) AS a,
-				generate_subscripts(sides, 1) AS n
-			WHERE a.c <> ALL (iblt_field((sides[n]).columns)) GROUP BY a.c) AS m
-		WHERE c <> ALL (coalesce(options.exclude, '{}')));
-BEGIN
-	PERFORM require_none(ARRAY(SELECT c FROM unnest(options.exclude) AS c
-			WHERE NOT EXISTS (SELECT FROM unnest(sides) AS s
-				WHERE c = ANY (iblt_field(s.columns)))),
-		'excluded columns are on no node: %s', 'Names are case-sensitive.');
-	IF options.columns IS NULL AND missing IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
-			MESSAGE = 'columns are not on all nodes', DETAIL = format('Missing: %s.', missing),
-			HINT = 'Exclude them, or name in columns what is to be compared.';
-	END IF;
-END
-$$;
-
--- The columns that identify a row on all nodes: as asked, or of a unique index of the first
--- node that has one; NULL for none.
-CREATE FUNCTION nodes_key(sides side[], options options) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	key text[] := options.key_columns;
-	common text[] := iblt_field((sides[1]).columns);
-	s side;
-BEGIN
-	FOREACH s IN ARRAY sides LOOP
-		common := ARRAY(SELECT c FROM unnest(common) AS c WHERE c = ANY (iblt_field(s.columns))
-			AND c <> ALL (coalesce(options.exclude, '{}')));
-	END LOOP;
-	FOREACH s IN ARRAY sides LOOP
-		key := key_names(s, s, common, key);
-	END LOOP;
-	RETURN key;
-END
-$$;
 
 -- The plan of a comparison of two nodes; with what these told, by plain queries.
 CREATE FUNCTION nodes_pair(a side, b side, options options, mine jsonb, theirs jsonb) RETURNS plan
@@ -261,45 +172,31 @@ BEGIN
 END
 $$;
 
--- A plan that reads live digests in place of scans, or an error if it must, after a plan for each
--- pair of the first node with another one: if digests of all fit, they are folded to one size.
-CREATE FUNCTION nodes_live(plan plan, pairs plan[], options options) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	cells integer := 0;
-	problem text;
-BEGIN
-	FOR n IN 1 .. cardinality(pairs) LOOP
-		cells := gcd(cells, pairs[n].live_cells);
-		problem := coalesce(problem, pairs[n].live_problem);
-	END LOOP;
-	IF problem IS NULL AND cells < 70 THEN
-		problem := 'their sizes have no common part that is large enough';
-		IF options.live = 'require' THEN
-			PERFORM live_refuse('0A000', problem,
-				'CALL iblt_track on all nodes, with one of them as the peer.');
-		END IF;
-	END IF;
-	plan.from_digests := problem IS NULL;
-	plan.live_cells := cells;
-	plan.live_problem := problem;
-	plan.seed := CASE WHEN plan.from_digests THEN plan.seed ELSE options.seed END;
-	RETURN plan;
-END
-$$;
-
 -- Replication
 
--- Can a row be on its way to a node over a server that is not a node? Such a server feeds the node,
--- and either it or another one feeds a second node, or a second node feeds such a server.
+-- The links of all pairs of nodes, and one that is not ready if a row can be on its way to a node
+-- over a server that is not a node.  Such a server feeds the node, and either it or another one
+-- feeds a second node, or a second node feeds such a server.
 -- Slots of several publishers may have one name, and each subscription has one of them.  A
 -- standby shows the subscriptions of its primary, so it is fed by others if no node is of its
 -- server.
-CREATE FUNCTION nodes_by_others(sides side[]) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION nodes_links(sides side[]) RETURNS link[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-	WITH node AS (
+DECLARE
+	link link;
+	result link[] := '{}';
+BEGIN
+	FOR a IN 1 .. cardinality(sides) LOOP
+		FOR b IN a + 1 .. cardinality(sides) LOOP
+			FOREACH link IN ARRAY links(sides[a], sides[b], false) LOOP
+				link.source := (sides[CASE link.source WHEN 'here' THEN a ELSE b END]).side;
+				link.follower := (sides[CASE link.follower WHEN 'here' THEN a ELSE b END]).side;
+				result := array_append(result, link);
+			END LOOP;
+		END LOOP;
+	END LOOP;
+	IF (WITH node AS (
 		SELECT n, (sides[n]).recovery, (sides[n]).system, (sides[n]).slots,
 			(sides[n]).subscriptions
 		FROM generate_subscripts(sides, 1) AS n
@@ -317,27 +214,7 @@ AS $$
 		FROM node
 	)
 	SELECT EXISTS (SELECT FROM flow AS a JOIN flow AS b ON a.n <> b.n
-		WHERE a.fed AND (b.fed OR b.feeds))
-$$;
-
--- The links of all pairs of nodes, and one that is not ready if rows may come over others.
-CREATE FUNCTION nodes_links(sides side[]) RETURNS link[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	link link;
-	result link[] := '{}';
-BEGIN
-	FOR a IN 1 .. cardinality(sides) LOOP
-		FOR b IN a + 1 .. cardinality(sides) LOOP
-			FOREACH link IN ARRAY links(sides[a], sides[b], false) LOOP
-				link.source := (sides[CASE link.source WHEN 'here' THEN a ELSE b END]).side;
-				link.follower := (sides[CASE link.follower WHEN 'here' THEN a ELSE b END]).side;
-				result := array_append(result, link);
-			END LOOP;
-		END LOOP;
-	END LOOP;
-	IF nodes_by_others(sides) THEN
+		WHERE a.fed AND (b.fed OR b.feeds))) THEN
 		link := NULL;
 		link.ready := false;
 		result := array_append(result, link);
@@ -358,17 +235,44 @@ DECLARE
 	plan plan;
 	pair plan;
 	pairs plan[] := '{}';
+	missing text;
+	common text[] := iblt_field((sides[1]).columns);
 	is_unique boolean := true;
 	versions boolean := true;
 	again boolean := true;	-- unless foreign tables here may show the same rows again
 	first integer := coalesce(array_position(names, 'here'), 1);
+	cells integer := 0;
+	problem text;
+	most bigint := 0;
+	described jsonb;
 	s side;
 BEGIN
-	PERFORM nodes_check_pairs(sides), nodes_check_columns(names, sides, options);
-	options.key_columns := nodes_key(sides, options);
+	PERFORM nodes_check_pairs(sides);
+	-- columns that some nodes have and others do not
+	PERFORM require_none(ARRAY(SELECT c FROM unnest(options.exclude) AS c
+			WHERE NOT EXISTS (SELECT FROM unnest(sides) AS o
+				WHERE c = ANY (iblt_field(o.columns)))),
+		'excluded columns are on no node: %s', 'Names are case-sensitive.');
+	missing := (SELECT string_agg(format('"%s" on %s', c, nodes), ', ' ORDER BY c)
+		FROM (SELECT a.c, string_agg(format('"%s"', names[n]), ', ' ORDER BY n) AS nodes
+			FROM (SELECT DISTINCT unnest(iblt_field(o.columns)) AS c FROM unnest(sides) AS o) AS a,
+				generate_subscripts(sides, 1) AS n
+			WHERE a.c <> ALL (iblt_field((sides[n]).columns)) GROUP BY a.c) AS m
+		WHERE c <> ALL (coalesce(options.exclude, '{}')));
+	IF options.columns IS NULL AND missing IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = 'columns are not on all nodes', DETAIL = format('Missing: %s.', missing),
+			HINT = 'Exclude them, or name in columns what is to be compared.';
+	END IF;
 	FOREACH s IN ARRAY sides LOOP
+		common := ARRAY(SELECT c FROM unnest(common) AS c WHERE c = ANY (iblt_field(s.columns))
+			AND c <> ALL (coalesce(options.exclude, '{}')));
 		versions := versions AND s.versions;
 		again := again AND NOT (s.place IS NULL AND s.remote);
+	END LOOP;
+	-- as asked, or a unique index of the first node that has one
+	FOREACH s IN ARRAY sides LOOP
+		options.key_columns := key_names(s, s, common, options.key_columns);
 	END LOOP;
 	options.recheck := coalesce(options.recheck, again::integer);
 	FOR n IN 1 .. cardinality(sides) LOOP
@@ -378,10 +282,23 @@ BEGIN
 			plan := pair;
 		END IF;
 		is_unique := is_unique AND pair.is_unique;
+		cells := gcd(cells, pair.live_cells);
+		problem := coalesce(problem, pair.live_problem);
 		pairs := array_append(pairs, pair);
 	END LOOP;
 	IF options.live <> 'off' THEN
-		plan := nodes_live(plan, pairs, options);
+		-- digests of all are folded to one size
+		IF problem IS NULL AND cells < 70 THEN
+			problem := 'their sizes have no common part that is large enough';
+			IF options.live = 'require' THEN
+				PERFORM live_refuse('0A000', problem,
+					'CALL iblt_track on all nodes, with one of them as the peer.');
+			END IF;
+		END IF;
+		plan.from_digests := problem IS NULL;
+		plan.live_cells := cells;
+		plan.live_problem := problem;
+		plan.seed := CASE WHEN plan.from_digests THEN plan.seed ELSE options.seed END;
 	END IF;
 	plan.is_unique := is_unique;
 	plan.versions := versions AND plan.recheck > 0;
@@ -389,6 +306,16 @@ BEGIN
 		PERFORM require_version_rights(pair);
 	END LOOP;
 	plan.links := CASE WHEN plan.recheck > 0 THEN nodes_links(sides) ELSE '{}' END;
-	RETURN CASE WHEN told IS NULL THEN plan ELSE nodes_plain_plan(plan, told) END;
+	IF told IS NOT NULL THEN
+		plan.columns := plain_read_as(plan.columns, told[1]);
+		plan.by_hash := true;
+		plan.bytes := 0;
+		FOREACH described IN ARRAY told LOOP
+			most := greatest(most, (described -> 'size' ->> 'rows')::bigint);
+			plan.bytes := greatest(plan.bytes, (described -> 'size' ->> 'bytes')::bigint);
+		END LOOP;
+		plan.buckets := plain_buckets(most);
+	END IF;
+	RETURN plan;
 END
 $$;

@@ -34,8 +34,7 @@ BEGIN
 				IF NOT lent THEN
 					PERFORM repair_check_options(asked);
 				END IF;
-				names := nodes_names(nodes, conns);
-				PERFORM nodes_check(names, nodes_dimensions(nodes), without);
+				names := nodes_names(nodes, conns, without);
 			END IF;
 			IF source <> ALL (names) THEN	-- or was left out
 				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format(
@@ -49,12 +48,6 @@ BEGIN
 			compared := told.nodes;	-- with a plan that may scan after all
 			differences := told.differences;
 			IF asked.target_side IS NOT NULL THEN
-				IF asked.apply THEN
-					PERFORM nodes_check_written(compared);
-				END IF;
-				IF source IS NULL THEN
-					PERFORM nodes_check_standby(compared.sides);
-				END IF;
 				-- nothing begins again once nodes may have been changed
 				without := 'error';
 				attempt := 3;

@@ -33,29 +33,6 @@ BEGIN
 END
 $$;
 
--- Those of the keys on which nodes disagree now, each node seen in one snapshot.
-CREATE FUNCTION nodes_look(nodes node_set, keys text[]) RETURNS SETOF node_difference
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN QUERY SELECT * FROM nodes_differing(nodes, find_sides(nodes.plan, nodes.sides, keys),
-		keys);
-END
-$$;
-
--- The keys for which an index found rows of the base or of another node that are not the ones of
--- their sketches.
-CREATE FUNCTION nodes_doubtful(plan plan, keys text[], base found_rows, node found_rows,
-	said node_keys) RETURNS text[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	-- a key without a difference has no side and weighs nothing
-	SELECT doubtful(plan, keys, array_agg(d.side ORDER BY k.n),
-		array_agg(coalesce(d.weight, 0) ORDER BY k.n), base.checksum, node.checksum)
-	FROM unnest(keys) WITH ORDINALITY AS k(id, n)
-	LEFT JOIN unnest(said.keys, said.sides, said.weights) AS d(id, side, weight) USING (id)
-$$;
-
 -- The plan of a comparison of the base with another node.
 CREATE FUNCTION nodes_two(nodes node_set, base integer, node integer) RETURNS plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -89,7 +66,14 @@ BEGIN
 		keys := (iblt_compare_keys(sample, list, done::integer, size)).keys;
 		found := find_sides(nodes.plan, nodes.sides, keys);
 		FOR n IN 1 .. cardinality(found) LOOP
-			doubtful := nodes_doubtful(nodes.plan, keys, found[base], found[n], said[n]);
+			-- What an index found of the base or this node is not what is in their sketches.  A key
+			-- without a difference has no side and weighs nothing.
+			doubtful := (SELECT doubtful(nodes.plan, keys, array_agg(d.side ORDER BY k.place),
+					array_agg(coalesce(d.weight, 0) ORDER BY k.place), (found[base]).checksum,
+					(found[n]).checksum)
+				FROM unnest(keys) WITH ORDINALITY AS k(id, place)
+				LEFT JOIN unnest((said[n]).keys, (said[n]).sides, (said[n]).weights)
+					AS d(id, side, weight) USING (id));
 			IF doubtful <> '{}' THEN
 				doubts := jsonb_set(doubts, ARRAY[n::text],
 					coalesce(doubts -> n::text, '[]') || to_jsonb(doubtful));
@@ -114,13 +98,14 @@ AS $$
 DECLARE
 	size integer := batch_size(nodes.plan);
 	part node_difference[];
+	keys text[];
 BEGIN
 	FOR i IN 1 .. cardinality(before) BY size LOOP
 		part := before[i : i + size - 1];
+		keys := keys_of_ids(nodes.plan, ARRAY(SELECT u.id FROM unnest(part) AS u));
 		RETURN QUERY SELECT l.id, l.key, l.checksums, l.contents,
 				held_mark(l.mark, b.mark, settled), held_same(l.mark, b.mark, b.confirmed, settled)
-			FROM nodes_look(nodes, keys_of_ids(nodes.plan,
-				ARRAY(SELECT u.id FROM unnest(part) AS u))) AS l
+			FROM nodes_differing(nodes, find_sides(nodes.plan, nodes.sides, keys), keys) AS l
 			JOIN unnest(part) AS b ON b.id = l.id;
 	END LOOP;
 END

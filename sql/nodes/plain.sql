@@ -50,26 +50,6 @@ BEGIN
 END
 $$;
 
--- The plan of a comparison by plain queries.
-CREATE FUNCTION nodes_plain_plan(plan plan, told jsonb[]) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	most bigint := 0;
-	described jsonb;
-BEGIN
-	plan.columns := plain_read_as(plan.columns, told[1]);
-	plan.by_hash := true;
-	plan.bytes := 0;
-	FOREACH described IN ARRAY told LOOP
-		most := greatest(most, (described -> 'size' ->> 'rows')::bigint);
-		plan.bytes := greatest(plan.bytes, (described -> 'size' ->> 'bytes')::bigint);
-	END LOOP;
-	plan.buckets := plain_buckets(most);
-	RETURN plan;
-END
-$$;
-
 -- The keys on which nodes disagree, by plain queries, and how many in words, if too many.
 CREATE FUNCTION nodes_plain_read(nodes node_set, OUT differences node_difference[], OUT many text,
 	OUT sums text[]) RETURNS record

@@ -50,43 +50,29 @@ $$;
 
 -- One target
 
--- The steps of a target's repair from each of its sources.
-CREATE FUNCTION nodes_repair_steps(nodes node_set, pairs node_pair[], asked repair_options)
-RETURNS repair_work[]
+-- Repairs a target and commits there, or previews that: what is said of each of its keys.  After an
+-- error nothing is changed there, unless the outcome of its COMMIT is unknown, and a warning says
+-- why.
+CREATE FUNCTION nodes_repair_target(nodes text[], s node_set, pairs node_pair[],
+	asked repair_options, source text) RETURNS node_repair_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	name text := s.names[pairs[1].target];
+	reached node_set := s;	-- the nodes that can be reached now: others agree with nobody
+	place text;
 	compared plan;
 	size integer;
 	work repair_work;
-	works repair_work[] := '{}';
-BEGIN
-	FOR i IN 1 .. cardinality(pairs) LOOP
-		compared := nodes_two(nodes, pairs[i].source, pairs[i].target);
-		compared.content := 'texts';
-		work := ROW(repair_plan_of(compared, asked), NULL, 0, '{}', 0, NULL)::repair_work;
-		compared := (work.plan).compared;
-		size := batch_size(compared);
-		FOR n IN 1 .. cardinality(pairs[i].ids) BY size LOOP
-			work := repair_add_steps(work, look_at_ids(compared, pairs[i].ids[n : n + size - 1]));
-		END LOOP;
-		IF NOT asked.apply THEN
-			work := repair_show(work, NULL);
-		END IF;
-		works := array_append(works, work);
-	END LOOP;
-	RETURN works;
-END
-$$;
-
--- The nodes that can be reached now, over new connections where these are closed.  The others
--- agree with nobody.
-CREATE FUNCTION nodes_reached(nodes text[], s node_set) RETURNS node_set
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	reached node_set := s;
-	place text;
+	planned repair_work[] := '{}';
+	works repair_work[];	-- NULL until all pairs have their steps
+	steps repair_step[];
+	ids text[];
+	keys text[];
+	still text[];
+	failed text;
+	broken integer;
+	e failure;
 BEGIN
 	reached.names := '{}';
 	reached.sides := '{}';
@@ -102,56 +88,43 @@ BEGIN
 			CONTINUE;
 		END;
 	END LOOP;
-	RETURN reached;
-END
-$$;
-
--- Skips the steps of keys on which these nodes do not agree any more as they did.
--- The claim has found the rows of the two as they were compared.
-CREATE FUNCTION nodes_still(reached node_set, target text, source text, work repair_work)
-RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	steps repair_step[];
-	ids text[];
-	still text[];
-BEGIN
-	FOR n IN 1 .. work.batches LOOP
-		steps := repair_batch(work, n);
-		ids := repair_ids(work.plan, steps);
-		CONTINUE WHEN ids = '{}';
-		still := ARRAY(SELECT d.id FROM nodes_look(reached, keys_of_ids(reached.plan, ids)) AS d,
-				nodes_verdict(reached.names, reached.named, d.checksums) AS v
-			WHERE v.verdict = 'majority' AND source = ANY (v.agree) AND target = ANY (v.deviate));
-		PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
-			ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
-			'changed since it was compared'));
-	END LOOP;
-END
-$$;
-
--- Repairs a target and commits there, or previews that: what is said of each of its keys.  After an
--- error nothing is changed there, unless the outcome of its COMMIT is unknown, and a warning says
--- why.
-CREATE FUNCTION nodes_repair_target(nodes text[], s node_set, pairs node_pair[],
-	asked repair_options, source text) RETURNS node_repair_row[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	name text := s.names[pairs[1].target];
-	reached node_set := nodes_reached(nodes, s);
-	works repair_work[];
-	failed text;
-	broken integer;
-	e failure;
-BEGIN
 	BEGIN
-		works := nodes_repair_steps(s, pairs, asked);
+		FOR i IN 1 .. cardinality(pairs) LOOP
+			compared := nodes_two(s, pairs[i].source, pairs[i].target);
+			compared.content := 'texts';
+			work := ROW(repair_plan_of(compared, asked), NULL, 0, '{}', 0, NULL)::repair_work;
+			compared := (work.plan).compared;
+			size := batch_size(compared);
+			FOR n IN 1 .. cardinality(pairs[i].ids) BY size LOOP
+				work := repair_add_steps(work,
+					look_at_ids(compared, pairs[i].ids[n : n + size - 1]));
+			END LOOP;
+			IF NOT asked.apply THEN
+				work := repair_show(work, NULL);
+			END IF;
+			planned := array_append(planned, work);
+		END LOOP;
+		works := planned;
 		IF asked.apply AND EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
+			-- finds the rows of the two nodes of each pair as they were compared
 			PERFORM repair_claim_all(works);
 			FOR i IN 1 .. CASE WHEN source IS NULL THEN cardinality(works) ELSE 0 END LOOP
-				PERFORM nodes_still(reached, name, s.names[pairs[i].source], works[i]);
+				work := works[i];
+				FOR n IN 1 .. work.batches LOOP
+					steps := repair_batch(work, n);
+					ids := repair_ids(work.plan, steps);
+					CONTINUE WHEN ids = '{}';
+					keys := keys_of_ids(reached.plan, ids);
+					-- keys on which the nodes still agree as they did
+					still := ARRAY(SELECT d.id FROM nodes_differing(reached,
+							find_sides(reached.plan, reached.sides, keys), keys) AS d,
+							nodes_verdict(reached.names, reached.named, d.checksums) AS v
+						WHERE v.verdict = 'majority' AND s.names[pairs[i].source] = ANY (v.agree)
+						AND name = ANY (v.deviate));
+					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
+						ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
+						'changed since it was compared'));
+				END LOOP;
 			END LOOP;
 			works := repair_apply(works);
 			PERFORM repair_commit((s.sides[pairs[1].target]).place);
@@ -192,24 +165,9 @@ DECLARE
 	first integer := 1;
 	rows node_repair_row[] := '{}';
 BEGIN
-	FOR i IN 1 .. cardinality(pairs) LOOP
-		IF i = cardinality(pairs) OR pairs[i + 1].target <> pairs[i].target THEN
-			rows := rows || nodes_repair_target(nodes, s, pairs[first : i], asked, source);
-			first := i + 1;
-		END IF;
-	END LOOP;
-	RETURN rows || ARRAY(SELECT r FROM nodes_left(s, differences, source, problem) AS r);
-END
-$$;
-
--- An error if this database is a node whose rows this transaction has changed, or may see as they
--- were before.
--- They would have a vote, and the other nodes commit before they do.
-CREATE FUNCTION nodes_check_written(s node_set) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-BEGIN
-	FOR n IN 1 .. cardinality(s.names) LOOP
+	-- Rows here that this transaction has changed, or sees as they were before, would have a vote,
+	-- and the other nodes commit before they do.
+	FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(s.names) ELSE 0 END LOOP
 		CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
 		PERFORM repair_require_fresh(nodes_two(s, n, n));
 		IF repair_written(((s.sides[n]).relation)::regclass) THEN
@@ -220,6 +178,16 @@ BEGIN
 				HINT = 'COMMIT first.';
 		END IF;
 	END LOOP;
+	IF source IS NULL THEN
+		PERFORM nodes_check_standby(s.sides);
+	END IF;
+	FOR i IN 1 .. cardinality(pairs) LOOP
+		IF i = cardinality(pairs) OR pairs[i + 1].target <> pairs[i].target THEN
+			rows := rows || nodes_repair_target(nodes, s, pairs[first : i], asked, source);
+			first := i + 1;
+		END IF;
+	END LOOP;
+	RETURN rows || ARRAY(SELECT r FROM nodes_left(s, differences, source, problem) AS r);
 END
 $$;
 

@@ -6,56 +6,6 @@
 -- differences, and a key on which any two nodes disagree is in one of them at least: of the
 -- two, one differs from the base.
 
--- The base: the node from which the others differ least.
--- Any node would do.  If the base were the one that deviates, all folds would have to be as
--- large as its differences take.
-CREATE FUNCTION nodes_base(folds @extschema@.iblt[]) RETURNS integer
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	sums numeric[] := array_fill(0, ARRAY[cardinality(folds)]);
-	status record;
-BEGIN
-	FOR a IN 1 .. cardinality(folds) LOOP
-		FOR b IN a + 1 .. cardinality(folds) LOOP
-			status := iblt_compare_decode(iblt_subtract(folds[a], folds[b]));
-			sums[a] := sums[a] + status.estimated;
-			sums[b] := sums[b] + status.estimated;
-		END LOOP;
-	END LOOP;
-	RETURN (SELECT n FROM unnest(sums) WITH ORDINALITY AS u(sum, n) ORDER BY sum, n LIMIT 1);
-END
-$$;
-
--- Small folds of the sketches that digests or scans of all nodes give, and of this database the
--- whole sketch; an error if a relation was altered.
-CREATE FUNCTION nodes_scan(nodes node_set, capacity integer, OUT folds @extschema@.iblt[],
-	OUT mine @extschema@.iblt) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	digests boolean := coalesce((nodes.plan).from_digests, false);
-	scanned scanned[] := ask_values(ARRAY(SELECT u.place FROM unnest(nodes.sides) AS u),
-		ARRAY(SELECT CASE WHEN digests THEN live_sql(nodes.plan, u, false)
-			ELSE scan_sql(nodes.plan, u, capacity) END FROM unnest(nodes.sides) AS u),
-		CASE WHEN digests THEN 0.001 ELSE 0.02 END, NULL,
-		reading_all(nodes.plan, nodes.sides))::scanned[];
-	s side;
-BEGIN
-	FOR n IN 1 .. cardinality(scanned) LOOP
-		s := nodes.sides[n];
-		PERFORM require_side_described(s, scanned[n].fingerprint);
-		folds[n] := sketch_of(scanned[n]);
-		PERFORM progress((nodes.plan).progress, format('"%s": %s rows', s.side,
-			(iblt_header(folds[n])).rows));
-		IF s.place IS NULL THEN
-			mine := folds[n];
-			folds[n] := iblt_fold(mine, 9, 0.1);
-		END IF;
-	END LOOP;
-END
-$$;
-
 -- The folds with larger ones in place of some, for that many keys; "whole" is an empty sketch of
 -- the size of those that the nodes keep.
 CREATE FUNCTION nodes_larger(nodes node_set, part integer[], INOUT folds @extschema@.iblt[],
@@ -86,16 +36,21 @@ $$;
 
 -- The base, what of each node differs from it, and the list of all these keys, each once;
 -- "complete" is false if more differ than sketches of that capacity can tell, and then "number"
--- is an estimate of the keys of one node.  "small" are small folds of what the nodes have.
+-- is an estimate of the keys of one node.  "small" are small folds of what the nodes have.  An
+-- error if a relation was altered.
 CREATE FUNCTION nodes_exchange(nodes node_set, capacity integer, OUT complete boolean,
 	OUT number bigint, OUT base integer, OUT said node_keys[], OUT list bytea,
 	OUT sample @extschema@.iblt, OUT small @extschema@.iblt[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	digests boolean := coalesce((nodes.plan).from_digests, false);
 	whole declared.sketch%TYPE;
-	scanned record;
+	scanned scanned[];
+	s side;
+	mine declared.sketch%TYPE;
 	folds declared.sketches%TYPE;
+	sums numeric[];
 	waiting integer[];
 	still integer[];
 	one node_keys;
@@ -104,10 +59,34 @@ DECLARE
 BEGIN
 	nodes.plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
 	whole := empty_sketch(nodes.plan, capacity);
-	scanned := nodes_scan(nodes, capacity);
-	folds := scanned.folds;
+	scanned := ask_values(ARRAY(SELECT u.place FROM unnest(nodes.sides) AS u),
+		ARRAY(SELECT CASE WHEN digests THEN live_sql(nodes.plan, u, false)
+			ELSE scan_sql(nodes.plan, u, capacity) END FROM unnest(nodes.sides) AS u),
+		CASE WHEN digests THEN 0.001 ELSE 0.02 END, NULL,
+		reading_all(nodes.plan, nodes.sides))::scanned[];
+	FOR n IN 1 .. cardinality(scanned) LOOP
+		s := nodes.sides[n];
+		PERFORM require_side_described(s, scanned[n].fingerprint);
+		folds[n] := sketch_of(scanned[n]);
+		PERFORM progress((nodes.plan).progress, format('"%s": %s rows', s.side,
+			(iblt_header(folds[n])).rows));
+		IF s.place IS NULL THEN
+			mine := folds[n];
+			folds[n] := iblt_fold(mine, 9, 0.1);
+		END IF;
+	END LOOP;
 	small := folds;
-	base := nodes_base(folds);
+	-- The base is the node from which the others differ least.  Any would do, but if it were the
+	-- one that deviates, all folds would have to be as large as its differences take.
+	sums := array_fill(0, ARRAY[cardinality(folds)]);
+	FOR a IN 1 .. cardinality(folds) LOOP
+		FOR b IN a + 1 .. cardinality(folds) LOOP
+			status := iblt_compare_decode(iblt_subtract(folds[a], folds[b]));
+			sums[a] := sums[a] + status.estimated;
+			sums[b] := sums[b] + status.estimated;
+		END LOOP;
+	END LOOP;
+	base := (SELECT n FROM unnest(sums) WITH ORDINALITY AS u(sum, n) ORDER BY sum, n LIMIT 1);
 	waiting := array_remove(ARRAY(SELECT generate_subscripts(folds, 1)), base);
 	said := array_fill(NULL::node_keys, ARRAY[cardinality(folds)]);
 	LOOP
@@ -135,7 +114,7 @@ BEGIN
 		complete := waiting = '{}';
 		EXIT WHEN complete OR (iblt_header(folds[base])).cells = (iblt_header(whole)).cells
 			OR surely_more(nodes.plan, number, (iblt_header(whole)).capacity);
-		folds := nodes_larger(nodes, base || waiting, folds, scanned.mine, whole, number);
+		folds := nodes_larger(nodes, base || waiting, folds, mine, whole, number);
 	END LOOP;
 END
 $$;

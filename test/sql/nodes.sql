@@ -42,7 +42,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 CREATE FUNCTION pg_temp.sides(j jsonb) RETURNS side[] LANGUAGE sql AS 'SELECT ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::iblt_internal.side, j) AS s)';
 -- which nodes replicate to which, and whether rows may pass over a server that is not a node
-SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, nodes_by_others(s) AS by_others
+SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, EXISTS (SELECT FROM unnest(nodes_links(s)) AS l WHERE l.source IS NULL) AS by_others
 FROM (VALUES ('none', '[]', '[]', '[]', '[]', '[]', '[]'), ('a chain', '["ab"]', '[]', '["bc"]', '["ab"]', '[]', '["bc"]'), ('a star', '["ab", "ac"]', '[]', '[]', '["ab"]', '[]', '["ac"]'), ('a ring', '["ab"]', '["ca"]', '["bc"]', '["ab"]', '["ca"]', '["bc"]'),
 	('one is fed by another server', '[]', '["xa"]', '[]', '[]', '[]', '[]'), ('two are', '[]', '["xa"]', '[]', '["xb"]', '[]', '[]'), ('by slots of one name', '[]', '["x"]', '[]', '[]', '[]', '["x"]'),
 	('a chain with one between that is no node', '["ax"]', '[]', '[]', '["xb"]', '[]', '[]'), ('beside a link', '["ab", "ax"]', '[]', '[]', '["ab", "xb"]', '[]', '[]'), ('into the first of a chain', '["ab"]', '["xa"]', '["bc"]', '["ab"]', '[]', '["bc"]'),
@@ -50,7 +50,7 @@ FROM (VALUES ('none', '[]', '[]', '[]', '[]', '[]', '[]'), ('a chain', '["ab"]',
 	('two slots of one name, one of a node', '["s"]', '[]', '[]', '["s", "s"]', '[]', '[]'), ('and one leads out', '["s", "ax"]', '[]', '[]', '["s", "s"]', '[]', '[]'), ('two of nodes', '["s"]', '[]', '["s"]', '[]', '[]', '["s", "s"]'))
 	AS v(title, sa, fa, sb, fb, sc, fc), LATERAL (SELECT pg_temp.sides(jsonb_agg(jsonb_build_object('side', side, 'recovery', false, 'slots', slots::jsonb, 'subscriptions',
 		(SELECT coalesce(jsonb_agg(jsonb_build_object('name', 'sub' || n, 'slot', slot, 'ready', true)), '[]') FROM jsonb_array_elements_text(fed::jsonb) WITH ORDINALITY AS f(slot, n))))) FROM (VALUES ('a', sa, fa), ('b', sb, fb), ('c', sc, fc)) AS n(side, slots, fed)) AS x(s);
-SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, nodes_by_others(s) AS by_others
+SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, EXISTS (SELECT FROM unnest(nodes_links(s)) AS l WHERE l.source IS NULL) AS by_others
 FROM (VALUES ('a primary and its standby, both fed', 'false', '"1"', '["x"]', 'true', '"1"'), ('a standby whose primary is not a node', 'false', '"2"', '["x"]', 'true', '"1"'), ('two standbys', 'true', '"1"', '["x"]', 'true', '"1"'), ('servers that are not known', 'false', 'null', '[]', 'true', 'null'))
 	AS v(title, ra, sa, fed, rb, sb), LATERAL (SELECT pg_temp.sides(jsonb_agg(jsonb_build_object('side', side, 'recovery', recovery::boolean, 'system', system::jsonb, 'slots', '[]'::jsonb, 'subscriptions',
 		(SELECT coalesce(jsonb_agg(jsonb_build_object('name', 'sub', 'slot', slot, 'ready', true)), '[]') FROM jsonb_array_elements_text(fed::jsonb) AS f(slot))))) FROM (VALUES ('a', ra, sa), ('b', rb, sb)) AS n(side, recovery, system)) AS x(s);
