@@ -100,7 +100,7 @@ BEGIN
 		CASE WHEN content IS NULL THEN 'NULL::jsonb[]' ELSE 'array_agg(content)' END,
 		CASE WHEN columns IS NOT NULL THEN 'array_agg(columns)'
 			WHEN listed <> '{}' THEN lists_sql(plan) ELSE 'NULL::text[]' END,
-		fingerprint_sql(s), found_sql || row_checksum_sql(plan),
+		fingerprint_sql(s), found_sql || checksum_sql(plan.columns, plan.seed),
 		concat(mark, content, columns,
 			(SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i)
 				FROM generate_subscripts(listed, 1) AS i)),
@@ -139,7 +139,7 @@ BEGIN
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,
-		row_checksum_sql(plan), mark_sql(plan),
+		checksum_sql(plan.columns, plan.seed), mark_sql(plan),
 		content_sql(plan),
 		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan) ELSE 'NULL::text' END,
 		f.keys, coalesce(rows, rows_sql(plan, s)), f.matches,

@@ -80,7 +80,7 @@ BEGIN
 				'as postgres_fdw does.',
 			HINT = 'Set recheck => 0, and compare again in another transaction.';
 	END IF;
-	-- only what describe_more tells of may be refused
+	-- only what describe() finds further on may be refused
 	IF (plan.here).more IS NOT FALSE OR (plan.there).more IS NOT FALSE THEN
 		PERFORM check_code(plan), check_mapping(plan);
 	END IF;

@@ -149,52 +149,6 @@ BEGIN
 END
 $$;
 
--- Lets a trigger fire for apply workers, too, also in partitions.
--- ALTER TABLE does the same for partitions' copies of a trigger.  Before 14.5 it leaves
--- out copies that differ.
-CREATE FUNCTION track_enable_trigger(relation regclass, name text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	part regclass;
-BEGIN
-	FOR part IN SELECT relation UNION ALL
-		SELECT relid FROM pg_partition_tree(relation) WHERE relid <> relation
-	LOOP
-		IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = part AND t.tgname = name
-				AND (t.tgparentid = 0) = (part = relation) AND t.tgenabled <> 'A') THEN
-			EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', part, name);
-		END IF;
-	END LOOP;
-END
-$$;
-
--- Creates the triggers that record changes, also those that apply workers make.
--- Triggers that are as they should be stay, because DROP TRIGGER would wait for readers.
--- Partitions have copies of a row trigger, which come and go with them.  The name of a
--- copy must not be that of another trigger, or ATTACH PARTITION would fail.  TRUNCATE
--- triggers have no copies, but TRUNCATE of a partition shows in its files (src/digest/shape.c).
-CREATE FUNCTION track_make_triggers(relation regclass) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM track_drop_triggers(relation, false);
-	IF NOT EXISTS (SELECT FROM track_triggers(relation) AS t WHERE t.of_rows) THEN
-		EXECUTE format('CREATE TRIGGER %I AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW'
-			' EXECUTE FUNCTION iblt_track_row()',
-			(SELECT 'iblt_track_row' || CASE relkind WHEN 'p'
-				THEN '_' || left(gen_random_uuid()::text, 8) ELSE '' END
-			FROM pg_class WHERE oid = relation), relation);
-	END IF;
-	IF NOT EXISTS (SELECT FROM track_triggers(relation) AS t WHERE NOT t.of_rows) THEN
-		EXECUTE format('CREATE TRIGGER iblt_track_truncate AFTER TRUNCATE ON %s'
-			' FOR EACH STATEMENT EXECUTE FUNCTION iblt_track_truncate()', relation);
-	END IF;
-	PERFORM track_enable_trigger(relation, t.name)
-	FROM track_triggers(relation) AS t;
-END
-$$;
-
 -- Start
 
 -- Waits for the writers of a table, and holds up others until the transaction ends.
@@ -216,10 +170,17 @@ BEGIN
 END
 $$;
 
--- Creates the triggers and begins to record changes.
+-- Creates the triggers and begins to record changes, also those that apply workers make.
+-- Triggers that are as they should be stay, because DROP TRIGGER would wait for readers.
+-- Partitions have copies of a row trigger, which come and go with them.  The name of a
+-- copy must not be that of another trigger, or ATTACH PARTITION would fail.  TRUNCATE
+-- triggers have no copies, but TRUNCATE of a partition shows in its files (src/digest/shape.c).
 CREATE FUNCTION track_begin(relation regclass, options tracking) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	name text;
+	part regclass;
 BEGIN
 	IF row_security_active(relation) THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
@@ -227,7 +188,30 @@ BEGIN
 				relation),
 			HINT = 'Track it as a role that sees all rows.';
 	END IF;
-	PERFORM track_make_triggers(relation);
+	PERFORM track_drop_triggers(relation, false);
+	IF NOT EXISTS (SELECT FROM track_triggers(relation) AS t WHERE t.of_rows) THEN
+		EXECUTE format('CREATE TRIGGER %I AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW'
+			' EXECUTE FUNCTION iblt_track_row()',
+			(SELECT 'iblt_track_row' || CASE relkind WHEN 'p'
+				THEN '_' || left(gen_random_uuid()::text, 8) ELSE '' END
+			FROM pg_class WHERE oid = relation), relation);
+	END IF;
+	IF NOT EXISTS (SELECT FROM track_triggers(relation) AS t WHERE NOT t.of_rows) THEN
+		EXECUTE format('CREATE TRIGGER iblt_track_truncate AFTER TRUNCATE ON %s'
+			' FOR EACH STATEMENT EXECUTE FUNCTION iblt_track_truncate()', relation);
+	END IF;
+	-- Lets them fire for apply workers, too.  ALTER TABLE does the same for partitions' copies.
+	-- Before 14.5 it leaves out copies that differ.
+	FOREACH name IN ARRAY ARRAY(SELECT t.name FROM track_triggers(relation) AS t) LOOP
+		FOR part IN SELECT relation UNION ALL
+			SELECT relid FROM pg_partition_tree(relation) WHERE relid <> relation
+		LOOP
+			IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = part AND t.tgname = name
+					AND (t.tgparentid = 0) = (part = relation) AND t.tgenabled <> 'A') THEN
+				EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', part, name);
+			END IF;
+		END LOOP;
+	END LOOP;
 	RETURN iblt_track_begin(relation, options.key_columns, options.columns,
 		options.all_columns, options.by_hash, options.from_peer, options.capacity,
 		options.template);

@@ -211,32 +211,11 @@ BEGIN
 END
 $$;
 
--- A checksum of a table's rows, and their number; NULL if the table was altered.
--- Relies on: read_heap, in one snapshot under its lock.
-CREATE FUNCTION audit_checksum(described jsonb, options options,
-	OUT checksum text, OUT rows bigint) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	s side := described(described, 'here');
-	plan plan := make_plan(s, s, options);
-	answer record;
-BEGIN
-	PERFORM check_code(plan);
-	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
-		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
-		described => ARRAY[described_as(s)]);
-	IF answer.fingerprint = s.fingerprint THEN
-		checksum := audit_hash((answer.sketch)::bytea);
-		rows := (iblt_header(answer.sketch)).rows;
-	END IF;
-END
-$$;
-
--- What is to be known of a small table: the checksum, the number of rows, and what the other
--- side's description cannot tell; NULL if it must be compared alone.
+-- What is to be known of a small table: a checksum of its rows and their number, NULL if it was
+-- altered, and what the other side's description cannot tell; NULL if it must be compared alone.
 -- A question of this database has its description, so that it is not made again.  One of another
 -- server that has no hash wants that of here, and of this side the description.
+-- Relies on: read_heap, in one snapshot under its lock.
 CREATE FUNCTION audit_answer(question audit_question) RETURNS audit_reply
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -246,16 +225,28 @@ DECLARE
 	described jsonb := coalesce(nullif(question.described, 'true'),
 		describe(to_regclass(question.relation), question.condition));
 	core text := audit_core(described);
-	found record;
+	s side;
+	plan plan;
+	answer record;
+	reply audit_reply;
 BEGIN
 	IF core IS NULL OR core <> question.core THEN
 		RETURN NULL;
 	END IF;
-	found := audit_checksum(described, options);
-	RETURN jsonb_populate_record(NULL::audit_reply, described || jsonb_build_object(
-		'checksum', found.checksum, 'rows', found.rows,
+	s := described(described, 'here');
+	plan := make_plan(s, s, options);
+	PERFORM check_code(plan);
+	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
+		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
+		described => ARRAY[described_as(s)]);
+	reply := jsonb_populate_record(NULL::audit_reply, described || jsonb_build_object(
 		'core', CASE WHEN question.core IS NULL THEN core END,
 		'described', CASE WHEN question.described = 'true' THEN described END));
+	IF answer.fingerprint = s.fingerprint THEN
+		reply.checksum := audit_hash((answer.sketch)::bytea);
+		reply.rows := (iblt_header(answer.sketch)).rows;
+	END IF;
+	RETURN reply;
 END
 $$;
 

@@ -38,19 +38,12 @@ BEGIN
 END
 $$;
 
--- What describes a relation is written in PL/pgSQL, which plans it once for all tables
--- of an audit.
-
 -- DDL in flight
 --
 -- Describing a relation does not lock it, so another session may alter it, or give its
 -- name to another one, before it is read.  Each statement that reads a relation
 -- therefore locks it first (read_begin), and returns the fingerprint of what it read as
 -- well.  If that is not the fingerprint of what was described, the driver starts again.
-
--- Conditions
-
--- The whole description
 
 -- The first question to a side: which protocol, and if it has the same one, what a relation is
 -- (null if there is none), perhaps with its live digest; otherwise which version.
@@ -68,8 +61,6 @@ BEGIN
 			THEN jsonb_build_object('live', live_digest(relation)) ELSE '{}' END);
 END
 $$;
-
--- Sketches
 
 -- An empty sketch of at least that capacity that can be folded to the largest number of
 -- sizes.

@@ -48,20 +48,6 @@ AS $$
 	WHERE k.opcdefault AND base.typtype <> 'd' LIMIT 1
 $$;
 
--- The columns of a foreign key, as an array of repair_key_pair.
-CREATE FUNCTION repair_describe_key(referenced int2[], referring int2[],
-	operators oid[], to_relation oid, of_relation oid) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT jsonb_agg(jsonb_build_object('referenced', u.attname, 'referring', r.attname,
-		'equal', format('OPERATOR(%I.%s)', n.nspname, o.oprname)) ORDER BY x.position)
-	FROM unnest(referenced, referring, operators)
-		WITH ORDINALITY AS x(referenced, referring, operator, position)
-	JOIN pg_attribute u ON u.attrelid = to_relation AND u.attnum = x.referenced
-	JOIN pg_attribute r ON r.attrelid = of_relation AND r.attnum = x.referring
-	JOIN pg_operator o ON o.oid = x.operator JOIN pg_namespace n ON n.oid = o.oprnamespace
-$$;
-
 -- The foreign keys that refer to a relation, as an array of repair_foreign_key.
 -- Their actions may change what refers to a changed row.  Where replication does not
 -- check them, rows may come to refer to rows that are not there.
@@ -81,29 +67,20 @@ AS $$
 		'readable', has_table_privilege(k.conrelid, 'SELECT'),
 		'on_delete', action.name ->> k.confdeltype::text,
 		'on_update', action.name ->> k.confupdtype::text,
-		'columns', repair_describe_key(k.confkey, k.conkey, k.conpfeqop,
-			k.confrelid, k.conrelid)) ORDER BY k.oid), '[]')
+		'columns', (SELECT jsonb_agg(jsonb_build_object('referenced', u.attname,
+				'referring', r.attname, 'equal', format('OPERATOR(%I.%s)', m.nspname, o.oprname))
+				ORDER BY x.position)
+			FROM unnest(k.confkey, k.conkey, k.conpfeqop)
+				WITH ORDINALITY AS x(referenced, referring, operator, position)
+			JOIN pg_attribute u ON u.attrelid = k.confrelid AND u.attnum = x.referenced
+			JOIN pg_attribute r ON r.attrelid = k.conrelid AND r.attnum = x.referring
+			JOIN pg_operator o ON o.oid = x.operator
+			JOIN pg_namespace m ON m.oid = o.oprnamespace)) ORDER BY k.oid), '[]')
 	FROM action, pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 	JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE k.contype = 'f' AND k.confrelid IN (SELECT relid FROM tree)
 	AND NOT EXISTS (SELECT FROM pg_constraint p
 		WHERE p.oid = k.conparentid AND p.confrelid IN (SELECT relid FROM tree))
-$$;
-
--- The triggers of a relation and its partitions that statements of a repair may fire, as an array
--- of repair_trigger.
--- Those of live digests are left out, because they change nothing that a user sees.
-CREATE FUNCTION repair_describe_triggers(target regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('name', quote_ident(t.tgname),
-		'enabled', t.tgenabled, 'events', (SELECT jsonb_agg(e.name ORDER BY e.bit)
-			FROM (VALUES (4, 'INSERT'), (16, 'UPDATE'), (8, 'DELETE')) AS e(bit, name)
-			WHERE t.tgtype & e.bit > 0))), '[]')
-	FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-	WHERE @user_trigger@ AND t.tgenabled <> 'D' AND t.tgtype & 28 > 0
-	AND p.pronamespace IS DISTINCT FROM to_regnamespace('iblt_internal') AND t.tgrelid IN (
-		SELECT target UNION SELECT relid FROM pg_partition_tree(target))
 $$;
 
 -- What the name of a relation means: the OIDs of the relation and of its schema, and the version of
@@ -139,7 +116,16 @@ AS $$
 			AND k.conrelid IN (
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
 		'uniques', repair_describe_uniques(relation),
-		'triggers', repair_describe_triggers(relation),
+		-- those that statements may fire, without live digests, which change nothing that users see
+		'triggers', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('name',
+				quote_ident(t.tgname), 'enabled', t.tgenabled, 'events', (
+					SELECT jsonb_agg(e.name ORDER BY e.bit)
+					FROM (VALUES (4, 'INSERT'), (16, 'UPDATE'), (8, 'DELETE')) AS e(bit, name)
+					WHERE t.tgtype & e.bit > 0))), '[]')
+			FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+			WHERE @user_trigger@ AND t.tgenabled <> 'D' AND t.tgtype & 28 > 0
+			AND p.pronamespace IS DISTINCT FROM to_regnamespace('iblt_internal') AND t.tgrelid IN (
+				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
 		'replica', current_setting('session_replication_role') = 'replica',
 		'read_only', current_setting('default_transaction_read_only') = 'on',
 		'rules', c.relhasrules,
@@ -213,43 +199,12 @@ EXCEPTION
 END
 $$;
 
--- The values of a unique index, as an array of repair_unique_key.
--- Where a part of the index is not PostgreSQL's own, no code of it runs: equal texts stand for
--- equal values.
-CREATE FUNCTION repair_describe_unique(index_id oid, own boolean) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT jsonb_agg(CASE WHEN own THEN jsonb_build_object('value', e.value,
-			'equal', (SELECT format('OPERATOR(%I.%s)', m.nspname, o.oprname)
-				FROM pg_opclass k JOIN pg_amop p ON p.amopfamily = k.opcfamily
-					AND p.amoplefttype = k.opcintype AND p.amoprighttype = k.opcintype
-					AND p.amopstrategy = 3
-				JOIN pg_operator o ON o.oid = p.amopopr
-				JOIN pg_namespace m ON m.oid = o.oprnamespace
-				WHERE k.oid = i.indclass[e.n - 1]),
-			'collated', (SELECT format('COLLATE %I.%I', m.nspname, c.collname)
-				FROM pg_collation c JOIN pg_namespace m ON m.oid = c.collnamespace
-				WHERE c.oid = i.indcollation[e.n - 1]))
-		ELSE jsonb_build_object('value', format('CASE WHEN %1$s IS NOT NULL'
-				' THEN pg_catalog.format(''%%s'', %1$s) END', e.value),
-			'equal', 'OPERATOR(pg_catalog.=)') END ORDER BY e.n)
-	FROM pg_index i, LATERAL (
-		SELECT n, pg_get_indexdef(i.indexrelid, n, false)
-		FROM generate_series(1, i.indnkeyatts) AS n WHERE own OR i.indexprs IS NULL
-		UNION ALL
-		-- of an expression, all columns
-		SELECT a.attnum, quote_ident(a.attname)
-		FROM pg_depend d JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = d.refobjsubid
-		WHERE NOT own AND i.indexprs IS NOT NULL AND d.classid = 'pg_class'::regclass
-		AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
-		AND d.refobjid = i.indrelid AND a.attnum > 0) AS e(n, value)
-	WHERE i.indexrelid = index_id
-$$;
-
 -- The unique indexes of a relation that are checked at once, as an array of repair_unique.
 -- A partition may have some of its own.  Rows of different partitions never wait for each other by
 -- these, but they are taken as if they did.
 -- pg_depend has no rows for what is PostgreSQL's own.  A value of a domain would run its checks.
+-- Where a part of the index is not PostgreSQL's own, no code of it runs: equal texts stand for
+-- equal values.
 CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -259,7 +214,29 @@ AS $$
 				OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
 					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
 					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum))),
-		'keys', repair_describe_unique(i.indexrelid, u.own),
+		'keys', (SELECT jsonb_agg(CASE WHEN u.own THEN jsonb_build_object('value', e.value,
+					'equal', (SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname)
+						FROM pg_opclass k JOIN pg_amop p ON p.amopfamily = k.opcfamily
+							AND p.amoplefttype = k.opcintype AND p.amoprighttype = k.opcintype
+							AND p.amopstrategy = 3
+						JOIN pg_operator o ON o.oid = p.amopopr
+						JOIN pg_namespace s ON s.oid = o.oprnamespace
+						WHERE k.oid = i.indclass[e.n - 1]),
+					'collated', (SELECT format('COLLATE %I.%I', s.nspname, c.collname)
+						FROM pg_collation c JOIN pg_namespace s ON s.oid = c.collnamespace
+						WHERE c.oid = i.indcollation[e.n - 1]))
+				ELSE jsonb_build_object('value', format('CASE WHEN %1$s IS NOT NULL'
+						' THEN pg_catalog.format(''%%s'', %1$s) END', e.value),
+					'equal', 'OPERATOR(pg_catalog.=)') END ORDER BY e.n)
+			FROM (SELECT n, pg_get_indexdef(i.indexrelid, n, false)
+				FROM generate_series(1, i.indnkeyatts) AS n WHERE u.own OR i.indexprs IS NULL
+				UNION ALL
+				-- of an expression, all columns
+				SELECT a.attnum, quote_ident(a.attname) FROM pg_depend d
+				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = d.refobjsubid
+				WHERE NOT u.own AND i.indexprs IS NOT NULL AND d.classid = 'pg_class'::regclass
+				AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+				AND d.refobjid = i.indrelid AND a.attnum > 0) AS e(n, value)),
 		'condition', CASE WHEN u.own THEN pg_get_expr(i.indpred, i.indrelid) END,
 		'nulls', coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false))
 		ORDER BY i.indexrelid), '[]')

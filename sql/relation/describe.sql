@@ -3,8 +3,8 @@
 -- PL/pgSQL plans a query once for all tables of an audit.  iblt_describe is in C, because a new
 -- session would plan a query for each catalog.
 
--- What the catalogs say of a relation; NULL if it does not exist.  If "more" is true, describe_more
--- has more to say.
+-- What the catalogs say of a relation; NULL if it does not exist.  If "more" is true, describe()
+-- has to look further.
 CREATE FUNCTION iblt_describe(relation regclass, ordered_types oid[]) RETURNS jsonb
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
@@ -163,33 +163,10 @@ BEGIN
 END
 $$;
 
--- Whether rows of a relation, perhaps a table without children, are on other servers, and its
--- shards; and what is otherwise because of that.
-CREATE FUNCTION describe_shards(relation regclass, sole boolean) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	distributed boolean;	-- is it a table of Citus, distributed or not?
-BEGIN
-	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
-		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)'
-			INTO distributed USING relation;
-	END IF;
-	IF distributed THEN
-		RETURN '{"remote": false, "shards": [], "distributed": true, "versions": false,
-			"version_rights": true, "most_rows": null}';
-	END IF;
-	IF sole THEN
-		RETURN '{"remote": false, "shards": [], "distributed": false}';
-	END IF;
-	RETURN jsonb_build_object('remote', EXISTS (SELECT FROM pg_class
-			WHERE oid = ANY (relation_sources(ARRAY[relation])) AND relkind = 'f'),
-		'shards', shards(relation), 'distributed', false);
-END
-$$;
-
 -- A relation as a comparison wants to know it, in the form of type side; an error for a
 -- condition or an expression that looks beyond the row.
+-- iblt_describe does not tell what types of users are made of, all orders of keys, what conditions
+-- depend on, and what most tables do not have: rows elsewhere, and replication.
 -- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
 CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL,
 	mapping jsonb DEFAULT NULL) RETURNS jsonb
@@ -198,24 +175,16 @@ AS $$
 DECLARE
 	d jsonb := iblt_describe(relation, ordered_types()) || jsonb_build_object(
 		'condition', condition, 'collations', '{}'::text[]);
-BEGIN
-	RETURN CASE WHEN (d ->> 'more')::boolean OR num_nonnulls(condition, mapping) > 0
-		THEN describe_more(d, relation, condition, mapping) ELSE d END;
-END
-$$;
-
--- A described relation, with what iblt_describe leaves out: what types of users are made of, orders
--- of keys that it leaves open, and what conditions depend on.
-CREATE FUNCTION describe_more(d jsonb, relation regclass, condition text, mapping jsonb)
-RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-DECLARE
 	made jsonb;
 	value record;
 	collations oid[] := '{}';
 	enums oid[] := '{}';
+	distributed boolean;	-- is it a table of Citus, distributed or not?
+	elsewhere jsonb;
 BEGIN
+	IF ((d ->> 'more')::boolean OR num_nonnulls(condition, mapping) > 0) IS NOT TRUE THEN
+		RETURN d;
+	END IF;
 	IF mapping IS NOT NULL AND d IS NOT NULL THEN
 		made := made_columns(relation, mapping);
 		d := map_columns(d, mapping, made);
@@ -249,8 +218,22 @@ BEGIN
 			FROM (SELECT format('enum (%s)', string_agg(enumlabel, ', ' ORDER BY enumsortorder))
 				FROM pg_enum WHERE enumtypid = ANY (enums) GROUP BY enumtypid) AS o(labels)));
 	END IF;
-	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean)
-		|| describe_replication(relation) || '{"more": true}';
+	-- whether rows are on other servers, and what is otherwise because of that
+	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)'
+			INTO distributed USING relation;
+	END IF;
+	IF distributed THEN
+		elsewhere := '{"remote": false, "shards": [], "distributed": true, "versions": false,
+			"version_rights": true, "most_rows": null}';
+	ELSIF d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean THEN
+		elsewhere := '{"remote": false, "shards": [], "distributed": false}';
+	ELSE
+		elsewhere := jsonb_build_object('remote', EXISTS (SELECT FROM pg_class
+				WHERE oid = ANY (relation_sources(ARRAY[relation])) AND relkind = 'f'),
+			'shards', shards(relation), 'distributed', false);
+	END IF;
+	RETURN d || elsewhere || describe_replication(relation) || '{"more": true}';
 END
 $$;
 

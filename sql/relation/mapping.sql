@@ -23,47 +23,6 @@ AS $$
 		LIMIT 1), name)
 $$;
 
--- The columns of a described relation under the names of a mapping; an error for names that
--- it does not have, or has twice.
-CREATE FUNCTION map_names(described jsonb, mapping jsonb) RETURNS jsonb
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	columns jsonb := (SELECT coalesce(jsonb_agg(c || CASE WHEN new <> c ->> 'name'
-			THEN jsonb_build_object('name', new, 'source', c -> 'name') ELSE '{}' END
-			ORDER BY n), '[]')
-		FROM jsonb_array_elements(described -> 'columns') WITH ORDINALITY AS x(c, n),
-		LATERAL mapped_name(mapping, c ->> 'name') AS new);
-	missing text := (SELECT string_agg(format('"%s"', value), ', ')
-		FROM jsonb_each_text(mapping -> 'columns')
-		WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
-			jsonb_build_object('n', value)));
-	twice text := (SELECT min(c ->> 'name') FROM jsonb_array_elements(columns) AS c
-		GROUP BY c ->> 'name' HAVING count(*) > 1 LIMIT 1);
-BEGIN
-	IF missing IS NOT NULL OR (SELECT count(DISTINCT value) <> count(*)
-			FROM jsonb_each_text(mapping -> 'columns')) THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
-			MESSAGE = CASE WHEN missing IS NULL THEN 'peer_columns names a column twice'
-				ELSE format('relation %s does not have columns: %s',
-					described ->> 'relation', missing) END,
-			HINT = 'peer_columns gives the name of a column there for a name here. '
-				'Names are case-sensitive.';
-	ELSIF twice IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'duplicate_column',
-			MESSAGE = format('relation %s has a column "%s", and another is to be compared '
-				'under this name', described ->> 'relation', twice),
-			HINT = 'Give the former another name in peer_columns as well, and exclude it.';
-	END IF;
-	RETURN described || jsonb_build_object('columns', columns,
-		'keys', (SELECT coalesce(jsonb_agg(k || jsonb_build_object('columns',
-				(SELECT jsonb_agg(mapped_name(mapping, name) ORDER BY i)
-				FROM jsonb_array_elements_text(k -> 'columns') WITH ORDINALITY AS c(name, i)))
-				ORDER BY n), '[]')
-			FROM jsonb_array_elements(described -> 'keys') WITH ORDINALITY AS x(k, n)));
-END
-$$;
-
 -- What stands for the expressions of a mapping on a relation: "columns" by their names, and
 -- "collations" and "enums" that they depend on; an error for a record, which does not tell the
 -- types of its columns: the bytes of a date may be those of an integer.
@@ -102,27 +61,56 @@ BEGIN
 END
 $$;
 
--- A described relation with the columns of a mapping, of which made_columns has told.
+-- A described relation with the columns of a mapping, of which made_columns has told; an error for
+-- names that it does not have, or has twice.
 -- An expression stands in the place of a column of its name, or behind all others.  No index is on
 -- its values.
 CREATE FUNCTION map_columns(described jsonb, mapping jsonb, made jsonb) RETURNS jsonb
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	columns jsonb := made -> 'columns';
+	expressions jsonb := made -> 'columns';
+	columns jsonb := (SELECT coalesce(jsonb_agg(c || CASE WHEN new <> c ->> 'name'
+			THEN jsonb_build_object('name', new, 'source', c -> 'name') ELSE '{}' END
+			ORDER BY n), '[]')
+		FROM jsonb_array_elements(described -> 'columns') WITH ORDINALITY AS x(c, n),
+		LATERAL mapped_name(mapping, c ->> 'name') AS new);
+	missing text := (SELECT string_agg(format('"%s"', value), ', ')
+		FROM jsonb_each_text(mapping -> 'columns')
+		WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
+			jsonb_build_object('n', value)));
+	twice text := (SELECT min(c ->> 'name') FROM jsonb_array_elements(columns) AS c
+		GROUP BY c ->> 'name' HAVING count(*) > 1 LIMIT 1);
 BEGIN
-	described := map_names(described, mapping) || '{"mapped": true}';
-	RETURN described || jsonb_build_object('columns', (
+	IF missing IS NOT NULL OR (SELECT count(DISTINCT value) <> count(*)
+			FROM jsonb_each_text(mapping -> 'columns')) THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = CASE WHEN missing IS NULL THEN 'peer_columns names a column twice'
+				ELSE format('relation %s does not have columns: %s',
+					described ->> 'relation', missing) END,
+			HINT = 'peer_columns gives the name of a column there for a name here. '
+				'Names are case-sensitive.';
+	ELSIF twice IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_column',
+			MESSAGE = format('relation %s has a column "%s", and another is to be compared '
+				'under this name', described ->> 'relation', twice),
+			HINT = 'Give the former another name in peer_columns as well, and exclude it.';
+	END IF;
+	RETURN described || jsonb_build_object('mapped', true, 'columns', (
 			SELECT coalesce(jsonb_agg(u.c ORDER BY n, u.c ->> 'name'), '[]') FROM (
-				SELECT coalesce(columns -> (c ->> 'name'), c), n
-				FROM jsonb_array_elements(described -> 'columns') WITH ORDINALITY AS x(c, n)
+				SELECT coalesce(expressions -> (c ->> 'name'), c), n
+				FROM jsonb_array_elements(columns) WITH ORDINALITY AS x(c, n)
 				UNION ALL
-				SELECT m.value, 100000 FROM jsonb_each(columns) AS m
-				WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
+				SELECT m.value, 100000 FROM jsonb_each(expressions) AS m
+				WHERE NOT jsonb_path_exists(columns, '$[*] ? (@.name == $n)',
 					jsonb_build_object('n', m.key))) AS u(c, n)),
-		'keys', (SELECT coalesce(jsonb_agg(k ORDER BY n), '[]')
-			FROM jsonb_array_elements(described -> 'keys') WITH ORDINALITY AS x(k, n)
-			WHERE NOT EXISTS (SELECT FROM jsonb_array_elements_text(k -> 'columns') AS name
-				WHERE columns ? name)));
+		'keys', (SELECT coalesce(jsonb_agg(k || jsonb_build_object('columns', mapped.names)
+				ORDER BY n), '[]')
+			FROM jsonb_array_elements(described -> 'keys') WITH ORDINALITY AS x(k, n),
+			LATERAL (SELECT jsonb_agg(mapped_name(mapping, name) ORDER BY i)
+				FROM jsonb_array_elements_text(k -> 'columns') WITH ORDINALITY AS c(name, i))
+				AS mapped(names)
+			WHERE NOT EXISTS (SELECT FROM jsonb_array_elements_text(mapped.names) AS name
+				WHERE expressions ? name)));
 END
 $$;

@@ -75,29 +75,6 @@ $$;
 
 -- Columns
 
--- The type in which values of two columns are compared, '' for their own; value_sql has the
--- conversions.
-CREATE FUNCTION column_cast(here side_column, there side_column) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	bases bigint[] := ARRAY[here.base, there.base];
-BEGIN
-	-- a type of one name may be made of different types; plain_check_types knows the rest of parts
-	IF here.type = there.type AND (here.base = there.base OR least(here.base, there.base) >= 16384)
-			AND (here.parts = there.parts) IS NOT FALSE
-			AND here.textual::text = there.textual::text THEN
-		RETURN '';
-	END IF;
-	RETURN CASE WHEN bases <@ '{20,21,23}' THEN 'int8'
-		WHEN bases <@ '{700,701}' THEN 'float8'
-		WHEN bases <@ '{20,21,23,700,701,1700}' THEN 'numeric'
-		WHEN bases <@ '{1005,1007,1016,1231}' THEN 'numeric[]'
-		WHEN bases <@ '{1009,1014,1015}' THEN 'text[]'
-		ELSE 'text' END;
-END
-$$;
-
 -- Names for a message, NULL if there are none.
 CREATE FUNCTION quoted(names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -159,6 +136,8 @@ DECLARE
 	h side_column;
 	t side_column;
 	as_here side_column;	-- with types of its relation's schema as if they were of the one here
+	bases bigint[];
+	cast_to text;			-- the type to compare in, '' for their own; value_sql converts
 	form text;				-- says what types are made of, if that is what differs
 	n integer;
 	result plan_column[] := '{}';
@@ -172,9 +151,22 @@ BEGIN
 				as_here.type := regexp_replace(t.type, pattern, new, 'g');
 				as_here.parts := regexp_replace(t.parts, pattern, new, 'g');
 			END IF;
+			bases := ARRAY[h.base, t.base];
+			-- A type of one name may be made of different types.  plain_check_types knows the rest
+			-- of parts.
+			cast_to := CASE WHEN h.type = as_here.type
+					AND (h.base = t.base OR least(h.base, t.base) >= 16384)
+					AND (h.parts = as_here.parts) IS NOT FALSE
+					AND h.textual::text = t.textual::text THEN ''
+				WHEN bases <@ '{20,21,23}' THEN 'int8'
+				WHEN bases <@ '{700,701}' THEN 'float8'
+				WHEN bases <@ '{20,21,23,700,701,1700}' THEN 'numeric'
+				WHEN bases <@ '{1005,1007,1016,1231}' THEN 'numeric[]'
+				WHEN bases <@ '{1009,1014,1015}' THEN 'text[]'
+				ELSE 'text' END;
 			form := CASE WHEN h.type = as_here.type AND h.parts <> as_here.parts
 				THEN '%s (made of %s)' ELSE '%s' END;
-			result := array_append(result, ROW(h.name, column_cast(h, as_here), h.base, t.base,
+			result := array_append(result, ROW(h.name, cast_to, h.base, t.base,
 				format(form, h.type, h.parts), format(form, t.type, t.parts),
 				h.textual::text = t.textual::text, h.not_null AND t.not_null, NULL)::plan_column);
 		END IF;
@@ -400,21 +392,6 @@ BEGIN
 END
 $$;
 
--- Columns of a side whose way to json or text would run a function of another user.
-CREATE FUNCTION code_problems(plan plan, s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
-	FROM unnest(s.columns) AS c JOIN unnest(plan.columns) AS used ON used.name = c.name,
-	LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN c.to_text END,
-		CASE WHEN plan.content NOT IN ('none', 'columns') OR plan.by_hash
-				AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = c.name)
-			THEN c.to_json END)) AS x(code)
-	WHERE x.code IS NOT NULL);
-END
-$$;
-
 -- An error that names the columns whose way to json or text is not trusted.
 CREATE FUNCTION check_code(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -428,8 +405,15 @@ BEGIN
 		code := code OR num_nonnulls(c.to_json, c.to_text) > 0;
 	END LOOP;
 	IF code THEN
-		problems := concat_ws(', ', code_problems(plan, plan.here),
-			code_problems(plan, plan.there));
+		problems := (SELECT string_agg(format('"%s" runs %s (%s)', o.name, x.code, s.side), ', '
+				ORDER BY s.ordinality, o.ordinality)
+			FROM unnest(ARRAY[plan.here, plan.there]) WITH ORDINALITY AS s,
+			unnest(s.columns) WITH ORDINALITY AS o JOIN unnest(plan.columns) AS used ON used.name = o.name,
+			LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN o.to_text END,
+				CASE WHEN plan.content NOT IN ('none', 'columns') OR plan.by_hash
+						AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = o.name)
+					THEN o.to_json END)) AS x(code)
+			WHERE x.code IS NOT NULL);
 	END IF;
 	IF problems <> '' THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',

@@ -26,32 +26,6 @@ BEGIN
 END
 $$;
 
--- The sketch of a side from those of its shards, and the fingerprint, as the rest of a
--- SELECT.
--- The relation itself is not scanned, but locked.  A partition that was attached or
--- detached meanwhile reads as another relation.  A fingerprint is one word.
-CREATE FUNCTION shards_sketch_sql(plan plan, s side, capacity integer) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	shard side := s;
-	name text;
-	parts text[] := '{}';
-BEGIN
-	shard.shards := '{}';
-	FOREACH name IN ARRAY s.shards LOOP
-		shard.relation := name;
-		parts := parts || ('SELECT ' || sketch_sql(plan, shard, capacity));
-	END LOOP;
-	RETURN format('iblt_sum(iblt_s), (SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
-			' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
-			' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)'
-			' FROM (%s) AS iblt_u(iblt_s, iblt_f)',
-		s.relation, s.shards, fingerprint_sql(s), s.relation,
-		array_to_string(parts, ' UNION ALL '));
-END
-$$;
-
 -- The sketch that a query of a table of Citus gives, and the fingerprint of the table.
 CREATE FUNCTION sum_distributed(query text, relation text, template @extschema@.iblt,
 	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
@@ -78,21 +52,6 @@ BEGIN
 	EXECUTE query INTO rows USING keys;
 	rows.fingerprint := iblt_compare_fingerprint(relation::regclass);
 	RETURN rows;
-END
-$$;
-
--- The sketch of a table of Citus and the fingerprint, as the rest of a SELECT.
-CREATE FUNCTION distributed_sketch_sql(plan plan, s side, capacity integer) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	template text := format('iblt_internal.iblt_compare_template(%s, %s, %L)', capacity,
-		plan.key_size, plan.seed);
-BEGIN
-	RETURN format('sketch, fingerprint FROM sum_distributed(%L, %L, %s)',
-		format('SELECT iblt_internal.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', key_sql(plan, s),
-			row_checksum_sql(plan), template, s.relation,
-			condition_sql(plan, s)), s.relation, template);
 END
 $$;
 

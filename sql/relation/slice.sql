@@ -55,28 +55,6 @@ BEGIN
 END
 $$;
 
--- An index on these columns of which no range can be read, and why; NULL if there is none.
-CREATE FUNCTION unordered_index(s side, names text[]) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT format('index %s: %s (%s)', k.index, k.unordered, s.side)
-		FROM unnest(s.keys) WITH ORDINALITY AS k(columns, index, collations, orders, unordered, n)
-		WHERE k.columns @> names AND k.columns <@ names AND k.unordered IS NOT NULL
-		ORDER BY n LIMIT 1);
-END
-$$;
-
--- The order of the best unique index on these columns.
-CREATE FUNCTION order_of(s side, names text[]) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT order_text(k) FROM unnest(s.keys) AS k
-		WHERE k.columns @> names AND k.columns <@ names LIMIT 1);
-END
-$$;
-
 -- Why the relations of a plan cannot be compared in slices, NULL if they can.
 CREATE FUNCTION slice_problem(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -92,11 +70,17 @@ BEGIN
 			ELSE 'no unique index without nulls on the key on both sides' END;
 	END IF;
 	IF order_text((slice_key(plan)).here) IS NULL THEN
-		RETURN coalesce(unordered_index(plan.here, names),
-			unordered_index(plan.there, names),
-			format('the sides order the key differently: %s here, %s there',
-				order_of(plan.here, names),
-				order_of(plan.there, names)));
+		RETURN coalesce((SELECT format('index %s: %s (%s)', k.index, k.unordered, s.side)
+				FROM unnest(ARRAY[plan.here, plan.there]) WITH ORDINALITY AS s, unnest(s.keys)
+					WITH ORDINALITY AS k(columns, index, collations, orders, unordered, n)
+				WHERE k.columns @> names AND k.columns <@ names AND k.unordered IS NOT NULL
+				ORDER BY s.ordinality, k.n LIMIT 1),
+			(SELECT format('the sides order the key differently: %s here, %s there',
+					min(o.sorted) FILTER (WHERE o.side = 'here'),
+					min(o.sorted) FILTER (WHERE o.side = 'there'))
+				FROM (SELECT s.side, (SELECT order_text(k) FROM unnest(s.keys) AS k
+						WHERE k.columns @> names AND k.columns <@ names LIMIT 1) AS sorted
+					FROM unnest(ARRAY[plan.here, plan.there]) AS s) AS o));
 	END IF;
 	-- compared as one of these types, values have the order of their column
 	RETURN (SELECT format('key column %I has types that are compared as %s', c.name, c.cast_to)

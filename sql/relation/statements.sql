@@ -4,40 +4,30 @@
 -- pg_catalog on both sides.  t is a row of the relation.  Names of our own begin with
 -- iblt_, and stand where no column of the relation can be meant.
 
--- The expression that makes a numeric of numbers of two types, with %s for the value.
--- Both sides have the same one, so it takes either type.  A cast of a floating-point number to
--- numeric has 15 or 6 digits only.  Its text has the fewest digits that read back as the number.
+-- A column's value as it is compared.
+-- Both sides convert in the same way, so it takes either type.  A cast of a floating-point number
+-- to numeric has 15 or 6 digits only.  Its text has the fewest digits that read back as the number.
 -- Beyond 2^53 these are not those of the integer that it is, which a cast to bigint gives.
-CREATE FUNCTION number_sql(c plan_column) RETURNS text
+-- The text of an array of numbers has zeros at the end of decimals before a comma or brace.
+CREATE FUNCTION value_sql(c plan_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	bases bigint[] := ARRAY[c.base, c.base_there];
 	by_text text := 'pg_catalog.trim_scale(%1$s::pg_catalog.text::pg_catalog.numeric)';
 BEGIN
-	IF NOT bases && '{700,701}' THEN
-		RETURN 'pg_catalog.trim_scale(%s::pg_catalog.numeric)';
-	ELSIF 1700 = ANY (bases) THEN
-		RETURN by_text;
-	END IF;
-	RETURN 'CASE WHEN %1$s::pg_catalog.float8 OPERATOR(pg_catalog.=)'
-		' pg_catalog.trunc(%1$s::pg_catalog.float8) AND %1$s::pg_catalog.float8'
-		' OPERATOR(pg_catalog.>=) ''-9223372036854775808''::pg_catalog.float8'
-		' AND %1$s::pg_catalog.float8'
-		' OPERATOR(pg_catalog.<) ''9223372036854775808''::pg_catalog.float8'
-		' THEN %1$s::pg_catalog.int8::pg_catalog.numeric ELSE ' || by_text || ' END';
-END
-$$;
-
--- A column's value as it is compared.
--- The text of an array of numbers has zeros at the end of decimals before a comma or brace.
-CREATE FUNCTION value_sql(c plan_column) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
 	RETURN CASE c.cast_to
 		WHEN '' THEN format('t.%I', c.name)
-		WHEN 'numeric' THEN format(number_sql(c), format('t.%I', c.name))
+		WHEN 'numeric' THEN format(CASE
+			WHEN NOT bases && '{700,701}' THEN 'pg_catalog.trim_scale(%s::pg_catalog.numeric)'
+			WHEN 1700 = ANY (bases) THEN by_text
+			ELSE 'CASE WHEN %1$s::pg_catalog.float8 OPERATOR(pg_catalog.=)'
+				' pg_catalog.trunc(%1$s::pg_catalog.float8) AND %1$s::pg_catalog.float8'
+				' OPERATOR(pg_catalog.>=) ''-9223372036854775808''::pg_catalog.float8'
+				' AND %1$s::pg_catalog.float8'
+				' OPERATOR(pg_catalog.<) ''9223372036854775808''::pg_catalog.float8'
+				' THEN %1$s::pg_catalog.int8::pg_catalog.numeric ELSE ' || by_text || ' END' END,
+			format('t.%I', c.name))
 		WHEN 'numeric[]' THEN format('pg_catalog.regexp_replace(t.%I::pg_catalog.text'
 			' COLLATE pg_catalog."C", %L, %L, ''g'')::pg_catalog.numeric[]', c.name,
 			'(\.[0-9]*[1-9])0+(?=[,}])|\.0+(?=[,}])', '\1')
@@ -72,13 +62,6 @@ BEGIN
 			ELSE 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
 		seed, coalesce(values_sql(columns), 'NULL::pg_catalog.text'));
 END
-$$;
-
--- The expression of a row's checksum.
-CREATE FUNCTION row_checksum_sql(plan plan) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT checksum_sql(plan.columns, plan.seed)
 $$;
 
 -- The expression of the hash that stands for a key too wide for a cell; it has a seed of its
@@ -306,15 +289,6 @@ AS $$
 	FROM listed_columns(plan) AS listed, generate_subscripts(listed, 1) AS i
 $$;
 
--- The expression of a row's texts as an array in jsonb.
-CREATE FUNCTION short_texts_sql(plan plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format('(SELECT jsonb_agg(%s) FROM unnest(ARRAY[%s]::text[]) AS iblt_x)',
-		short_text_sql(plan, 'iblt_x'), string_agg(text_sql(columns[i]), ', ' ORDER BY i))
-	FROM (SELECT plan.columns) AS p(columns), generate_subscripts(columns, 1) AS i
-$$;
-
 -- The expression of an array of the number that tells how new a row is (repair/winner.sql), NULL
 -- unless the plan asks for it.
 CREATE FUNCTION stamp_sql(plan plan) RETURNS text
@@ -328,7 +302,11 @@ CREATE FUNCTION content_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT CASE plan.content
-		WHEN 'texts' THEN concat_ws(' || ', short_texts_sql(plan), stamp_sql(plan))
+		WHEN 'texts' THEN concat_ws(' || ', (
+			SELECT format('(SELECT jsonb_agg(%s) FROM unnest(ARRAY[%s]::text[]) AS iblt_x)',
+				short_text_sql(plan, 'iblt_x'), string_agg(text_sql(columns[i]), ', ' ORDER BY i))
+			FROM (SELECT plan.columns) AS p(columns), generate_subscripts(columns, 1) AS i),
+			stamp_sql(plan))
 		WHEN 'stamp' THEN stamp_sql(plan)
 		WHEN 'rows' THEN json_sql(plan.columns, false)
 		WHEN 'changed' THEN json_sql(plan.columns, false)
@@ -384,19 +362,39 @@ AS $$
 $$;
 
 -- The sketch of a side and the fingerprint, as the rest of a SELECT.
+-- Of shards it is the sum.  Then the relation itself is not scanned, but locked.  A partition that
+-- was attached or detached meanwhile reads as another relation.  A fingerprint is one word.
 -- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	shard side := s;
+	name text;
+	parts text[] := '{}';
+	template text := format('iblt_internal.iblt_compare_template(%s, %s, %L)', capacity,
+		plan.key_size, plan.seed);
 BEGIN
 	IF s.shards <> '{}' THEN
-		RETURN shards_sketch_sql(plan, s, capacity);
+		shard.shards := '{}';
+		FOREACH name IN ARRAY s.shards LOOP
+			shard.relation := name;
+			parts := parts || ('SELECT ' || sketch_sql(plan, shard, capacity));
+		END LOOP;
+		RETURN format('iblt_sum(iblt_s), (SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
+				' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
+				' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)'
+				' FROM (%s) AS iblt_u(iblt_s, iblt_f)',
+			s.relation, s.shards, fingerprint_sql(s), s.relation,
+			array_to_string(parts, ' UNION ALL '));
 	ELSIF s.distributed THEN
-		RETURN distributed_sketch_sql(plan, s, capacity);
+		RETURN format('sketch, fingerprint FROM sum_distributed(%L, %L, %s)',
+			format('SELECT iblt_internal.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s',
+				key_sql(plan, s), checksum_sql(plan.columns, plan.seed), template, s.relation,
+				condition_sql(plan, s)), s.relation, template);
 	END IF;
-	RETURN format('iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s%s', key_sql(plan, s), row_checksum_sql(plan), capacity,
-		 plan.key_size, plan.seed, fingerprint_sql(s),
-		from_sql(plan, s), condition_sql(plan, s));
+	RETURN format('iblt_agg(%s, %s, %s), %s FROM %s%s', key_sql(plan, s),
+		checksum_sql(plan.columns, plan.seed), template, fingerprint_sql(s), from_sql(plan, s),
+		condition_sql(plan, s));
 END
 $$;

@@ -107,7 +107,7 @@ CREATE TYPE side AS (
 	recovery boolean,		-- is the server a standby?
 	identity text,			-- the same for this relation of this server alone
 	fingerprint text,
-	more boolean,			-- did the description take describe_more?
+	more boolean,			-- did describe() look further?
 	kind text,				-- pg_class.relkind
 	ordinary boolean,		-- an ordinary or partitioned table, whose unique indexes are of all
 							-- its rows

@@ -38,7 +38,7 @@ BEGIN
 				' FROM (SELECT substr(%s, %s, 4194304) AS part'
 				' FROM %s JOIN %s ON %s WHERE %s = %L LIMIT 1) AS iblt_p',
 				text_sql(compared.columns[i]), done, f.keys, rows_sql(compared, s), f.matches,
-				row_checksum_sql(compared), step.long)], 0.001, NULL,
+				checksum_sql(compared.columns, compared.seed), step.long)], 0.001, NULL,
 			ROW(reader(compared, NOT compared.by_hash), keys, compared.lo, compared.hi,
 				reads(s))::reading))[1];
 		IF part IS NULL THEN

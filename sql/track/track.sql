@@ -129,28 +129,6 @@ BEGIN
 END
 $$;
 
--- Makes the peer track a table, unless it does; says whether it did not track it at all.
-CREATE FUNCTION track_there(conn text, name text, capacity integer) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	state text := ask_one(conn, format('SELECT track_state(%L)', name), 0.001, 'iblt_track');
-	generation text;
-BEGIN
-	IF state = 'live' THEN
-		RETURN false;
-	END IF;
-	-- ends what runs there if this side ends
-	PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
-		'1000', false) WHERE pg_catalog.version() LIKE '%linux%'$q$);
-	generation := track_run(conn, format(CASE WHEN state IS NULL
-		THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL)'
-		ELSE 'SELECT iblt_internal.track_restart(%L)' END, name, capacity));
-	PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name, generation));
-	RETURN state IS NULL;
-END
-$$;
-
 -- The first transaction of a table: the peer's digest, and the triggers here.  A digest that was
 -- made there for nothing goes again.
 CREATE FUNCTION track_first(peer text, item audit_item, capacity integer) RETURNS track_work
@@ -161,7 +139,8 @@ DECLARE
 	work track_work;
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	name text := audit_name(item);
-	made boolean;
+	state text;
+	generation text;
 	offer jsonb;
 	e failure;
 BEGIN
@@ -175,7 +154,17 @@ BEGIN
 		RETURN work;
 	END IF;
 	PERFORM peer_connect(peer, conn);
-	made := track_there(conn, name, capacity);
+	state := ask_one(conn, format('SELECT track_state(%L)', name), 0.001, 'iblt_track');
+	IF state IS DISTINCT FROM 'live' THEN
+		-- ends what runs there if this side ends
+		PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
+			'1000', false) WHERE pg_catalog.version() LIKE '%linux%'$q$);
+		generation := track_run(conn, format(CASE WHEN state IS NULL
+			THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL)'
+			ELSE 'SELECT iblt_internal.track_restart(%L)' END, name, capacity));
+		PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name,
+			generation));
+	END IF;
 	BEGIN
 		offer := track_ask(conn, name);
 		IF NOT track_fits(item.relid, offer) THEN
@@ -183,7 +172,7 @@ BEGIN
 		END IF;
 	EXCEPTION WHEN @on_error@ THEN
 		work.problem := SQLERRM;
-		IF made THEN
+		IF state IS NULL THEN
 			PERFORM track_run(conn, format('SELECT iblt_internal.track_stop(%L)', name));
 		END IF;
 	END;

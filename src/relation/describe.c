@@ -199,7 +199,7 @@ replicates(void)
 /*
  * Of replication and other servers, what is true of a table without children
  * where there is no slot, no subscription and no Citus.  Otherwise
- * describe_more tells of them, by queries that take long to plan.
+ * describe() tells of them, by queries that take long to plan.
  */
 static void
 append_elsewhere(StringInfo json, Described *d, bool sole)

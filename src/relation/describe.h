@@ -22,7 +22,7 @@ typedef struct Described
 	FormData_pg_class class;
 	List	   *columns;		/* of Form_pg_attribute */
 	ArrayType  *ordered;		/* types that sort alike on all servers */
-	bool		more;			/* does describe_more tell more? */
+	bool		more;			/* does describe() look further? */
 } Described;
 
 /* Appends the field "keys". */

@@ -108,7 +108,7 @@ BEGIN
 	plan.by_hash := by_hash;
 	RETURN plan;
 END $$;
-SELECT seed, by_hash, iblt_internal.row_checksum_sql(plan) LIKE '%(''' || seed || '''::%' AS content,
+SELECT seed, by_hash, iblt_internal.checksum_sql((plan).columns, (plan).seed) LIKE '%(''' || seed || '''::%' AS content,
 	iblt_internal.key_hash_sql(plan) LIKE '%(''' || (seed # 1) || '''::%' AS key,
 	iblt_internal.sketch_sql(plan, (plan).here, 10) LIKE '%iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
 FROM (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash), LATERAL (SELECT pg_temp.plan_of(seed, by_hash) AS plan) AS p
