@@ -64,7 +64,7 @@ EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;
 		result := NULL;
 		stuck := coalesce((told_too_many(e)).stuck, stuck);
-		PERFORM nodes_close(conns);
+		PERFORM peer_close(conn) FROM unnest(conns) AS conn;
 	END IF;
 END
 $$;
@@ -150,64 +150,6 @@ EXCEPTION WHEN @on_error@ THEN
 END
 $$;
 
--- Compares all tables: as given, or those that a schema has on any node.
-CREATE FUNCTION nodes_audit_rows(nodes text[], names text[], conns text[], tables text[],
-	schema text, options options, without text) RETURNS node_audit_row[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	named integer := cardinality(names);
-	n integer := 1;
-	s side;
-	sides side[] := '{}';
-	given text;
-	list text[] := '{}';
-	compared record;
-	stuck text;
-	result node_audit_row;
-	results node_audit_row[] := '{}';
-BEGIN
-	WHILE n <= cardinality(names) LOOP
-		s := nodes_audit_greet(nodes[n], names[n], conns[n], options,
-			without = 'skip' AND cardinality(names) > 2);
-		IF s.side IS NULL THEN
-			nodes := nodes[: n - 1] || nodes[n + 1 :];
-			names := names[: n - 1] || names[n + 1 :];
-			conns := conns[: n - 1] || conns[n + 1 :];
-		ELSE
-			sides := array_append(sides, s);
-			n := n + 1;
-		END IF;
-	END LOOP;
-	PERFORM nodes_check_pairs(sides);
-	options.method := nodes_method(conns, names, options.method);
-	IF schema IS NOT NULL THEN
-		list := ARRAY(SELECT format('%I.%I', schema, t.name)
-			FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS x(pair),
-			LATERAL (SELECT x.pair::jsonb ->> 1) AS t(name) ORDER BY t.name COLLATE "C");
-	ELSE
-		FOREACH given IN ARRAY tables LOOP
-			list := list || nodes_relation(given);
-		END LOOP;
-	END IF;
-	IF list = '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-			MESSAGE = 'there are no tables to audit on these nodes';
-	END IF;
-	FOR i IN 1 .. cardinality(list) LOOP
-		compared := nodes_audit_table(nodes, names, named, conns, list[i], options,
-			schema IS NOT NULL, without, stuck);
-		stuck := compared.stuck;
-		result := compared.result;
-		PERFORM progress(options.progress, format('table %s of %s, %s: %s%s', i, cardinality(list),
-			result.relation, result.status, ': ' || result.detail));
-		results[i] := result;
-	END LOOP;
-	PERFORM nodes_close(conns);
-	RETURN results;
-END
-$$;
-
 CREATE FUNCTION @extschema@.iblt_audit_nodes(
 	nodes text[],
 	tables text[] DEFAULT NULL,
@@ -230,7 +172,17 @@ DECLARE
 	options options := @arguments options@;
 	conns text[] := '{}';
 	names text[];
-	results node_audit_row[];
+	named integer;
+	secret boolean := peers_secret(nodes);	-- also of those that will be left out
+	n integer := 1;
+	s side;
+	sides side[] := '{}';
+	given text;
+	list text[] := '{}';
+	compared record;
+	stuck text;
+	result node_audit_row;
+	results node_audit_row[] := '{}';
 	e failure;
 BEGIN
 	BEGIN
@@ -246,12 +198,50 @@ BEGIN
 				'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 		END IF;
-		results := nodes_audit_rows(nodes, names, conns, tables, schema, options, without);
+		named := cardinality(names);
+		WHILE n <= cardinality(names) LOOP
+			s := nodes_audit_greet(nodes[n], names[n], conns[n], options,
+				without = 'skip' AND cardinality(names) > 2);
+			IF s.side IS NULL THEN
+				PERFORM peer_close(conns[n]);
+				nodes := nodes[: n - 1] || nodes[n + 1 :];
+				names := names[: n - 1] || names[n + 1 :];
+				conns := conns[: n - 1] || conns[n + 1 :];
+			ELSE
+				sides := array_append(sides, s);
+				n := n + 1;
+			END IF;
+		END LOOP;
+		PERFORM nodes_check_pairs(sides);
+		options.method := nodes_method(conns, names, options.method);
+		IF schema IS NOT NULL THEN
+			list := ARRAY(SELECT format('%I.%I', schema, t.name)
+				FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS x(pair),
+				LATERAL (SELECT x.pair::jsonb ->> 1) AS t(name) ORDER BY t.name COLLATE "C");
+		ELSE
+			FOREACH given IN ARRAY tables LOOP
+				list := list || nodes_relation(given);
+			END LOOP;
+		END IF;
+		IF list = '{}' THEN
+			RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+				MESSAGE = 'there are no tables to audit on these nodes';
+		END IF;
+		FOR i IN 1 .. cardinality(list) LOOP
+			compared := nodes_audit_table(nodes, names, named, conns, list[i], options,
+				schema IS NOT NULL, without, stuck);
+			stuck := compared.stuck;
+			result := compared.result;
+			PERFORM progress(options.progress, format('table %s of %s, %s: %s%s', i,
+				cardinality(list), result.relation, result.status, ': ' || result.detail));
+			results[i] := result;
+		END LOOP;
+		PERFORM peer_close(conn) FROM unnest(conns) AS conn;
 		RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		PERFORM nodes_close(conns);
-		e := iblt_raise(peer_fail(NULL, peers_secret(nodes), e));
+		PERFORM peer_close(conn) FROM unnest(conns) AS conn;
+		e := iblt_raise(peer_fail(NULL, secret, e));
 		RAISE;
 	END;
 END

@@ -7,8 +7,6 @@ CREATE FUNCTION nodes_prepare(names text[], named integer, conns text[], relatio
 AS $$
 DECLARE
 	result node_set;
-	here oid := to_regclass(relation);
-	relations text[] := '{}';
 	described record;
 	told jsonb[];
 BEGIN
@@ -23,22 +21,20 @@ BEGIN
 		result.sides := described.sides;
 		told := described.told;
 	ELSE
-		FOR n IN 1 .. cardinality(conns) LOOP
-			IF conns[n] IS NULL AND here IS NULL THEN
-				PERFORM nodes_refuse_missing(names[n], relation);
-			END IF;
-			relations[n] := CASE WHEN conns[n] IS NULL THEN here::text ELSE relation END;
-		END LOOP;
-		result.sides := describe_sides(conns, relations,
+		-- the name of a relation that is not in this database would be an error
+		result.sides := describe_sides(conns,
+			ARRAY(SELECT CASE WHEN u.conn IS NULL THEN to_regclass(relation)::text ELSE relation END
+				FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n),
 			array_fill(options.condition, ARRAY[cardinality(conns)]), options.live <> 'off',
 			options.label);
-		FOR n IN 1 .. cardinality(conns) LOOP
-			IF (result.sides[n]).relation IS NULL THEN
-				PERFORM nodes_refuse_missing(names[n], relation);
-			END IF;
-			result.sides[n].side := names[n];
-		END LOOP;
 	END IF;
+	FOR n IN 1 .. cardinality(conns) LOOP
+		IF (result.sides[n]).relation IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+				MESSAGE = format('on "%s": relation %s does not exist', names[n], relation);
+		END IF;
+		result.sides[n].side := names[n];
+	END LOOP;
 	result.plan := nodes_plan(names, result.sides, options, told);
 	-- see reads_by_index
 	IF options.condition IS NOT NULL AND EXISTS (SELECT FROM unnest(result.sides) AS s

@@ -79,19 +79,6 @@ BEGIN
 END
 $$;
 
--- Closes connections to nodes.
-CREATE FUNCTION nodes_close(conns text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	conn text;
-BEGIN
-	FOREACH conn IN ARRAY conns LOOP
-		PERFORM peer_close(conn);
-	END LOOP;
-END
-$$;
-
 -- The place in a list of names of the node that an error is of, NULL for none of them.
 CREATE FUNCTION nodes_failed(names text[], message text) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -103,16 +90,6 @@ AS $$
 $$;
 
 -- Describing
-
--- The error for a node without the relation.
-CREATE FUNCTION nodes_refuse_missing(name text, relation text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-		MESSAGE = format('on "%s": relation %s does not exist', name, relation);
-END
-$$;
 
 -- The plan
 

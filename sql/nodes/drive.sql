@@ -54,11 +54,11 @@ BEGIN
 				rows := nodes_repair(nodes, compared, differences, asked, source,
 					(told.waited).problem);
 			END IF;
-			PERFORM nodes_close(conns);
+			PERFORM peer_close(conn) FROM unnest(conns) AS conn;
 			RETURN;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
-			PERFORM nodes_close(conns);
+			PERFORM peer_close(conn) FROM unnest(conns) AS conn;
 			again := nodes_again(without, e, attempt, nodes, names, options);
 			IF again.attempt IS NULL THEN
 				e := peer_fail(NULL, secret, e);

@@ -26,7 +26,7 @@ BEGIN
 END
 $$;
 
--- The sides of a comparison by plain queries, and what the nodes told of their relations.
+-- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what the nodes told of their relations.
 CREATE FUNCTION nodes_plain_sides(conns text[], names text[], relation text, options options,
 	OUT sides side[], OUT told jsonb[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -39,10 +39,7 @@ BEGIN
 		options.label);
 	FOR n IN 1 .. cardinality(conns) LOOP
 		told[n] := answers[n];
-		IF told[n] = 'null' THEN
-			PERFORM nodes_refuse_missing(names[n], relation);
-		END IF;
-		sides[n] := CASE WHEN conns[n] IS NULL
+		sides[n] := CASE WHEN told[n] = 'null' THEN NULL WHEN conns[n] IS NULL
 			THEN side_of(describe(relation::regclass, options.condition), names[n])
 			ELSE side_of(told[n] || jsonb_build_object('condition',
 				options.condition), names[n], conns[n]) END;

@@ -408,7 +408,8 @@ BEGIN
 		problems := (SELECT string_agg(format('"%s" runs %s (%s)', o.name, x.code, s.side), ', '
 				ORDER BY s.ordinality, o.ordinality)
 			FROM unnest(ARRAY[plan.here, plan.there]) WITH ORDINALITY AS s,
-			unnest(s.columns) WITH ORDINALITY AS o JOIN unnest(plan.columns) AS used ON used.name = o.name,
+			unnest(s.columns) WITH ORDINALITY AS o
+				JOIN unnest(plan.columns) AS used ON used.name = o.name,
 			LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN o.to_text END,
 				CASE WHEN plan.content NOT IN ('none', 'columns') OR plan.by_hash
 						AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = o.name)
