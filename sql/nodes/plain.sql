@@ -26,7 +26,8 @@ BEGIN
 END
 $$;
 
--- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what the nodes told of their relations.
+-- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what the
+-- nodes told of their relations.
 CREATE FUNCTION nodes_plain_sides(conns text[], names text[], relation text, options options,
 	OUT sides side[], OUT told jsonb[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
