@@ -45,22 +45,67 @@ BEGIN
 END
 $$;
 
--- The keys on which nodes disagree, and the nodes with the plan by which these were found.
+-- The keys on which nodes disagree, and the nodes with the plan by which these were found; an error
+-- if more keys than max_differences differ, also after a wait for what is in flight.
+-- As find_keys and plain_differences do it for two sides.
 CREATE FUNCTION nodes_differences(INOUT nodes node_set, OUT differences node_difference[],
 	OUT waited waited) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	read record;
+	sums text[];
 	found node_found;
-	plain record;
+	before node_found;
+	worst integer;		-- the node that differs most from the base after the wait
+	deadline timestamptz;
+	passed waited;
 	again record;
 BEGIN
 	IF (nodes.plan).buckets IS NOT NULL THEN
-		plain := nodes_plain_look(nodes);
-		nodes := plain.nodes;
-		differences := plain.differences;
+		read := nodes_plain_read(nodes);
+		sums := read.sums;
+		IF read.many IS NOT NULL THEN
+			deadline := clock_timestamp() + (nodes.plan).timeout;
+			passed := await_replication(nodes.plan, deadline);
+			IF passed.problem IS NULL AND (nodes.plan).recheck > 0 THEN
+				nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+				read := nodes_plain_read(nodes);
+				passed.problem := CASE WHEN NOT plain_persist(sums, read.sums)
+					THEN 'Perhaps most of them did not differ before replication passed.' END;
+			END IF;
+		END IF;
+		IF read.many IS NOT NULL THEN
+			PERFORM plain_refuse_many(nodes.plan, read.many, passed);
+		END IF;
+		differences := read.differences;
 	ELSE
-		found := nodes_find(nodes);
+		found := nodes_search(nodes);
+		before := found;
+		IF found.many THEN
+			deadline := clock_timestamp() + (nodes.plan).timeout;
+			passed := await_replication(nodes.plan, deadline);
+			IF passed.problem IS NULL AND (nodes.plan).recheck > 0 THEN
+				nodes.plan := before.small_plan;
+				nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+				found := nodes_search(nodes);
+				SELECT n INTO worst FROM generate_subscripts(found.small, 1) AS n
+				WHERE n <> found.base
+				ORDER BY (iblt_estimate(iblt_subtract(found.small[found.base],
+					found.small[n]))).rows DESC, n LIMIT 1;
+				passed.problem := CASE
+					WHEN (found.small_plan).from_digests
+						IS DISTINCT FROM (nodes.plan).from_digests
+					THEN 'Live digests could tell the keys at first, and could not any more.'
+					WHEN NOT persist(
+						iblt_subtract(before.small[found.base], before.small[worst]),
+						iblt_subtract(found.small[found.base], found.small[worst]))
+					THEN 'Most of them did not differ before replication passed.' END;
+			END IF;
+		END IF;
+		IF found.many THEN
+			PERFORM refuse_too_many((found.nodes).plan, found.number, found.exact, passed);
+		END IF;
 		nodes := found.nodes;	-- with the seed that hashes have
 		differences := ARRAY(SELECT d FROM nodes_first_look(nodes, found.base, found.said,
 			found.list, found.sample, found.number) AS d);

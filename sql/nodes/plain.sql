@@ -75,31 +75,3 @@ BEGIN
 	END LOOP;
 END
 $$;
-
--- As nodes_plain_read; an error if there are too many, also after a wait for what is in flight.
--- As plain_differences does it for two sides.
-CREATE FUNCTION nodes_plain_look(INOUT nodes node_set, OUT differences node_difference[])
-RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	read record := nodes_plain_read(nodes);
-	before text[] := read.sums;
-	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
-	waited waited;
-BEGIN
-	IF read.many IS NOT NULL THEN
-		waited := await_replication(nodes.plan, deadline);
-		IF waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
-			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			read := nodes_plain_read(nodes);
-			waited.problem := CASE WHEN NOT plain_persist(before, read.sums)
-				THEN 'Perhaps most of them did not differ before replication passed.' END;
-		END IF;
-	END IF;
-	IF read.many IS NOT NULL THEN
-		PERFORM plain_refuse_many(nodes.plan, read.many, waited);
-	END IF;
-	differences := read.differences;
-END
-$$;

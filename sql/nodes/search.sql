@@ -6,34 +6,6 @@
 -- differences, and a key on which any two nodes disagree is in one of them at least: of the
 -- two, one differs from the base.
 
--- The folds with larger ones in place of some, for that many keys; "whole" is an empty sketch of
--- the size of those that the nodes keep.
-CREATE FUNCTION nodes_larger(nodes node_set, part integer[], INOUT folds @extschema@.iblt[],
-	mine @extschema@.iblt, whole @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	cells integer := larger_fold(whole, folds[part[1]], estimated);
-	places text[] := '{}';
-	queries text[] := '{}';
-	wires text[];
-	s side;
-BEGIN
-	FOR i IN 1 .. cardinality(part) LOOP
-		s := nodes.sides[part[i]];
-		places := array_append(places, s.place);
-		queries := array_append(queries, CASE WHEN s.place IS NULL THEN 'SELECT NULL' ELSE
-			format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text',
-				kept_name(nodes.plan, s), cells) END);
-	END LOOP;
-	wires := ask_values(places, queries, 0);
-	FOR i IN 1 .. cardinality(part) LOOP
-		folds[part[i]] := CASE WHEN places[i] IS NULL THEN iblt_compare_fold(mine, cells)
-			ELSE fold_of(wires[i], cells, places[i]) END;
-	END LOOP;
-END
-$$;
-
 -- The base, what of each node differs from it, and the list of all these keys, each once;
 -- "complete" is false if more differ than sketches of that capacity can tell, and then "number"
 -- is an estimate of the keys of one node.  "small" are small folds of what the nodes have.  An
@@ -53,6 +25,9 @@ DECLARE
 	sums numeric[];
 	waiting integer[];
 	still integer[];
+	part integer[];
+	cells integer;
+	wires text[];
 	one node_keys;
 	difference declared.sketch%TYPE;
 	status record;
@@ -114,7 +89,20 @@ BEGIN
 		complete := waiting = '{}';
 		EXIT WHEN complete OR (iblt_header(folds[base])).cells = (iblt_header(whole)).cells
 			OR surely_more(nodes.plan, number, (iblt_header(whole)).capacity);
-		folds := nodes_larger(nodes, base || waiting, folds, mine, whole, number);
+		-- larger folds of the base and of those that are still waiting
+		part := base || waiting;
+		cells := larger_fold(whole, folds[base], number);
+		wires := ask_values(ARRAY(SELECT (nodes.sides[n]).place
+				FROM unnest(part) WITH ORDINALITY AS u(n, i) ORDER BY u.i),
+			ARRAY(SELECT CASE WHEN (nodes.sides[n]).place IS NULL THEN 'SELECT NULL' ELSE
+					format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text',
+						kept_name(nodes.plan, nodes.sides[n]), cells) END
+				FROM unnest(part) WITH ORDINALITY AS u(n, i) ORDER BY u.i), 0);
+		FOR i IN 1 .. cardinality(part) LOOP
+			s := nodes.sides[part[i]];
+			folds[part[i]] := CASE WHEN s.place IS NULL THEN iblt_compare_fold(mine, cells)
+				ELSE fold_of(wires[i], cells, s.place) END;
+		END LOOP;
 	END LOOP;
 END
 $$;
@@ -165,43 +153,6 @@ BEGIN
 	found.said := e.said;
 	found.list := e.list;
 	found.sample := e.sample;
-	RETURN found;
-END
-$$;
-
--- As nodes_search; an error if more keys than max_differences differ, also after a wait for what
--- is in flight.
--- As find_keys does it for two sides.
-CREATE FUNCTION nodes_find(nodes node_set) RETURNS node_found
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found node_found := nodes_search(nodes);
-	before node_found := found;
-	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
-	waited waited;
-	worst integer;		-- the node that differs most from the base after the wait
-BEGIN
-	IF found.many THEN
-		waited := await_replication(nodes.plan, deadline);
-		IF waited.problem IS NULL AND (nodes.plan).recheck > 0 THEN
-			nodes.plan := before.small_plan;
-			nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			found := nodes_search(nodes);
-			SELECT n INTO worst FROM generate_subscripts(found.small, 1) AS n WHERE n <> found.base
-			ORDER BY (iblt_estimate(iblt_subtract(found.small[found.base], found.small[n]))).rows
-				DESC, n LIMIT 1;
-			waited.problem := CASE
-				WHEN (found.small_plan).from_digests IS DISTINCT FROM (nodes.plan).from_digests
-				THEN 'Live digests could tell the keys at first, and could not any more.'
-				WHEN NOT persist(iblt_subtract(before.small[found.base], before.small[worst]),
-					iblt_subtract(found.small[found.base], found.small[worst]))
-				THEN 'Most of them did not differ before replication passed.' END;
-		END IF;
-	END IF;
-	IF found.many THEN
-		PERFORM refuse_too_many((found.nodes).plan, found.number, found.exact, waited);
-	END IF;
 	RETURN found;
 END
 $$;
