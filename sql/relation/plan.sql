@@ -96,32 +96,6 @@ BEGIN
 END
 $$;
 
--- An error for columns that an option names and that are not there.
-CREATE FUNCTION check_names(here side, there side, options options) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	excluded text[] := coalesce(options.exclude, '{}');
-	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
-	mine text[] := iblt_field(here.columns);
-	theirs text[] := iblt_field(there.columns);
-BEGIN
-	PERFORM require_none(
-		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
-		'excluded columns are on neither side: %s', 'Names are case-sensitive.');
-	PERFORM require_none(
-		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (mine)),
-		'columns are not here: %s', 'Names are case-sensitive.');
-	PERFORM require_none(
-		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (theirs)),
-		'columns are not on the peer: %s',
-		'Names are case-sensitive. What is compared must be on both sides.');
-	PERFORM require_none(
-		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x = ANY (excluded)),
-		'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
-END
-$$;
-
 -- The columns of both sides without those excluded, in the order of this side.
 -- A schema may have another name on the peer, and the types in it.
 CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS plan_column[]
@@ -336,13 +310,18 @@ BEGIN
 END
 $$;
 
--- What a comparison of two described relations does.
+-- What a comparison of two described relations does; an error for columns that an option names and
+-- that are not there.
 CREATE FUNCTION make_plan(here side, there side, options options) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	sides side[] := ARRAY[here, there];
 	plan plan;
+	excluded text[] := coalesce(options.exclude, '{}');
+	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
+	mine text[];
+	theirs text[];
 	common plan_column[];
 	names text[];
 	size integer;
@@ -352,7 +331,18 @@ BEGIN
 		there := with_own_rows(sides[2], sides[1], options);
 	END IF;
 	IF num_nonnulls(options.columns, options.exclude, options.key_columns) > 0 THEN
-		PERFORM check_names(here, there, options);
+		mine := iblt_field(here.columns);
+		theirs := iblt_field(there.columns);
+		PERFORM require_none(
+			ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
+			'excluded columns are on neither side: %s', 'Names are case-sensitive.');
+		PERFORM require_none(ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (mine)),
+			'columns are not here: %s', 'Names are case-sensitive.');
+		PERFORM require_none(ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (theirs)),
+			'columns are not on the peer: %s',
+			'Names are case-sensitive. What is compared must be on both sides.');
+		PERFORM require_none(ARRAY(SELECT x FROM unnest(asked) AS x WHERE x = ANY (excluded)),
+			'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
 	END IF;
 	common := common_columns(here, there, options.exclude);
 	names := iblt_field(common);
