@@ -47,10 +47,10 @@ SQL_PARTS_iblt_audit = iblt_audit \
 	compare/prepare compare/shards compare/sketch compare/waiting \
 	audit/types audit/audit audit/list audit/plain audit/scope audit/sides audit/small audit/table \
 	structure/kinds structure/structure structure/audit structure/sequences \
-	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/probe run/rows run/run \
+	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/rows run/run \
 	run/slice_guard run/small run/views run/work \
 	repair/types repair/absent repair/apply repair/claim repair/commit repair/exchange repair/lock repair/long \
-	repair/plain repair/plan repair/preview repair/referring repair/repair repair/run repair/statements \
+	repair/plan repair/preview repair/referring repair/repair repair/run repair/statements \
 	repair/steps repair/verify repair/winner \
 	nodes/types nodes/audit nodes/compare nodes/describe nodes/drive nodes/look nodes/plain nodes/repair \
 	nodes/search \

@@ -4,11 +4,10 @@
 --
 --	repair_exchange		what no order of updates can do (exchange.sql)
 --	repair_execute		under a replication origin
---	  repair_execute_session	in a session that is prepared for it
---	    repair_execute_works	all deletes before the updates and inserts
---	      repair_execute_steps	of one relation and action
---	        repair_send		statements for many rows, and for one
---	      repair_send		and what succeeds behind others only
+--	  repair_execute_session	all deletes before the updates and inserts
+--	    repair_execute_steps	of one relation and action
+--	      repair_send		statements for many rows, and for one
+--	    repair_send			and what succeeds behind others only
 --	repair_verify_all	(verify.sql)
 --
 -- repair_run calls repair_execute_statements (execute.sql) on the target's side.
@@ -53,14 +52,6 @@ BEGIN
 END
 $$;
 
--- May a statement with that error succeed behind others?
--- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation
-CREATE FUNCTION repair_is_order(state text) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT state IN ('23503', '23001', '23505', '23P01')
-$$;
-
 -- Executes statements where the target is, all or none, or separately; those that failed and why.
 CREATE FUNCTION repair_run(conn text, statements repair_statement[], path text,
 	separately boolean DEFAULT false) RETURNS TABLE (failed integer, e failure)
@@ -78,7 +69,24 @@ BEGIN
 	IF conn IS NULL THEN
 		answers := repair_execute_statements(sql, texts, n, at_most, path, separately);
 	ELSIF peer_is_bare(conn) THEN
-		answers := plain_execute_statements(conn, sql, n, at_most, path, separately);
+		-- A block of PL/pgSQL runs them, so an error takes back its statement alone, and is caught
+		-- before the server logs the rows.  A block takes no parameters.  They are an array in the
+		-- setting iblt.block, so its text is always the same.  The readers of a comparison have
+		-- switched indexes off until the transaction ends.
+		PERFORM peer_send(conn, plain_settings() || format(
+			'SELECT octet_length(concat(%s, set_config(''iblt.block'', %L, true))); %s;'
+				' SELECT current_setting(''iblt.block'')',
+			(SELECT string_agg(format('set_config(%L, NULL, true)', split_part(c, '=', 1)), ', ')
+				FROM pg_proc AS p, unnest(p.proconfig) AS c WHERE p.proname = 'read_heap'
+				AND p.pronamespace = 'iblt_internal'::regnamespace),
+			ARRAY[sql::text, n::text, at_most::text, path, separately::text],
+			plain_call($q$repair_execute_statements(
+				(current_setting('iblt.block')::text[])[1]::text[], NULL,
+				(current_setting('iblt.block')::text[])[2]::bigint[],
+				(current_setting('iblt.block')::text[])[3]::boolean[],
+				(current_setting('iblt.block')::text[])[4],
+				(current_setting('iblt.block')::text[])[5]::boolean)$q$)));
+		answers := repair_answer(conn, 'running statements', 4);
 	ELSE
 		PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_execute of ' || many)
 			|| format('SELECT iblt_internal.repair_execute_statements(%L, %L, %L, %L, %L, %L)',
@@ -128,7 +136,9 @@ DECLARE
 	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i
 		ORDER BY CASE how WHEN 'left' THEN - i ELSE i END);
 	failed integer[] := '{}';	-- the last one first
-	s repair_statement;
+	-- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation: a statement
+	-- with one of these may succeed behind others
+	of_order CONSTANT text[] := '{23503,23001,23505,23P01}';
 	x record;
 	e failure;
 BEGIN
@@ -136,17 +146,22 @@ BEGIN
 		RETURN '{}';
 	END IF;
 	IF how <> 'left' AND conn IS NOT NULL AND NOT peer_is_bare(conn) THEN
-		FOREACH s IN ARRAY statements LOOP
-			IF s.texts IS NOT NULL THEN
-				PERFORM repair_send_kept(conn, s.texts);
-			END IF;
+		-- the parts of long values that the texts name, in messages that the peer does not show
+		FOR x IN SELECT w.words[3] AS list, n
+				FROM unnest(statements) AS s, unnest(s.texts::text[]) AS t(text),
+				LATERAL (SELECT string_to_array(t.text, ' ')) AS w(words),
+				generate_series(w.words[4]::integer, w.words[5]::integer) AS n LOOP
+			PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_put')
+					|| format('SELECT iblt_internal.iblt_repair_put(%L, %s, %L::text[])', x.list,
+						x.n, iblt_repair_get(x.list, x.n, NULL::text[]))),
+				peer_value(conn);
 		END LOOP;
 	END IF;
 	IF how = 'each' THEN
 		SELECT * INTO x FROM repair_run(conn, statements, path);
 		IF x.failed IS NULL THEN
 			RETURN '{}';
-		ELSIF NOT repair_is_order((x.e).state) THEN
+		ELSIF (x.e).state <> ALL (of_order) THEN
 			PERFORM repair_fail(x.e, (statements[x.failed]).sql, (statements[x.failed]).key);
 		END IF;
 	END IF;
@@ -156,7 +171,7 @@ BEGIN
 				ARRAY(SELECT statements[i] FROM unnest(remaining) WITH ORDINALITY AS u(i, n)
 					ORDER BY n), path, true) AS r LOOP
 			IF how = 'bulk' AND (x.e).state IN ('57014', 'IB005', 'P0004')
-					OR how <> 'bulk' AND NOT repair_is_order((x.e).state) THEN
+					OR how <> 'bulk' AND (x.e).state <> ALL (of_order) THEN
 				PERFORM repair_fail(x.e, (statements[x.i]).sql, (statements[x.i]).key);
 			END IF;
 			failed := x.i || failed;
@@ -231,11 +246,21 @@ BEGIN
 END
 $$;
 
--- Executes the steps for several relations, all deletes before the updates and inserts.
-CREATE FUNCTION repair_execute_works(works repair_work[]) RETURNS void
+-- Executes the steps for several relations, all deletes before the updates and inserts, in a
+-- session of the target's that is prepared for it.
+-- Those checks that the caller deferred before run first, under the role that they were meant
+-- for.  What is deferred runs at the end, before anyone is told that the repair was applied.
+-- The transaction on a server without iblt has deferred nothing yet, and with it ends what is set.
+CREATE FUNCTION repair_execute_session(works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	plan repair_plan := (works[1]).plan;
+	asked repair_options := plan.asked;
+	conn text := (repair_target(plan)).place;
+	set_role text := 'SELECT set_config(''session_replication_role'', %L, true)';
+	sets_role boolean := asked.as_replica AND NOT (plan.described).replica;
+	role text;
 	size CONSTANT integer := 10000;		-- steps at a time
 	work repair_work;
 	action text;
@@ -243,6 +268,18 @@ DECLARE
 	steps repair_step[];
 	rest repair_statement[] := '{}';
 BEGIN
+	IF peer_is_bare(conn) THEN
+		PERFORM ask_call(conn, 'repair_flushed()');
+		IF sets_role THEN
+			PERFORM ask_one(conn, format(set_role, 'replica'));
+		END IF;
+		PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED');
+	ELSE
+		IF sets_role AND conn IS NULL THEN
+			PERFORM repair_deferred(asked.apply_search_path, conn);
+		END IF;
+		role := ask_call(conn, format('repair_open(%L)', asked.as_replica));
+	END IF;
 	FOREACH action IN ARRAY '{delete,update,insert}'::text[] LOOP
 		FOREACH work IN ARRAY works LOOP
 			-- a row may go with the row that it refers to
@@ -259,39 +296,8 @@ BEGIN
 			END LOOP;
 		END LOOP;
 	END LOOP;
-	PERFORM repair_send((repair_target(work.plan)).place, 'left', rest,
-		((work.plan).asked).apply_search_path);
-END
-$$;
-
--- Executes the steps for several relations, in a session of the target's that is prepared for it.
--- Those checks that the caller deferred before run first, under the role that they were meant
--- for.  What is deferred runs at the end, before anyone is told that the repair was applied.
--- The transaction on a server without iblt has deferred nothing yet, and with it ends what is set.
-CREATE FUNCTION repair_execute_session(works repair_work[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan repair_plan := (works[1]).plan;
-	asked repair_options := plan.asked;
-	conn text := (repair_target(plan)).place;
-	set_role text := 'SELECT set_config(''session_replication_role'', %L, true)';
-	sets_role boolean := asked.as_replica AND NOT (plan.described).replica;
-	role text;
-BEGIN
-	IF peer_is_bare(conn) THEN
-		PERFORM ask_call(conn, 'repair_flushed()');
-		IF sets_role THEN
-			PERFORM ask_one(conn, format(set_role, 'replica'));
-		END IF;
-		PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED');
-	ELSE
-		IF sets_role AND conn IS NULL THEN
-			PERFORM repair_deferred(asked.apply_search_path, conn);
-		END IF;
-		role := ask_call(conn, format('repair_open(%L)', asked.as_replica));
-	END IF;
-	PERFORM repair_execute_works(works), repair_deferred(asked.apply_search_path, conn);
+	PERFORM repair_send(conn, 'left', rest, asked.apply_search_path),
+		repair_deferred(asked.apply_search_path, conn);
 	IF sets_role THEN
 		PERFORM ask_one(conn, format(set_role, role));
 	END IF;

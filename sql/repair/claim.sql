@@ -5,8 +5,8 @@
 -- by column.  A preview takes the same look without locks.
 --
 -- If nothing replicates, a repair that is applied does not look at such keys before
--- (repair_at_once).  The checksums of the rows then tell whether they are the rows of the scans,
--- because the key has their weight in the difference.
+-- (repair_claim_found).  The checksums of the rows then tell whether they are the rows of the
+-- scans, because the key has their weight in the difference.
 
 -- Says what is done with the steps of a batch: of the first one, and later by time.
 CREATE FUNCTION repair_progress(work repair_work, what text, n integer) RETURNS void
@@ -207,38 +207,10 @@ BEGIN
 END
 $$;
 
--- The steps of a batch, as far as their rows have not changed, and the keys whose rows an index may
--- hide.
+-- Claims or shows the rows batch by batch, those to be updated first, as far as they have not
+-- changed.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.
-CREATE FUNCTION repair_claim_batch(plan repair_plan, INOUT steps repair_step[],
-	OUT doubtful text[]) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	one repair_step := steps[1];
-	before record;
-	claimed record;
-BEGIN
-	doubtful := '{}';
-	IF one.status <> 'due' THEN
-		RETURN;		-- those that are skipped come last
-	ELSIF NOT repair_finds_by_index(plan) THEN
-		IF (plan.asked).apply THEN
-			steps := repair_claim_scanned(plan, steps);
-		END IF;
-		steps := repair_fill(plan, repair_outside(plan, steps));
-		RETURN;
-	END IF;
-	before := repair_compared(steps);
-	claimed := repair_claim_keys(plan, before.ids, one.action, NULL, before.here, before.there);
-	doubtful := claimed.doubtful;
-	steps := claimed.steps || ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'skipped');
-END
-$$;
-
--- Claims or shows the rows batch by batch, those to be updated first.
 CREATE FUNCTION repair_claim(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -246,15 +218,31 @@ DECLARE
 	plan repair_plan := work.plan;
 	batches integer[] := ARRAY(SELECT p.n FROM unnest(work.parts) WITH ORDINALITY AS p(part, n)
 		ORDER BY array_position('{update,insert,delete}'::text[], p.part), p.n);
+	steps repair_step[];
+	before record;
 	claimed record;
-	doubtful text[] := '{}';
+	doubtful text[] := '{}';		-- keys whose rows an index may hide
 BEGIN
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM repair_progress(work, CASE WHEN (plan.asked).apply THEN 'locking the rows'
 			ELSE 'reading the rows' END, n);
-		claimed := repair_claim_batch(plan, repair_batch(work, batches[n]));
-		doubtful := doubtful || claimed.doubtful;
-		PERFORM iblt_repair_put(plan.secret, batches[n], claimed.steps);
+		steps := repair_batch(work, batches[n]);
+		-- those that are skipped come last
+		CONTINUE WHEN (steps[1]).status <> 'due';
+		IF repair_finds_by_index(plan) THEN
+			before := repair_compared(steps);
+			claimed := repair_claim_keys(plan, before.ids, (steps[1]).action, NULL, before.here,
+				before.there);
+			doubtful := doubtful || claimed.doubtful;
+			steps := claimed.steps || ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
+				WHERE (u.s).status = 'skipped');
+		ELSE
+			IF (plan.asked).apply THEN
+				steps := repair_claim_scanned(plan, steps);
+			END IF;
+			steps := repair_fill(plan, repair_outside(plan, steps));
+		END IF;
+		PERFORM iblt_repair_put(plan.secret, batches[n], steps);
 	END LOOP;
 	IF (plan.asked).apply THEN
 		PERFORM check_index(plan.compared, doubtful), repair_absent(work);
@@ -273,17 +261,6 @@ BEGIN
 	FOR i IN 1 .. cardinality(works) LOOP
 		PERFORM repair_claim(works[i]);
 	END LOOP;
-END
-$$;
-
--- May the keys that find_keys has found be claimed at once?
-CREATE FUNCTION repair_at_once(plan repair_plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (plan.asked).apply AND (plan.asked).winner = 'source' AND repair_finds_by_index(plan)
-		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
-		AND (plan.compared).from_digests IS NOT TRUE;
 END
 $$;
 

@@ -1,35 +1,9 @@
 -- The COMMIT of the peer ------------------------------------------------------------
 
--- The error for a COMMIT that may or may not have been carried out.
--- A cancel there is not a cancel of the caller's statement.
-CREATE FUNCTION repair_unknown(conn text, e failure) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	e.state := CASE WHEN e.reported AND e.state = '57014' THEN 'IB005' ELSE e.state END;
-	e.message := format('the outcome is unknown: %s''s answer to COMMIT was lost (%s%s)',
-		peer_title(conn), format(CASE WHEN e.reported THEN 'on %s: ' END, peer_title(conn)),
-		e.message);
-	e.secret := true;
-	PERFORM iblt_raise(e);
-END
-$$;
-
--- Does the peer's session go on after an error?
--- Errors of level FATAL and PANIC end the session.
-CREATE FUNCTION repair_answers(conn text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN ask_one(conn, 'SELECT 1', 0.01) = '1';
-EXCEPTION WHEN @on_error@ THEN
-	RETURN false;
-END
-$$;
-
 -- An error unless the peer has committed, which says whether it may have.
 -- If the peer reports an error and its session goes on, it did not commit, unless the
 -- error tells of a connection (class 08) or of an intervention (57).
+-- A cancel there is not a cancel of the caller's statement.
 CREATE FUNCTION repair_judge_commit(conn text, answer text, e failure, answers boolean)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -37,15 +11,20 @@ AS $$
 BEGIN
 	IF e.reported AND answers AND left(e.state, 2) NOT IN ('08', '57') THEN
 		PERFORM peer_refuse(conn, e);
-	ELSIF e.state IS NOT NULL THEN
-		PERFORM repair_unknown(conn, e);
-	ELSIF answer = 'ROLLBACK' THEN
+	ELSIF e.state IS NULL AND answer = 'ROLLBACK' THEN
 		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback',
 			MESSAGE = format('on %s: the transaction was rolled back', peer_title(conn));
-	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
+	ELSIF e.state IS NULL AND answer IS DISTINCT FROM 'COMMIT' THEN
 		e.state := '08006';
 		e.message := 'the connection was lost';
-		PERFORM repair_unknown(conn, e);
+	END IF;
+	IF e.state IS NOT NULL THEN
+		e.state := CASE WHEN e.reported AND e.state = '57014' THEN 'IB005' ELSE e.state END;
+		e.message := format('the outcome is unknown: %s''s answer to COMMIT was lost (%s%s)',
+			peer_title(conn), format(CASE WHEN e.reported THEN 'on %s: ' END, peer_title(conn)),
+			e.message);
+		e.secret := true;
+		PERFORM iblt_raise(e);
 	END IF;
 END
 $$;
@@ -70,7 +49,12 @@ BEGIN
 		e := tried.e;
 		answer := tried.value;
 		IF e.state IS NOT NULL THEN
-			answers := repair_answers(conn);
+			-- errors of level FATAL and PANIC end the session
+			BEGIN
+				answers := ask_one(conn, 'SELECT 1', 0.01) = '1';
+			EXCEPTION WHEN @on_error@ THEN
+				answers := false;
+			END;
 		END IF;
 		PERFORM peer_close(conn);
 	EXCEPTION WHEN @on_any_error@ THEN

@@ -87,14 +87,6 @@ AS $$
 	WHERE t.name = repair_own_type.name
 $$;
 
--- The expression of the value of a column in the row t, or its text.
-CREATE FUNCTION repair_unique_old(plan repair_plan, name text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN repair_own_type(plan, name) THEN 't.%I'
-		ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END, name)
-$$;
-
 -- The expression of the value of a column in a row that is to be written, or its text.
 -- What is not compared stays as it is.
 CREATE FUNCTION repair_unique_new(plan repair_plan, name text, place bigint) RETURNS text
@@ -136,8 +128,10 @@ AS $$
 			' iblt_w AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v LEFT JOIN iblt_o'
 			' ON iblt_o.iblt_n = iblt_v.iblt_n)'
 			' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
-		rows, (SELECT string_agg(format('%s AS %I', repair_unique_old(plan, name), name), ', '
-			ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
+		rows, (SELECT string_agg(format(CASE WHEN repair_own_type(plan, name) THEN 't.%1$I'
+				ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END
+				|| ' AS %1$I', name), ', ' ORDER BY n)
+			FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
 		relation_sql(repair_target(plan)),
 		(SELECT string_agg(CASE WHEN repair_own_type(plan, k.name)
 				THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n, k.suffix)
@@ -292,34 +286,6 @@ $$;
 
 -- Changing the steps
 
--- The work in which the updates of these keys are deletes and inserts.
-CREATE FUNCTION repair_exchange_keys(INOUT work repair_work, ids text[], detail text)
-RETURNS repair_work
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	x record;
-BEGIN
-	FOR n IN 1 .. work.batches LOOP
-		SELECT array_agg(u.s ORDER BY u.i) FILTER (WHERE NOT c.chosen) AS others,
-			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "delete"}') ORDER BY u.i)
-				FILTER (WHERE c.chosen) AS deletes,
-			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}') ORDER BY u.i)
-				FILTER (WHERE c.chosen) AS inserts INTO x
-		FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
-			FROM repair_batch(work, n) AS s(steps)) AS u,
-		LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
-			AND (u.s).id IN (SELECT unnest(ids)),
-			jsonb_build_object('columns', NULL, 'detail', detail)) AS c(chosen, change);
-		CONTINUE WHEN x.inserts IS NULL;
-		-- those that are skipped come last
-		PERFORM iblt_repair_put((work.plan).secret, n, x.inserts || x.others);
-		work.parts[n] := '';
-		work := repair_add(work, x.deletes);
-	END LOOP;
-END
-$$;
-
 -- Skips the steps of these keys for a reason, and inserts that wait for a value of their rows.
 CREATE FUNCTION repair_exchange_skip(work repair_work, uniques repair_unique[], ids text[],
 	rows text[], reason text) RETURNS void
@@ -394,8 +360,23 @@ BEGIN
 			PERFORM repair_exchange_skip(work, uniques, x.ids, x.rows, said || ': ' || problem);
 		END IF;
 	END LOOP;
-	IF clear <> '{}' THEN
-		work := repair_exchange_keys(work, clear, said);
-	END IF;
+	-- the updates of the other keys become deletes and inserts
+	FOR n IN 1 .. work.batches LOOP
+		SELECT array_agg(u.s ORDER BY u.i) FILTER (WHERE NOT c.chosen) AS others,
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "delete"}') ORDER BY u.i)
+				FILTER (WHERE c.chosen) AS deletes,
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}') ORDER BY u.i)
+				FILTER (WHERE c.chosen) AS inserts INTO x
+		FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
+			FROM repair_batch(work, n) AS s(steps)) AS u,
+		LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
+			AND (u.s).id IN (SELECT unnest(clear)),
+			jsonb_build_object('columns', NULL, 'detail', said)) AS c(chosen, change);
+		CONTINUE WHEN x.inserts IS NULL;
+		-- those that are skipped come last
+		PERFORM iblt_repair_put((work.plan).secret, n, x.inserts || x.others);
+		work.parts[n] := '';
+		work := repair_add(work, x.deletes);
+	END LOOP;
 END
 $$;

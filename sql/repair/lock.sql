@@ -17,34 +17,6 @@
 -- foreign key with ON DELETE CASCADE.  DDL that this lock does not keep away is found before COMMIT
 -- (repair_require_described).
 
--- Keeps other repairs of relations away until the transaction of a place ends.
--- 1768057972 is "iblt" in ASCII.
-CREATE FUNCTION repair_guard(place text, relations text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	members oid[] := ask_call(place,
-		format('relation_sources(%L::pg_catalog.regclass[])', relations));
-BEGIN
-	PERFORM ask_one(place, format('SELECT pg_catalog.count('
-		'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'
-		' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
-END
-$$;
-
--- Keeps other repairs of the targets and the sources away.
--- An identity begins with that of the server.
-CREATE FUNCTION repair_lock_sides(plans repair_plan[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM repair_guard(x.place, x.relations)
-	FROM (SELECT s.place, array_agg(DISTINCT s.relation) AS relations
-		FROM unnest(plans) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
-		GROUP BY 1 ORDER BY min(s.identity COLLATE "C")) AS x;
-END
-$$;
-
 -- Sets how long the transactions of all places wait for a lock, unless a session waits less.
 -- NULL sets what a session began with.  That loses a SET since then, which repair_lock_all
 -- restores in this session, and sessions of peers do not have.
@@ -65,6 +37,7 @@ END
 $$;
 
 -- Locks the targets and the sources; an error if they are not what was described.
+-- An identity begins with that of the server.  1768057972 is "iblt" in ASCII.
 CREATE FUNCTION repair_lock_all(plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -75,8 +48,19 @@ DECLARE
 	keyless text[] := ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p
 		WHERE NOT (p.compared).is_unique);
 	plan repair_plan;
+	x record;
+	members oid[];
 BEGIN
-	PERFORM repair_patience(plans, compared.timeout), repair_lock_sides(plans);
+	PERFORM repair_patience(plans, compared.timeout);
+	FOR x IN SELECT s.place, array_agg(DISTINCT s.relation) AS relations
+			FROM unnest(plans) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
+			GROUP BY 1 ORDER BY min(s.identity COLLATE "C") LOOP
+		members := ask_call(x.place,
+			format('relation_sources(%L::pg_catalog.regclass[])', x.relations));
+		PERFORM ask_one(x.place, format('SELECT pg_catalog.count('
+			'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'
+			' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
+	END LOOP;
 	PERFORM ask_call((repair_target(plans[1])).place, format(
 			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
 			targets, keyless)),

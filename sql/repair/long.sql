@@ -88,23 +88,3 @@ BEGIN
 	RETURN repair_skip(steps, gone, 'changed since it was compared');
 END
 $$;
-
--- Sends the peer the parts that an array names, in messages that it does not show.
-CREATE FUNCTION repair_send_kept(conn text, texts text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	names text[];
-	value text;
-BEGIN
-	FOREACH value IN ARRAY array_remove(texts::text[], NULL) LOOP
-		names := string_to_array(value, ' ');
-		FOR n IN names[4]::integer .. names[5]::integer LOOP
-			PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_put')
-					|| format('SELECT iblt_internal.iblt_repair_put(%L, %s, %L::text[])', names[3],
-						n, iblt_repair_get(names[3], n, NULL::text[]))),
-				peer_value(conn);
-		END LOOP;
-	END LOOP;
-END
-$$;

@@ -114,10 +114,13 @@ BEGIN
 END
 $$;
 
--- May this transaction have read foreign tables before this repair? It may have if the call is not
--- a statement of its own, or if it has locked others than those of the plan.
--- A block that has caught an error may have given back its locks.
-CREATE FUNCTION repair_read_foreign(plan plan) RETURNS boolean
+-- An error if rows that this database shows may be older than this statement.
+-- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
+-- and filled again after that moment reads as empty, and its rows would be deleted.  This
+-- transaction may have read foreign tables before this repair if the call is not a statement of
+-- its own, or if it has locked others than those of the plan.  A block that has caught an error may
+-- have given back its locks.
+CREATE FUNCTION repair_require_fresh(plan plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -126,27 +129,17 @@ DECLARE
 		FROM unnest(ARRAY[plan.here, plan.there]) AS s WHERE s.place IS NULL));
 BEGIN
 	GET DIAGNOSTICS context = PG_CONTEXT;
-	RETURN transaction_timestamp() <> statement_timestamp()
-		OR context !~ '[^a-zA-Z0-9_$]iblt_repair(_nodes)?\([^\n]*$'
-		OR EXISTS (SELECT FROM pg_locks l JOIN pg_foreign_table f ON f.ftrelid = l.relation
-			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-			AND l.relation <> ALL (own));
-END
-$$;
-
--- An error if rows that this database shows may be older than this statement.
--- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
--- and filled again after that moment reads as empty, and its rows would be deleted.
-CREATE FUNCTION repair_require_fresh(plan plan) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-BEGIN
 	IF NOT is_elsewhere(plan) AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
-	ELSIF is_remote_here(plan) AND repair_read_foreign(plan) THEN
+	ELSIF is_remote_here(plan) AND (transaction_timestamp() <> statement_timestamp()
+			OR context !~ '[^a-zA-Z0-9_$]iblt_repair(_nodes)?\([^\n]*$'
+			OR EXISTS (SELECT FROM pg_locks l JOIN pg_foreign_table f ON f.ftrelid = l.relation
+				WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+				AND l.database = (SELECT d.oid FROM pg_database d
+					WHERE d.datname = current_database())
+				AND l.relation <> ALL (own))) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair with foreign tables of this database in a transaction',
 			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
@@ -199,43 +192,6 @@ BEGIN
 END
 $$;
 
--- How statements on the target write the compared columns, in their order.
--- A literal has the target's type but not its modifier.  A cast to varchar(3) would cut a
--- value that an assignment refuses.
-CREATE FUNCTION repair_columns(compared plan, s side, described repair_description)
-RETURNS repair_column[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(array_agg(ROW(i - 1, c.own, quote_ident(c.own),
-			concat('::' || c.through, '::', t.type),
-			CASE WHEN c.through IS NULL THEN t.list
-				WHEN c.through LIKE '%[]' THEN 'pg_catalog.text[]' ELSE c.through || '[]' END,
-			t.equal, t.generated, t.always,
-			NOT compared.whole_row AND c.name = ANY (iblt_field(compared.key))
-			)::repair_column ORDER BY i), '{}')
-	FROM own_names(s, compared.columns) AS names, generate_subscripts(compared.columns, 1) AS i,
-	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])
-		) AS c(name, own, through)
-	LEFT JOIN unnest(described.columns) AS t ON t.name = c.own
-$$;
-
--- What a call says of the relation of a side, NULL if that is not there, and its fingerprint.
-CREATE FUNCTION repair_ask_side(s side, function text, OUT said text, OUT fingerprint text)
-RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	id text := format('pg_catalog.to_regclass(%L)', s.relation);
-	call text := format('%s(%s)', function, id);
-	answers text[] := ask_values(ARRAY[s.place, s.place], ARRAY[
-		CASE WHEN s.bare THEN plain_call(call) ELSE 'SELECT iblt_internal.' || call END,
-		'SELECT ' || read_fingerprint_sql(s, id)]);
-BEGIN
-	said := answers[1];
-	fingerprint := answers[2];
-END
-$$;
-
 -- What both sides say of their relations: the target's description, and what the name of the source
 -- means.  An error unless they are those that the plan compares.
 CREATE FUNCTION repair_describe_sides(plan repair_plan, OUT described repair_description,
@@ -243,13 +199,20 @@ CREATE FUNCTION repair_describe_sides(plan repair_plan, OUT described repair_des
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	target record := repair_ask_side(repair_target(plan), 'repair_describe');
-	source record := repair_ask_side(repair_source(plan), 'repair_naming');
+	s side := repair_target(plan);
+	source side := repair_source(plan);
+	places text[] := ARRAY[s.place, source.place];
+	id text := format('pg_catalog.to_regclass(%L)', s.relation);
+	source_id text := format('pg_catalog.to_regclass(%L)', source.relation);
+	said text[] := ask_calls(places, format('repair_describe(%s)', id),
+		format('repair_naming(%s)', source_id));
+	fingerprints text[] := ask_values(places, ARRAY['SELECT ' || read_fingerprint_sql(s, id),
+		'SELECT ' || read_fingerprint_sql(source, source_id)]);
 BEGIN
-	PERFORM require_side_described(repair_target(plan), target.fingerprint),
-		require_side_described(repair_source(plan), source.fingerprint);
-	described := jsonb_populate_record(NULL::repair_description, target.said::jsonb);
-	source_naming := source.said;
+	PERFORM require_side_described(s, fingerprints[1]),
+		require_side_described(source, fingerprints[2]);
+	described := jsonb_populate_record(NULL::repair_description, said[1]::jsonb);
+	source_naming := said[2];
 END
 $$;
 
@@ -299,7 +262,22 @@ BEGIN
 	plan.source_naming := said.source_naming;
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
-	plan.columns := repair_columns(plan.compared, repair_target(plan), plan.described);
+	-- How statements on the target write the compared columns, in their order.  A literal has the
+	-- target's type but not its modifier.  A cast to varchar(3) would cut a value that an
+	-- assignment refuses.
+	SELECT coalesce(array_agg(ROW(i - 1, c.own, quote_ident(c.own),
+			concat('::' || c.through, '::', t.type),
+			CASE WHEN c.through IS NULL THEN t.list
+				WHEN c.through LIKE '%[]' THEN 'pg_catalog.text[]' ELSE c.through || '[]' END,
+			t.equal, t.generated, t.always,
+			NOT compared.whole_row AND c.name = ANY (iblt_field(compared.key))
+			)::repair_column ORDER BY i), '{}')
+	INTO plan.columns
+	FROM own_names(repair_target(plan), compared.columns) AS names,
+	generate_subscripts(compared.columns, 1) AS i,
+	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])
+		) AS c(name, own, through)
+	LEFT JOIN unnest((plan.described).columns) AS t ON t.name = c.own;
 	plan.secret := gen_random_uuid();
 	PERFORM repair_check_target(plan), repair_check_apply(plan);
 	IF (plan.described).kind = 'a table that others inherit from' THEN

@@ -16,25 +16,10 @@ AS $$
 	FROM unnest(k.columns) WITH ORDINALITY AS c(referenced, referring, equal, position)
 $$;
 
--- The ids of the keys whose steps of a kind change what a foreign key refers to, or may do so.
--- No statement sets a generated column, but each update may change it.
-CREATE FUNCTION repair_affecting(work repair_work, action text, k repair_foreign_key)
-RETURNS text[]
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
-		unnest(repair_batch(work, n)) AS s
-		WHERE s.status = 'due' AND s.action = repair_affecting.action
-		AND (s.action = 'delete'
-			OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
-			OR EXISTS (SELECT FROM unnest(((work.plan).described).columns) AS t
-				WHERE t.generated
-				AND t.name IN (SELECT c.referenced FROM unnest(k.columns) AS c))))
-$$;
-
 -- What foreign keys would change too, or what would violate them, if the rows of all steps of
 -- a kind were changed.
--- No row can begin to refer to one that the claim has locked.
+-- No row can begin to refer to one that the claim has locked.  No statement sets a generated
+-- column, but each update may change it.
 CREATE FUNCTION repair_referring(work repair_work, action text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -50,7 +35,15 @@ BEGIN
 		does := CASE action WHEN 'delete' THEN k.on_delete ELSE k.on_update END;
 		-- as_replica: nothing checks it there
 		CONTINUE WHEN does IN ('NO ACTION', 'RESTRICT') AND NOT (plan.asked).as_replica;
-		ids := repair_affecting(work, action, k);
+		-- of the keys whose steps change what it refers to, or may do so
+		ids := ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
+			unnest(repair_batch(work, n)) AS s
+			WHERE s.status = 'due' AND s.action = repair_referring.action
+			AND (s.action = 'delete'
+				OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
+				OR EXISTS (SELECT FROM unnest((plan.described).columns) AS t
+					WHERE t.generated
+					AND t.name IN (SELECT c.referenced FROM unnest(k.columns) AS c))));
 		CONTINUE WHEN ids = '{}';
 		does := format('by constraint %s ON %s %s', k.name, upper(action), does);
 		IF NOT k.readable THEN

@@ -4,53 +4,27 @@
 --
 --	repair_search			again if a relation is altered meanwhile
 --	  repair_plan_of		the plan (plan.sql)
---	  repair_find_and_claim
---	    find_keys, differences	the comparison (sql/compare)
---	    repair_add_steps		what is to be done, or why nothing is (steps.sql)
---	    repair_show			of a preview (preview.sql), which calls repair_exchange
---	    repair_claim_all		locks the rows and looks again (claim.sql)
+--	  find_keys, differences	the comparison (sql/compare)
+--	  repair_add_steps		what is to be done, or why nothing is (steps.sql)
+--	  repair_show			of a preview (preview.sql), which calls repair_exchange
+--	  repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
 --	repair_commit			(commit.sql)
 --
 -- run_repair (sql/run/repair.sql) repairs what a run found.
 
--- Compares, and then previews the repair or claims the rows that are to be changed.
-CREATE FUNCTION repair_find_and_claim(plan repair_plan) RETURNS repair_work
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found found_keys := find_keys(plan.compared);
-	work repair_work;
-	b batch;
-BEGIN
-	-- with another seed, keys would have other hashes
-	plan.compared := found.plan;
-	work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
-	IF repair_at_once(plan) THEN
-		RETURN repair_claim_found(work, found);
-	END IF;
-	FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
-			found.sample) LOOP
-		work := repair_add_steps(work, b.differences, (b.waited).problem);
-	END LOOP;
-	work.figures := b.figures;
-	IF (plan.asked).apply THEN
-		PERFORM repair_claim_all(ARRAY[work]);
-	ELSE
-		work := repair_show(work, repair_target_of((plan.asked).target_side,
-			(work.figures).rows_here, (work.figures).rows_there));
-	END IF;
-	RETURN work;
-END
-$$;
-
--- Finds what is to be repaired, again if a relation is altered meanwhile.
+-- Compares, and then previews the repair or claims the rows that are to be changed; again if a
+-- relation is altered meanwhile.
+-- If nothing waits for replication, the keys that find_keys has found are claimed at once.
 CREATE FUNCTION repair_search(conns text[], peers text[], relation regclass, peer_relation text,
 	options options, asked repair_options) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan repair_plan;
+	found found_keys;
+	work repair_work;
+	b batch;
 	again boolean;
 	e failure;
 BEGIN
@@ -62,7 +36,27 @@ BEGIN
 			options.own_rows := 'of two';
 			plan := repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 			PERFORM live_notice(plan.compared);
-			RETURN repair_find_and_claim(plan);
+			found := find_keys(plan.compared);
+			-- with another seed, keys would have other hashes
+			plan.compared := found.plan;
+			work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
+			IF asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
+					AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
+					AND (plan.compared).from_digests IS NOT TRUE THEN
+				RETURN repair_claim_found(work, found);
+			END IF;
+			FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys,
+					found.number, found.sample) LOOP
+				work := repair_add_steps(work, b.differences, (b.waited).problem);
+			END LOOP;
+			work.figures := b.figures;
+			IF asked.apply THEN
+				PERFORM repair_claim_all(ARRAY[work]);
+			ELSE
+				work := repair_show(work, repair_target_of(asked.target_side,
+					(work.figures).rows_here, (work.figures).rows_there));
+			END IF;
+			RETURN work;
 		EXCEPTION WHEN @on_error@ THEN
 			@take_failure@;
 			again := restarts(conns, peers, plan.compared, attempt, e);

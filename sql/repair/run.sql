@@ -6,46 +6,6 @@
 -- statement for it.  From then on it is a repair as any other (sql/repair), of several
 -- tables in one transaction.
 
--- An error for arguments that say what to compare.
-CREATE FUNCTION run_repair_check_options(peer_relation text, options options) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
-		CASE WHEN options.columns IS NOT NULL THEN 'columns' END,
-		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
-		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
-		CASE WHEN options.condition IS NOT NULL THEN 'condition' END,
-		CASE WHEN options.peer_condition IS NOT NULL THEN 'peer_condition' END,
-		CASE WHEN options.peer_mapping IS NOT NULL THEN 'peer_columns' END,
-		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
-		CASE WHEN options.cast_types THEN 'cast_types' END,
-		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,
-		CASE WHEN options.seed IS NOT NULL THEN 'seed' END,
-		CASE WHEN options.live <> 'off' THEN 'live' END,
-		CASE WHEN options.method <> 'sketch' THEN 'method' END);
-BEGIN
-	IF given <> '' THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'arguments that do not go with run: ' || given,
-			HINT = 'Leave them out. A run is repaired as it was compared.';
-	END IF;
-END
-$$;
-
--- Why a run may not have all differences of a table, NULL if it has.
-CREATE FUNCTION run_rest(t run_table) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE WHEN t.status IS NULL THEN t.relation || ': not compared to its end'
-		WHEN t.sqlstate IS NOT NULL OR t.missing IS NULL
-		THEN concat_ws(': ', t.relation, t.status, t.detail)
-		WHEN t.kept < t.missing + t.extra + t.changed
-		THEN concat_ws(': ', t.relation, run_unkept(t)) END;
-END
-$$;
-
 -- What was reviewed
 
 -- The keys with these ids whose rows differ now, as a run sees them.
@@ -97,47 +57,8 @@ AS $$
 	ORDER BY k.number
 $$;
 
--- Looks at some of the differences of a run again, and adds the steps for those that are the same.
-CREATE FUNCTION run_repair_batch(w run_worker, INOUT r run_table_repair, kept run_difference[])
-RETURNS run_table_repair
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan repair_plan := (r.work).plan;
-	compared plan := plan.compared;
-	ids text[] := ARRAY(SELECT k.id FROM unnest(kept) AS k);
-	found difference[] := look_at_ids(compared, ids);
-	now difference[];
-	again record;
-	cause text;
-	x record;
-BEGIN
-	IF compared.recheck > 0 AND found <> '{}' THEN
-		again := recheck(compared, found);
-		found := again.differences;
-		cause := (again.waited).problem;
-	ELSIF (r.item).unready THEN
-		found := ARRAY(SELECT jsonb_populate_record(d, '{"confirmed": false}')
-			FROM unnest(found) AS d);
-	END IF;
-	compared.content := (((w.options).audit).compare).content;
-	now := run_repair_look(compared, ids);
-	-- in the order in which rows are locked
-	SELECT array_agg(j.same ORDER BY (j.same).id COLLATE "C")
-			FILTER (WHERE (j.same).id IS NOT NULL) AS same,
-		array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
-		array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO x
-	FROM run_repair_judge(plan, kept, found, now) AS j;
-	IF x.same IS NOT NULL THEN
-		r.work := repair_add_steps(r.work, x.same, cause);
-	END IF;
-	r.aside := r.aside || x.aside;
-	r.gone := r.gone || x.gone;
-	r.doubtful := r.doubtful || doubtfully_equal(compared, ids, now);
-END
-$$;
-
--- The steps for the differences of a table that a run has kept, those of each seed together.
+-- The steps for the differences of a table that a run has kept, those of each seed together, which
+-- are looked at again and are the same.
 CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options,
 	asked repair_options) RETURNS run_table_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -149,6 +70,14 @@ DECLARE
 	size integer := batch_size(compared);
 	work repair_work;
 	kept run_difference[];
+	part run_difference[];
+	ids text[];
+	found difference[];
+	now difference[];
+	seen plan;				-- as the run saw the rows
+	again record;
+	cause text;
+	judged record;
 	r run_table_repair;
 	result run_table_repair[] := '{}';
 BEGIN
@@ -165,7 +94,33 @@ BEGIN
 		work.differ := '{}';
 		r := ROW(t, planned.item, work, kept, '{}', '{}', '{}');
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
-			r := run_repair_batch(w, r, kept[i : i + size - 1]);
+			part := kept[i : i + size - 1];
+			ids := ARRAY(SELECT k.id FROM unnest(part) AS k);
+			found := look_at_ids(compared, ids);
+			cause := NULL;
+			IF compared.recheck > 0 AND found <> '{}' THEN
+				again := recheck(compared, found);
+				found := again.differences;
+				cause := (again.waited).problem;
+			ELSIF (r.item).unready THEN
+				found := ARRAY(SELECT jsonb_populate_record(d, '{"confirmed": false}')
+					FROM unnest(found) AS d);
+			END IF;
+			seen := compared;
+			seen.content := (((w.options).audit).compare).content;
+			now := run_repair_look(seen, ids);
+			-- in the order in which rows are locked
+			SELECT array_agg(j.same ORDER BY (j.same).id COLLATE "C")
+					FILTER (WHERE (j.same).id IS NOT NULL) AS same,
+				array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
+				array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO judged
+			FROM run_repair_judge(plan, part, found, now) AS j;
+			IF judged.same IS NOT NULL THEN
+				r.work := repair_add_steps(r.work, judged.same, cause);
+			END IF;
+			r.aside := r.aside || judged.aside;
+			r.gone := r.gone || judged.gone;
+			r.doubtful := r.doubtful || doubtfully_equal(seen, ids, now);
 		END LOOP;
 		PERFORM check_index(compared, r.doubtful);
 		IF NOT asked.apply THEN
@@ -245,8 +200,27 @@ DECLARE
 	tables run_table[];
 	repairs run_table_repair[] := '{}';
 	rest text[];
+	-- arguments that say what to compare
+	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
+		CASE WHEN options.columns IS NOT NULL THEN 'columns' END,
+		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
+		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
+		CASE WHEN options.condition IS NOT NULL THEN 'condition' END,
+		CASE WHEN options.peer_condition IS NOT NULL THEN 'peer_condition' END,
+		CASE WHEN options.peer_mapping IS NOT NULL THEN 'peer_columns' END,
+		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
+		CASE WHEN options.cast_types THEN 'cast_types' END,
+		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,
+		CASE WHEN options.seed IS NOT NULL THEN 'seed' END,
+		CASE WHEN options.live <> 'off' THEN 'live' END,
+		CASE WHEN options.method <> 'sketch' THEN 'method' END);
 BEGIN
-	PERFORM repair_check_options(asked), run_repair_check_options(peer_relation, options);
+	PERFORM repair_check_options(asked);
+	IF given <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'arguments that do not go with run: ' || given,
+			HINT = 'Leave them out. A run is repaired as it was compared.';
+	END IF;
 	w.peers := peers;
 	w.conns := conns;
 	w := run_open(w, run);
@@ -277,7 +251,14 @@ BEGIN
 	IF asked.apply AND repairs <> '{}' THEN
 		repairs := run_repair_apply(w, repairs, asked);
 	END IF;
-	rest := array_remove(ARRAY(SELECT run_rest(t) FROM unnest(tables) AS t), NULL);
+	-- why the run may not have all differences of a table
+	rest := array_remove(ARRAY(SELECT CASE
+			WHEN t.status IS NULL THEN t.relation || ': not compared to its end'
+			WHEN t.sqlstate IS NOT NULL OR t.missing IS NULL
+			THEN concat_ws(': ', t.relation, t.status, t.detail)
+			WHEN t.kept < t.missing + t.extra + t.changed
+			THEN concat_ws(': ', t.relation, run_unkept(t)) END
+		FROM unnest(tables) AS t), NULL);
 	IF rest <> '{}' THEN
 		PERFORM iblt_tell('warning',
 			format('run %s does not have all differences of %s tables', run, cardinality(rest)),

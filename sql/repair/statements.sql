@@ -101,16 +101,6 @@ AS $$
 		ORDER BY c.i), ', ') FROM unnest(plan.columns) AS c WHERE NOT c.generated) AS v(list)
 $$;
 
--- The expression of the condition that a row has a unique key.
-CREATE FUNCTION repair_key_sql(plan repair_plan) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT repair_joined_sql(string_agg(format('concat(%L, v.n%s, %L)', format('%s %s ',
-			c.identifier, coalesce(c.equal, 'OPERATOR(pg_catalog.=)')), c.i, c.suffix),
-		', ' ORDER BY c.i), ' AND ')
-	FROM unnest(plan.columns) AS c WHERE c.key
-$$;
-
 -- The expression of the statement that deletes as many equal rows as there are too many.
 -- The image operator *= finds a row by its bytes, whatever its types, NULLs too.  "=" is
 -- there for indexes.
@@ -158,7 +148,12 @@ AS $$
 			repair_counted_delete_sql(plan), repair_insert_sql(plan))
 		ELSE format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
 			' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
-		format('DELETE FROM %s WHERE ', relation_sql(repair_target(plan))), repair_key_sql(plan),
+		format('DELETE FROM %s WHERE ', relation_sql(repair_target(plan))),
+		-- that a row has the key
+		(SELECT repair_joined_sql(string_agg(format('concat(%L, v.n%s, %L)', format('%s %s ',
+				k.identifier, coalesce(k.equal, 'OPERATOR(pg_catalog.=)')), k.i, k.suffix),
+			', ' ORDER BY k.i), ' AND ')
+			FROM unnest(plan.columns) AS k WHERE k.key),
 		repair_insert_sql(plan), format('UPDATE %s SET ', relation_sql(repair_target(plan))),
 		coalesce(repair_joined_sql(string_agg(format('CASE WHEN %L = ANY (x.columns)'
 			' THEN concat(%L, '' = '', v.n%s, %L) END', c.name, c.identifier, c.i, c.suffix),
@@ -312,68 +307,54 @@ $$;
 -- One statement changes many rows as so many statements would: it has the texts of each
 -- column as one literal of an array, and the elements are read as literals are.
 
--- The query that makes statements, and the places of the steps that each is for, of steps in $1, of
--- an action and with columns that are set; NULL if a statement cannot have several rows.
--- unnest() of an array that a subquery gives has the planner take the index.
-CREATE FUNCTION repair_many_sql(plan repair_plan, action text, columns text[]) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	relation text := relation_sql(repair_target(plan));
-	x record;
-BEGIN
-	SELECT string_agg(format('%L, quote_literal(array_agg(s.texts[%s])), %L',
-			CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ', c.i + 1,
-			format('::%s))', c.list)), ', ' ORDER BY c.i) AS lists,
-		string_agg('c' || c.i, ', ' ORDER BY c.i) AS names,
-		string_agg(format('iblt_v.c%s%s', c.i, c.suffix), ', ' ORDER BY c.i) AS vals,
-		string_agg(format('%s = iblt_v.c%s%s', c.identifier, c.i, c.suffix), ', ' ORDER BY c.i)
-			FILTER (WHERE c.name = ANY (columns)) AS sets,
-		string_agg(format('t.%s %s iblt_v.c%s%s', c.identifier, c.equal, c.i, c.suffix),
-			' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
-		bool_and(c.list IS NOT NULL) AND NOT coalesce(bool_or(c.key AND c.name = ANY (columns)),
-			false) AS possible INTO x
-	FROM (SELECT u.i, u.identifier, u.suffix, u.list, u.name, u.key,
-			coalesce(u.equal, 'OPERATOR(pg_catalog.=)') AS equal,
-			u.i = min(u.i) OVER () AS first FROM unnest(plan.columns) AS u
-		WHERE CASE action WHEN 'insert' THEN NOT u.generated
-			ELSE u.key OR u.name = ANY (columns) END) AS c;
-	IF x.possible IS NOT TRUE OR action <> 'insert' AND NOT (plan.compared).is_unique THEN
-		RETURN NULL;
-	END IF;
-	RETURN format('SELECT array_to_string(ARRAY[%L, %s, %L], '''') AS sql,'
-			' array_agg(s.ordinality) AS members'
-			' FROM unnest($1) WITH ORDINALITY AS s'
-			' WHERE s.long IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
-			' GROUP BY (s.ordinality - 1) / 1000',
-		CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
-				repair_insert_into(plan), x.vals)
-			WHEN 'delete' THEN format('DELETE FROM %s AS t USING ROWS FROM (', relation)
-			ELSE format('UPDATE %s AS t SET %s FROM ROWS FROM (', relation, x.sets) END,
-		x.lists,
-		format(') AS iblt_v(%s)', x.names)
-			|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || x.this END);
-END
-$$;
-
 -- Statements for steps of an action, and the places of the steps that each is for.
 -- Updates that set columns which few of the others set are not in one, nor are steps with long
 -- values or of several rows.
+-- unnest() of an array that a subquery gives has the planner take the index.
 CREATE FUNCTION repair_many(plan repair_plan, action text, steps repair_step[])
 RETURNS TABLE (sql text, members bigint[])
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	relation text := relation_sql(repair_target(plan));
 	columns text[];
-	query text;
+	x record;
 BEGIN
 	FOR columns IN SELECT NULL WHERE action <> 'update' UNION ALL
 			SELECT s.columns FROM unnest(CASE action WHEN 'update' THEN steps END) AS s
 			GROUP BY 1 HAVING count(*) >= cardinality(steps) / 20 LOOP
-		query := repair_many_sql(plan, action, columns);
-		IF query IS NOT NULL THEN
-			RETURN QUERY EXECUTE query USING steps, columns;
-		END IF;
+		SELECT string_agg(format('%L, quote_literal(array_agg(s.texts[%s])), %L',
+				CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ', c.i + 1,
+				format('::%s))', c.list)), ', ' ORDER BY c.i) AS lists,
+			string_agg('c' || c.i, ', ' ORDER BY c.i) AS names,
+			string_agg(format('iblt_v.c%s%s', c.i, c.suffix), ', ' ORDER BY c.i) AS vals,
+			string_agg(format('%s = iblt_v.c%s%s', c.identifier, c.i, c.suffix), ', ' ORDER BY c.i)
+				FILTER (WHERE c.name = ANY (columns)) AS sets,
+			string_agg(format('t.%s %s iblt_v.c%s%s', c.identifier, c.equal, c.i, c.suffix),
+				' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
+			bool_and(c.list IS NOT NULL) AND NOT coalesce(bool_or(c.key AND c.name = ANY (columns)),
+				false) AS possible INTO x
+		FROM (SELECT u.i, u.identifier, u.suffix, u.list, u.name, u.key,
+				coalesce(u.equal, 'OPERATOR(pg_catalog.=)') AS equal,
+				u.i = min(u.i) OVER () AS first FROM unnest(plan.columns) AS u
+			WHERE CASE action WHEN 'insert' THEN NOT u.generated
+				ELSE u.key OR u.name = ANY (columns) END) AS c;
+		-- otherwise a statement cannot have several rows
+		CONTINUE WHEN x.possible IS NOT TRUE
+			OR action <> 'insert' AND NOT (plan.compared).is_unique;
+		RETURN QUERY EXECUTE format('SELECT array_to_string(ARRAY[%L, %s, %L], '''') AS sql,'
+				' array_agg(s.ordinality) AS members'
+				' FROM unnest($1) WITH ORDINALITY AS s'
+				' WHERE s.long IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
+				' GROUP BY (s.ordinality - 1) / 1000',
+			CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
+					repair_insert_into(plan), x.vals)
+				WHEN 'delete' THEN format('DELETE FROM %s AS t USING ROWS FROM (', relation)
+				ELSE format('UPDATE %s AS t SET %s FROM ROWS FROM (', relation, x.sets) END,
+			x.lists,
+			format(') AS iblt_v(%s)', x.names)
+				|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || x.this END)
+		USING steps, columns;
 	END LOOP;
 END
 $$;

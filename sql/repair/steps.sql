@@ -63,21 +63,13 @@ BEGIN
 		RETURN '{}';
 	END IF;
 	steps := repair_batch(work, n);
-	IF work.parts[n] <> '' AND repair_status(steps, 1) = repair_status(steps,
-			cardinality(steps)) THEN
-		RETURN CASE WHEN (repair_status(steps, 1) = 'skipped') = (part = 'skipped')
+	IF work.parts[n] <> '' AND (steps[1]).status = (steps[cardinality(steps)]).status THEN
+		RETURN CASE WHEN ((steps[1]).status = 'skipped') = (part = 'skipped')
 			THEN steps ELSE '{}' END;
 	END IF;
 	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
 		WHERE part = CASE (u.s).status WHEN 'due' THEN (u.s).action ELSE (u.s).status END);
 END
-$$;
-
--- The status of step n.
-CREATE FUNCTION repair_status(steps repair_step[], n integer) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT (steps[n]).status
 $$;
 
 -- The ids of the keys whose steps are to be executed, in their order.

@@ -62,7 +62,7 @@ BEGIN
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
-		CONTINUE WHEN repair_status(steps, 1) <> 'due';
+		CONTINUE WHEN (steps[1]).status <> 'due';
 		x := repair_verify(work.plan, steps, work.differ IS NOT NULL);
 		work.differ := work.differ || x.differ;
 		number := number + x.number;

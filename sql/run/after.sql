@@ -42,41 +42,7 @@ BEGIN
 END
 $$;
 
--- Rechecks the differences of a table, and keeps those that still differ; an error if an index
--- hides one.
-CREATE FUNCTION run_recheck_table(w run_worker, t run_table) RETURNS run_table
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan;
-	batch record;
-	differences difference[];
-	doubtful text[] := '{}';
-	still run_difference[] := '{}';
-BEGIN
-	w.table_number := t.table_number;
-	w := run_plan(w, t);
-	plan := w.plan;
-	PERFORM run_require_same(t, plan);
-	FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
-			FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
-				FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x) AS d
-			GROUP BY d.seed, d.part LOOP
-		plan.seed := batch.seed;
-		differences := look_at_ids(plan, batch.ids);
-		IF plan.recheck > 0 AND differences <> '{}' THEN
-			differences := (recheck(plan, differences)).differences;
-		END IF;
-		still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id, batch.seed,
-			d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
-			clock_timestamp(), d.differs)::run_difference FROM unnest(differences) AS d);
-		doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
-	END LOOP;
-	PERFORM check_index(plan, doubtful);
-	RETURN run_replace(w, t, still, 'differences were looked at again');
-END
-$$;
-
+-- Keeps the differences that still differ; an error if an index hides one.
 -- The lock keeps the run from going on meanwhile.
 CREATE FUNCTION @extschema@.iblt_audit_recheck(
 	run bigint,
@@ -90,6 +56,11 @@ AS $$
 DECLARE
 	w run_worker := run_worker_of(here_peer, peer, progress);
 	t run_table;
+	plan plan;
+	batch record;
+	differences difference[];
+	doubtful text[];
+	still run_difference[];
 	old bigint;
 	e failure;
 BEGIN
@@ -100,7 +71,30 @@ BEGIN
 				AS x WHERE x.kept > 0 ORDER BY x.table_number LOOP
 			old := t.missing + t.extra + t.changed;
 			IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
-				t := run_recheck_table(w, t);
+				doubtful := '{}';
+				still := '{}';
+				w.table_number := t.table_number;
+				w := run_plan(w, t);
+				plan := w.plan;
+				PERFORM run_require_same(t, plan);
+				FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
+						FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
+							FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x)
+							AS d
+						GROUP BY d.seed, d.part LOOP
+					plan.seed := batch.seed;
+					differences := look_at_ids(plan, batch.ids);
+					IF plan.recheck > 0 AND differences <> '{}' THEN
+						differences := (recheck(plan, differences)).differences;
+					END IF;
+					still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id,
+						batch.seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
+						d.there_count, clock_timestamp(), d.differs)::run_difference
+						FROM unnest(differences) AS d);
+					doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
+				END LOOP;
+				PERFORM check_index(plan, doubtful);
+				t := run_replace(w, t, still, 'differences were looked at again');
 			END IF;
 			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
 		END LOOP;

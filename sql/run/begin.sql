@@ -216,15 +216,20 @@ BEGIN
 END
 $$;
 
--- The peers of a run, of which the caller may have given some; an error for one that was not kept.
-CREATE FUNCTION run_peers(head run_head, given text[]) RETURNS text[]
+-- Connects a session to the peers of a run that there is.  The caller may have given some; an error
+-- for one that was not kept.
+CREATE FUNCTION run_open(w run_worker, run bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	peers text[] := ARRAY[coalesce(given[1], head.here), coalesce(given[2], head.peer)];
+	head run_head := run_head_of(run);
+	peers text[] := ARRAY[coalesce(w.peers[1], head.here), coalesce(w.peers[2], head.peer)];
 	unkept text := CASE WHEN peers[1] IS NULL AND head.here_identity IS NOT NULL THEN 'here_peer'
 		WHEN peers[2] IS NULL AND head.subscription IS NULL THEN 'peer' END;
 BEGIN
+	w.run := run;
+	w.options := jsonb_populate_record(NULL::run_options, head.options);
+	PERFORM run_check_options(w.options);
 	IF peers[1] IS NOT NULL AND head.here_identity IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = format('run %s compares tables of this database', head.run),
@@ -239,21 +244,7 @@ BEGIN
 	ELSIF peers[2] IS NULL THEN
 		peers[2] := audit_peer(head.subscription, NULL);
 	END IF;
-	RETURN peers;
-END
-$$;
-
--- Connects a session to the peers of a run that there is.
-CREATE FUNCTION run_open(w run_worker, run bigint) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	head run_head := run_head_of(run);
-BEGIN
-	w.run := run;
-	w.options := jsonb_populate_record(NULL::run_options, head.options);
-	PERFORM run_check_options(w.options);
-	w.peers := run_peers(head, w.peers);
+	w.peers := peers;
 	w.conns[1] := CASE WHEN w.peers[1] IS NOT NULL
 		THEN coalesce(w.conns[1], 'iblt_run_here') END;
 	PERFORM peers_close(w.conns);

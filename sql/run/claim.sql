@@ -1,17 +1,5 @@
 -- Claiming a slice -----------------------------------------------------------------------
 
--- Ends the work of this session on a run.
-CREATE FUNCTION run_leave(w run_worker, message text) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peers_close(w.conns);
-	PERFORM progress(w.progress, format('run %s %s', w.run, message));
-	w.done := true;
-	RETURN w;
-END
-$$;
-
 -- Which table
 
 -- The first table with work, and its slice if that was left by another session; no table if
@@ -87,6 +75,20 @@ BEGIN
 	RETURN run_hash(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
 		(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
 			FROM unnest(plan.key) AS k)));
+END
+$$;
+
+-- What run_probe answers on both sides of a plan.  It is part of the protocol, and a peer without
+-- iblt is asked for its body (plain_call).
+CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	call text := 'run_probe(pg_catalog.to_regclass(%L))';
+	answers text[] := ask_calls(places_of(plan), format(call, (plan.here).relation),
+		format(call, (plan.there).relation));
+BEGIN
+	RETURN ARRAY[answers[1]::jsonb, answers[2]::jsonb];
 END
 $$;
 
@@ -242,41 +244,10 @@ BEGIN
 END
 $$;
 
--- Claims a slice of a table; a worker without one claims again.
+-- Claims a slice, or pauses, or ends; a worker without a slice claims again.
 -- To describe both sides costs as much as to compare some ten thousand rows.  So a worker keeps
 -- the plan of its table for a moment: each statement tells whether it reads the columns that were
 -- described (require_described), and run_work() looks at the files at the end.
-CREATE FUNCTION run_claim_of(w run_worker, t run_table, number bigint) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	e failure;
-BEGIN
-	IF w.table_number IS DISTINCT FROM t.table_number THEN
-		w.table_number := t.table_number;
-		w.uneven := false;
-		w.planned := NULL;
-	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
-		w.planned := NULL;
-	END IF;
-	IF w.planned IS NULL THEN
-		w.plan := NULL;
-		w.item := run_item_of(t);
-	END IF;
-	w.number := number;
-	IF (w.item).problem IS NOT NULL OR (w.item).absent THEN
-		RETURN run_fail_table(w, NULL);
-	END IF;
-	BEGIN
-		RETURN run_plan_and_cut(w);
-	EXCEPTION WHEN @on_error@ THEN
-		@take_failure@;
-	END;
-	RETURN run_after_error(w, e);
-END
-$$;
-
--- Claims a slice, or pauses, or ends.
 CREATE FUNCTION run_claim(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -284,14 +255,22 @@ DECLARE
 	small record;
 	next record;
 	pause double precision;
+	leaves text;
+	e failure;
 BEGIN
 	w.began := clock_timestamp();
 	IF run_over(w.run) THEN
 		w := run_say_paused(w, NULL);
-		RETURN run_leave(w, 'is finished');
+		leaves := 'is finished';
 	ELSIF w.began >= w.deadline THEN
-		RETURN run_leave(w, format('stops, since max_time is over; '
-			'CALL iblt_audit_resume(%s) goes on', w.run));
+		leaves := format('stops, since max_time is over; CALL iblt_audit_resume(%s) goes on',
+			w.run);
+	END IF;
+	IF leaves IS NOT NULL THEN
+		PERFORM peers_close(w.conns);
+		PERFORM progress(w.progress, format('run %s %s', w.run, leaves));
+		w.done := true;
+		RETURN w;
 	END IF;
 	w := run_connect(w);
 	IF (w.options).max_lag IS NOT NULL
@@ -312,18 +291,38 @@ BEGIN
 		RETURN run_wait_then_claim(w, 1);
 	END IF;
 	next := run_next(w.run);
-	IF (next.t).table_number IS NOT NULL THEN
-		RETURN run_claim_of(w, next.t, next.number);
-	ELSIF (next.busy).table_number IS NOT NULL THEN
-		-- waits until another session has done the slice, but for a moment only, as run_pause does
+	IF (next.t).table_number IS NULL AND (next.busy).table_number IS NOT NULL THEN
+		-- waits until another session has done the slice, but for a moment only, as in a pause
 		PERFORM run_lock_slice(w.run, (next.busy).table_number, (next.busy).number);
 		RETURN run_wait_then_claim(w);
+	ELSIF (next.t).table_number IS NULL THEN
+		-- the last slice has ended meanwhile, or REFRESH has removed it
+		PERFORM run_lock_to_write(w.run);
+		next := run_next(w.run);
+		PERFORM run_require_stored(w.run,
+			num_nonnulls((next.t).table_number, (next.busy).table_number) > 0 OR run_over(w.run));
+		RETURN run_wait_then_claim(w, 0.2);
 	END IF;
-	-- the last slice has ended meanwhile, or REFRESH has removed it
-	PERFORM run_lock_to_write(w.run);
-	next := run_next(w.run);
-	PERFORM run_require_stored(w.run,
-		num_nonnulls((next.t).table_number, (next.busy).table_number) > 0 OR run_over(w.run));
-	RETURN run_wait_then_claim(w, 0.2);
+	IF w.table_number IS DISTINCT FROM (next.t).table_number THEN
+		w.table_number := (next.t).table_number;
+		w.uneven := false;
+		w.planned := NULL;
+	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
+		w.planned := NULL;
+	END IF;
+	IF w.planned IS NULL THEN
+		w.plan := NULL;
+		w.item := run_item_of(next.t);
+	END IF;
+	w.number := next.number;
+	IF (w.item).problem IS NOT NULL OR (w.item).absent THEN
+		RETURN run_fail_table(w, NULL);
+	END IF;
+	BEGIN
+		RETURN run_plan_and_cut(w);
+	EXCEPTION WHEN @on_error@ THEN
+		@take_failure@;
+	END;
+	RETURN run_after_error(w, e);
 END
 $$;

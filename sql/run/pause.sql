@@ -60,7 +60,7 @@ $$;
 
 -- The pause
 
--- Has a worker wait for so many seconds, as run_pause does, and then claim a slice.
+-- Has a worker wait for so many seconds, as run_step does, and then claim a slice.
 CREATE FUNCTION run_wait_then_claim(w run_worker, seconds double precision DEFAULT 0)
 RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -68,22 +68,6 @@ AS $$
 BEGIN
 	w.act := CASE WHEN seconds > 0.001 THEN 'pause' ELSE 'claim' END;
 	w.until := clock_timestamp() + make_interval(secs => least(seconds, 1e6));
-	RETURN w;
-END
-$$;
-
--- A moment of a pause; the caller commits after each.
--- So a pause holds no snapshot for longer, and ends with the run.
-CREATE FUNCTION run_pause(w run_worker) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	left_over double precision := extract(epoch FROM w.until - clock_timestamp());
-BEGIN
-	PERFORM pg_sleep(greatest(least(left_over, 0.2), 0));
-	IF clock_timestamp() >= w.until OR clock_timestamp() >= w.deadline OR run_over(w.run) THEN
-		w.act := 'claim';
-	END IF;
 	RETURN w;
 END
 $$;

@@ -75,19 +75,6 @@ BEGIN
 END
 $$;
 
--- A slice that is not compared yet, or NULL.
-CREATE FUNCTION run_slice_of(run bigint, table_number integer, number bigint) RETURNS run_slice
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	s run_slice;
-BEGIN
-	SELECT x.* INTO s
-	FROM iblt_run_rows(NULL::run_slice, run, table_number, number) AS x;
-	RETURN s;
-END
-$$;
-
 -- Deletes what a run has stored of its slices, of a table or of all.
 CREATE FUNCTION run_clear(run bigint, table_number integer DEFAULT NULL, own boolean DEFAULT true)
 RETURNS void

@@ -7,7 +7,7 @@
 -- claim.sql: run_claim compares small tables together (small.sql), or takes a slice that was
 -- left by a session that died, or cuts the next one (slice.sql and its neighbours).
 -- work.sql: run_work compares the slice and stores what it found in one transaction.
--- run_pause (pause.sql) waits for a moment, where one of these asks for a pause.
+-- run_step waits for a moment, where one of these asks for a pause (pause.sql).
 --
 -- claim.sql and work.sql end with their step, so read them from the end.
 --
@@ -44,7 +44,14 @@ BEGIN
 			WHEN 'resume' THEN w := run_resume(w);
 			WHEN 'claim' THEN w := run_claim(w);
 			WHEN 'work' THEN w := run_work(w);
-			WHEN 'pause' THEN w := run_pause(w);
+			WHEN 'pause' THEN
+				-- for a moment, so a pause holds no snapshot for longer, and ends with the run
+				PERFORM pg_sleep(greatest(least(extract(epoch FROM w.until - clock_timestamp()),
+					0.2), 0));
+				IF clock_timestamp() >= w.until OR clock_timestamp() >= w.deadline
+						OR run_over(w.run) THEN
+					w.act := 'claim';
+				END IF;
 		END CASE;
 		IF NOT begun THEN
 			-- max_time is for slices, however long it takes to connect

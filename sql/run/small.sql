@@ -5,27 +5,6 @@
 -- before it commits.  So after a crash, none of them counts as compared.  All others, also
 -- those with an error, have slices of their own.
 
--- A table that was found to be equal together with others.
-CREATE FUNCTION run_equal(t run_table, r audit_row, began timestamptz) RETURNS run_table
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	t.relation := r.relation;
-	t.peer_relation := r.peer_relation;
-	t.status := r.status;
-	t.how := 'compared whole, together with other small tables';
-	t.detail := concat_ws('; ', r.detail, t.how);
-	t.done := 1;
-	@each audit_counts: t.% := r.%;@
-	t.bytes := r.bytes;
-	t.work_ms := r.total_ms;
-	t.wall_ms := r.total_ms;
-	t.started_at := began;
-	t.finished_at := clock_timestamp();
-	RETURN t;
-END
-$$;
-
 -- Compares small tables that nobody has begun together, and stores those that are equal; how many
 -- rows these have, NULL if none is equal.
 -- The lock keeps other sessions from beginning the tables.  Each table takes some milliseconds, and
@@ -69,7 +48,18 @@ BEGIN
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.table_number LOOP
 		r := (batch.equal)[array_position(places, t.table_number)];
 		IF r.status = 'equal' AND t.status IS NULL AND t.generation = 0 THEN
-			t := run_equal(t, r, w.began);
+			t.relation := r.relation;
+			t.peer_relation := r.peer_relation;
+			t.status := r.status;
+			t.how := 'compared whole, together with other small tables';
+			t.detail := concat_ws('; ', r.detail, t.how);
+			t.done := 1;
+			@each audit_counts: t.% := r.%;@
+			t.bytes := r.bytes;
+			t.work_ms := r.total_ms;
+			t.wall_ms := r.total_ms;
+			t.started_at := w.began;
+			t.finished_at := clock_timestamp();
 			stored := array_append(stored, t);
 			PERFORM progress(w.progress, format('run %s: %s: %s', t.run, t.relation, t.status));
 			rows := coalesce(rows, 0) + greatest(t.rows_here, t.rows_there);

@@ -2,24 +2,6 @@
 
 -- What is stored
 
--- Keeps the differences of a slice, as long as the table has no more than that many; returns
--- how many it has.
-CREATE FUNCTION run_keep(t run_table, compared comparison, most bigint) RETURNS bigint
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	seed bigint := (compared.plan).seed;
-	kept bigint;
-BEGIN
-	SELECT count(iblt_run_add(ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id, seed,
-		d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
-		clock_timestamp(), d.differs)::run_difference)) INTO kept
-	FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
-	WHERE t.kept + d.n <= most;
-	RETURN t.kept + kept;
-END
-$$;
-
 -- How many rows the next slice is to have.
 -- A slice grows to ten times the last at most, and is not to find more than half the
 -- differences that a comparison can.  What a slice costs beside its rows (messages, commits)
@@ -80,23 +62,6 @@ BEGIN
 		': ' || nullif(concat_ws('; ', report_counts(t.missing, t.extra, t.changed, 0),
 			t.detail), '')));
 	RETURN t;
-END
-$$;
-
--- Tells the caller now and then how far a table is.
-CREATE FUNCTION run_tell(w run_worker, t run_table) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	n bigint := greatest(t.rows_here, t.rows_there);
-BEGIN
-	IF t.status IS NULL AND w.progress AND clock_timestamp() > w.told + interval '10 s' THEN
-		w.told := clock_timestamp();
-		PERFORM progress(true, format('run %s: %s: %s rows (%s %%) in %s slices, '
-			'%s differences', t.run, t.relation, n, n * 100 / greatest(t.estimate, n, 1), t.done,
-			t.missing + t.extra + t.changed));
-	END IF;
-	RETURN w;
 END
 $$;
 
@@ -163,7 +128,8 @@ BEGIN
 END
 $$;
 
--- Stores what a slice has shown, unless its table was altered meanwhile.
+-- Stores what a slice has shown, unless its table was altered meanwhile: its differences as long as
+-- the table has no more than max_differences.  Tells the caller now and then how far the table is.
 CREATE FUNCTION run_store(w run_worker, s run_slice,
 	compared comparison, took_ms double precision) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -173,6 +139,8 @@ DECLARE
 	seen bigint := greatest(r.rows_here, r.rows_there);
 	differences bigint := r.missing + r.extra + r.changed;
 	t run_table;
+	kept bigint;
+	read bigint;
 	pause double precision;
 BEGIN
 	PERFORM run_lock_to_write(w.run);
@@ -180,7 +148,12 @@ BEGIN
 	IF t.status IS NOT NULL OR t.shape IS NULL OR t.generation IS DISTINCT FROM s.generation THEN
 		RETURN w;
 	END IF;
-	t.kept := run_keep(t, compared, (w.options).most_kept);
+	SELECT count(iblt_run_add(ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id,
+		(compared.plan).seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
+		d.there_count, clock_timestamp(), d.differs)::run_difference)) INTO kept
+	FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
+	WHERE t.kept + d.n <= (w.options).most_kept;
+	t.kept := t.kept + kept;
 	t.done := t.done + 1;
 	@each audit_counts: t.% := t.% + r.%;@
 	t.bytes := t.bytes + r.bytes;
@@ -213,7 +186,13 @@ BEGIN
 	w.last := clock_timestamp() + make_interval(secs => pause);
 	w.failures := 0;
 	w.uneven := w.uneven OR seen > 4 * s.rows;
-	w := run_tell(w, t);
+	IF t.status IS NULL AND w.progress AND clock_timestamp() > w.told + interval '10 s' THEN
+		w.told := clock_timestamp();
+		read := greatest(t.rows_here, t.rows_there);
+		PERFORM progress(true, format('run %s: %s: %s rows (%s %%) in %s slices, '
+			'%s differences', t.run, t.relation, read, read * 100 / greatest(t.estimate, read, 1),
+			t.done, t.missing + t.extra + t.changed));
+	END IF;
 	RETURN run_wait_then_claim(w, pause);
 END
 $$;
@@ -253,10 +232,13 @@ CREATE FUNCTION run_split(w run_worker) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s run_slice := run_slice_of(w.run, w.table_number, w.number);
-	half run_slice := s;	-- its first part
+	s run_slice;
+	half run_slice;		-- its first part
 	t run_table;
 BEGIN
+	SELECT x.* INTO s
+	FROM iblt_run_rows(NULL::run_slice, w.run, w.table_number, w.number) AS x;
+	half := s;
 	WHILE half.hi IS NOT DISTINCT FROM s.hi LOOP
 		IF (half.rows > 1) IS NOT TRUE THEN
 			RETURN false;
@@ -343,7 +325,8 @@ BEGIN
 	IF NOT run_lock_slice(w.run, w.table_number, w.number) THEN
 		RETURN w;
 	END IF;
-	s := run_slice_of(w.run, w.table_number, w.number);
+	SELECT x.* INTO s
+	FROM iblt_run_rows(NULL::run_slice, w.run, w.table_number, w.number) AS x;
 	t := run_table_of(w.run, w.table_number);
 	-- without a shape, it is to begin again
 	IF s.number IS NULL OR t.status IS NOT NULL OR t.shape IS NULL
