@@ -3,35 +3,13 @@
 -- repair_apply executes the statements for what was claimed, and reads the rows once more:
 --
 --	repair_exchange		what no order of updates can do (exchange.sql)
---	repair_execute		under a replication origin
---	  repair_execute_session	all deletes before the updates and inserts
---	    repair_execute_steps	of one relation and action
---	      repair_send		statements for many rows, and for one
---	    repair_send			and what succeeds behind others only
---	repair_verify_all	(verify.sql)
+--	repair_execute_session	all deletes before the updates and inserts
+--	  repair_execute_steps	of one relation and action
+--	    repair_send		statements for many rows, and for one
+--	  repair_send		and what succeeds behind others only
+--	repair_verify		(verify.sql)
 --
 -- repair_run calls repair_execute_statements (execute.sql) on the target's side.
-
--- What the target's server answers behind so many results; says by time how far the repair has
--- come.
-CREATE FUNCTION repair_answer(conn text, message text, before integer) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answer text;
-BEGIN
-	WHILE NOT iblt_peer_wait(conn, 0.01, clock_timestamp() + interval '10 s') LOOP
-		PERFORM progress_timely(message);
-	END LOOP;
-	answer := peer_value(conn, 0.01, before);
-	IF answer IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
-			MESSAGE = format('%s''s answer was lost', peer_title(conn)),
-			DETAIL = 'Nothing was changed.';
-	END IF;
-	RETURN answer;
-END
-$$;
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
@@ -63,6 +41,7 @@ DECLARE
 	n bigint[] := ARRAY(SELECT (u.s).n FROM (SELECT unnest(statements) AS s) AS u);
 	at_most boolean[] := ARRAY(SELECT (u.s).at_most FROM (SELECT unnest(statements) AS s) AS u);
 	many text := cardinality(statements) || ' statements';
+	before integer;			-- results before the answer
 	answers jsonb;
 	answer jsonb;
 BEGIN
@@ -86,12 +65,23 @@ BEGIN
 				(current_setting('iblt.block')::text[])[3]::boolean[],
 				(current_setting('iblt.block')::text[])[4],
 				(current_setting('iblt.block')::text[])[5]::boolean)$q$)));
-		answers := repair_answer(conn, 'running statements', 4);
+		before := 4;
 	ELSE
 		PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_execute of ' || many)
 			|| format('SELECT iblt_internal.repair_execute_statements(%L, %L, %L, %L, %L, %L)',
 				sql, texts, n, at_most, path, separately));
-		answers := repair_answer(conn, 'running ' || many, 2);
+		before := 2;
+	END IF;
+	IF conn IS NOT NULL THEN
+		WHILE NOT iblt_peer_wait(conn, 0.01, clock_timestamp() + interval '10 s') LOOP
+			PERFORM progress_timely('running ' || many);
+		END LOOP;
+		answers := peer_value(conn, 0.01, before);
+		IF answers IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'connection_failure',
+				MESSAGE = format('%s''s answer was lost', peer_title(conn)),
+				DETAIL = 'Nothing was changed.';
+		END IF;
 	END IF;
 	FOR answer IN SELECT jsonb_array_elements(answers) LOOP
 		failed := answer ->> 'failed';
@@ -304,49 +294,40 @@ BEGIN
 END
 $$;
 
--- Executes the steps for several relations, under a replication origin if one is given.
+-- Changes the rows that were claimed, of one relation or several, under a replication origin if one
+-- is given, and takes the last look at them; the peer has yet to commit.
 -- The origin belongs to the session and not to the transaction.  Each change that is written
 -- under it names it in the log.  After an error, the session of a peer ends.
-CREATE FUNCTION repair_execute(works repair_work[]) RETURNS void
+CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	origin text := (((works[1]).plan).asked).origin;
 	conn text := (repair_target((works[1]).plan)).place;
 	reset text := 'SELECT pg_catalog.pg_replication_origin_session_reset()';
-BEGIN
-	IF NOT EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
-		RETURN;
-	ELSIF origin IS NULL THEN
-		PERFORM repair_execute_session(works);
-		RETURN;
-	END IF;
-	PERFORM ask_one(conn, format('SELECT pg_catalog.pg_replication_origin_session_setup(%L)',
-		origin));
-	BEGIN
-		PERFORM repair_execute_session(works);
-	EXCEPTION WHEN @on_any_error@ THEN
-		IF conn IS NULL THEN
-			PERFORM ask_one(conn, reset);
-		END IF;
-		RAISE;
-	END;
-	PERFORM ask_one(conn, reset);
-END
-$$;
-
--- Changes the rows that were claimed, of one relation or several, and takes the last look at them;
--- the peer has yet to commit.
-CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
+	due boolean;
 BEGIN
 	FOR i IN 1 .. cardinality(works) LOOP
 		works[i] := repair_exchange(works[i]);
 	END LOOP;
-	PERFORM repair_execute(works);
+	due := EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0);
+	IF due AND origin IS NULL THEN
+		PERFORM repair_execute_session(works);
+	ELSIF due THEN
+		PERFORM ask_one(conn, format(
+			'SELECT pg_catalog.pg_replication_origin_session_setup(%L)', origin));
+		BEGIN
+			PERFORM repair_execute_session(works);
+		EXCEPTION WHEN @on_any_error@ THEN
+			IF conn IS NULL THEN
+				PERFORM ask_one(conn, reset);
+			END IF;
+			RAISE;
+		END;
+		PERFORM ask_one(conn, reset);
+	END IF;
 	FOR i IN 1 .. cardinality(works) LOOP
-		works[i] := repair_verify_all(works[i]);
+		works[i] := repair_verify(works[i]);
 	END LOOP;
 	RETURN works;
 END

@@ -117,40 +117,6 @@ AS $$
 	FROM unnest(u.keys) WITH ORDINALITY AS k
 $$;
 
--- The query for such pairs of the rows in "rows", an expression, for all indexes.
-CREATE FUNCTION repair_waiting_sql(plan repair_plan, uniques repair_unique[], rows text)
-RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('WITH iblt_v AS MATERIALIZED (SELECT iblt_n, iblt_r::text[] AS iblt_r'
-			' FROM unnest(%s) WITH ORDINALITY AS iblt_u(iblt_r, iblt_n)),'
-			' iblt_o AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v JOIN %s AS t ON %s),'
-			' iblt_w AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v LEFT JOIN iblt_o'
-			' ON iblt_o.iblt_n = iblt_v.iblt_n)'
-			' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
-		rows, (SELECT string_agg(format(CASE WHEN repair_own_type(plan, name) THEN 't.%1$I'
-				ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END
-				|| ' AS %1$I', name), ', ' ORDER BY n)
-			FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
-		relation_sql(repair_target(plan)),
-		(SELECT string_agg(CASE WHEN repair_own_type(plan, k.name)
-				THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n, k.suffix)
-				ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
-			' AND ' ORDER BY k.n)
-			FROM (SELECT c.name, c.identifier,
-					coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), c.suffix,
-					row_number() OVER (ORDER BY c.i)
-				FROM unnest(plan.columns) AS c WHERE c.key)
-				AS k(name, identifier, equal, suffix, n)),
-		(SELECT string_agg(format('%s AS %I', repair_unique_new(plan, name, x.keys + n), name),
-			', ' ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
-		(SELECT string_agg(repair_unique_pairs_sql(ROW(u.name, u.columns, u.keys, u.condition,
-			u.nulls)::repair_unique, u.ordinality), ' UNION ALL ')
-			FROM unnest(uniques) WITH ORDINALITY AS u))
-	FROM (SELECT repair_unique_columns(uniques), (SELECT count(*) FROM unnest(plan.columns) AS c
-		WHERE c.key)) AS x(columns, keys)
-$$;
-
 -- The pairs of steps for these rows on the target's server, as in repair_unique_pairs_sql, in the
 -- order of the second.
 CREATE FUNCTION repair_waiting(plan repair_plan, uniques repair_unique[], rows text[],
@@ -159,8 +125,36 @@ CREATE FUNCTION repair_waiting(plan repair_plan, uniques repair_unique[], rows t
 AS $$
 DECLARE
 	s side := repair_target(plan);
-	pairs text[] := ask_values(ARRAY[s.place], ARRAY[repair_waiting_sql(plan, uniques,
-			CASE WHEN s.bare THEN format('%L::text[]', rows) ELSE '$1' END)], 0.01, NULL,
+	query text := (
+		SELECT format('WITH iblt_v AS MATERIALIZED (SELECT iblt_n, iblt_r::text[] AS iblt_r'
+				' FROM unnest(%s) WITH ORDINALITY AS iblt_u(iblt_r, iblt_n)),'
+				' iblt_o AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v JOIN %s AS t ON %s),'
+				' iblt_w AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v LEFT JOIN iblt_o'
+				' ON iblt_o.iblt_n = iblt_v.iblt_n)'
+				' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
+			CASE WHEN s.bare THEN format('%L::text[]', rows) ELSE '$1' END,
+			(SELECT string_agg(format(CASE WHEN repair_own_type(plan, name) THEN 't.%1$I'
+					ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END
+					|| ' AS %1$I', name), ', ' ORDER BY n)
+				FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
+			relation_sql(s),
+			(SELECT string_agg(CASE WHEN repair_own_type(plan, k.name)
+					THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n, k.suffix)
+					ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
+				' AND ' ORDER BY k.n)
+				FROM (SELECT c.name, c.identifier,
+						coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), c.suffix,
+						row_number() OVER (ORDER BY c.i)
+					FROM unnest(plan.columns) AS c WHERE c.key)
+					AS k(name, identifier, equal, suffix, n)),
+			(SELECT string_agg(format('%s AS %I', repair_unique_new(plan, name, x.keys + n), name),
+				', ' ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
+			(SELECT string_agg(repair_unique_pairs_sql(ROW(u.name, u.columns, u.keys, u.condition,
+				u.nulls)::repair_unique, u.ordinality), ' UNION ALL ')
+				FROM unnest(uniques) WITH ORDINALITY AS u))
+		FROM (SELECT repair_unique_columns(uniques), (SELECT count(*) FROM unnest(plan.columns) AS c
+			WHERE c.key)) AS x(columns, keys));
+	pairs text[] := ask_values(ARRAY[s.place], ARRAY[query], 0.01, NULL,
 		ROW('read_planned', rows, NULL, NULL, reads(s))::reading);
 BEGIN
 	SELECT coalesce(array_agg(x.p[1] ORDER BY x.p[2]), '{}'),
