@@ -50,7 +50,7 @@ SQL_PARTS_iblt_audit = iblt_audit \
 	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/rows run/run \
 	run/slice_guard run/small run/views run/work \
 	repair/types repair/absent repair/apply repair/claim repair/commit repair/exchange repair/lock repair/long \
-	repair/plan repair/preview repair/referring repair/repair repair/run repair/statements \
+	repair/plan repair/referring repair/repair repair/run repair/statements \
 	repair/steps repair/verify repair/winner \
 	nodes/types nodes/audit nodes/compare nodes/describe nodes/drive nodes/look nodes/plain nodes/repair \
 	nodes/search \

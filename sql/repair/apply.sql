@@ -137,13 +137,13 @@ BEGIN
 	END IF;
 	IF how <> 'left' AND conn IS NOT NULL AND NOT peer_is_bare(conn) THEN
 		-- the parts of long values that the texts name, in messages that the peer does not show
-		FOR x IN SELECT w.words[3] AS list, n
+		FOR x IN SELECT w.words[3] AS list, i
 				FROM unnest(statements) AS s, unnest(s.texts::text[]) AS t(text),
 				LATERAL (SELECT string_to_array(t.text, ' ')) AS w(words),
-				generate_series(w.words[4]::integer, w.words[5]::integer) AS n LOOP
+				generate_series(w.words[4]::integer, w.words[5]::integer) AS i LOOP
 			PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_put')
 					|| format('SELECT iblt_internal.iblt_repair_put(%L, %s, %L::text[])', x.list,
-						x.n, iblt_repair_get(x.list, x.n, NULL::text[]))),
+						x.i, iblt_repair_get(x.list, x.i, NULL::text[]))),
 				peer_value(conn);
 		END LOOP;
 	END IF;

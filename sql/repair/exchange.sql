@@ -280,29 +280,6 @@ $$;
 
 -- Changing the steps
 
--- Skips the steps of these keys for a reason, and inserts that wait for a value of their rows.
-CREATE FUNCTION repair_exchange_skip(work repair_work, uniques repair_unique[], ids text[],
-	rows text[], reason text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	more record := repair_unique_rows(work, repair_unique_columns(uniques), 'insert');
-	waiting record;
-BEGIN
-	IF more.ids <> '{}' THEN
-		waiting := repair_waiting((work.plan), uniques, rows || more.rows);
-		ids := ids || ARRAY(SELECT i.id FROM unnest(waiting.wants, waiting.has) AS w(wants, has)
-			JOIN unnest(more.ids) WITH ORDINALITY AS i(id, place)
-				ON i.place = w.wants - cardinality(rows)
-			WHERE w.has <= cardinality(rows));
-	END IF;
-	FOR n IN 1 .. work.batches LOOP
-		PERFORM iblt_repair_put((work.plan).secret, n,
-			repair_skip(repair_batch(work, n), ids, reason));
-	END LOOP;
-END
-$$;
-
 -- The work in which updates that no order helps are deletes and inserts, or skipped.
 -- Rows that others refer to, or with long values, are skipped with those that exchange values with
 -- them, and the rest is done.
@@ -321,6 +298,9 @@ DECLARE
 	clear text[] := '{}';
 	said text;
 	x record;
+	more record;
+	inserts record;
+	skipped text[];
 BEGIN
 	IF uniques = '{}' THEN
 		RETURN;
@@ -350,9 +330,23 @@ BEGIN
 			THEN 'a value is too long to be read again' END;
 		IF problem IS NULL THEN
 			clear := clear || x.ids;
-		ELSE
-			PERFORM repair_exchange_skip(work, uniques, x.ids, x.rows, said || ': ' || problem);
+			CONTINUE;
 		END IF;
+		skipped := x.ids;
+		-- and inserts that wait for a value of their rows
+		more := repair_unique_rows(work, repair_unique_columns(uniques), 'insert');
+		IF more.ids <> '{}' THEN
+			inserts := repair_waiting(work.plan, uniques, x.rows || more.rows);
+			skipped := skipped || ARRAY(SELECT i.id
+				FROM unnest(inserts.wants, inserts.has) AS w(wants, has)
+				JOIN unnest(more.ids) WITH ORDINALITY AS i(id, place)
+					ON i.place = w.wants - cardinality(x.rows)
+				WHERE w.has <= cardinality(x.rows));
+		END IF;
+		FOR n IN 1 .. work.batches LOOP
+			PERFORM iblt_repair_put((work.plan).secret, n,
+				repair_skip(repair_batch(work, n), skipped, said || ': ' || problem));
+		END LOOP;
 	END LOOP;
 	-- the updates of the other keys become deletes and inserts
 	FOR n IN 1 .. work.batches LOOP

@@ -2,25 +2,59 @@
 --
 -- iblt_repair calls repair:
 --
---	repair_search			again if a relation is altered meanwhile
---	  repair_plan_of		the plan (plan.sql)
---	  find_keys, differences	the comparison (sql/compare)
---	  repair_add_steps		what is to be done, or why nothing is (steps.sql)
---	  repair_show			of a preview (preview.sql), which calls repair_exchange
---	  repair_claim_all		locks the rows and looks again (claim.sql)
+--	repair_plan_of			the plan (plan.sql)
+--	find_keys, differences		the comparison (sql/compare)
+--	repair_add_steps		what is to be done, or why nothing is (steps.sql)
+--	repair_show			a preview, which calls repair_exchange
+--	repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
 --	repair_commit			(commit.sql)
 --
 -- run_repair (sql/run/repair.sql) repairs what a run found.
 
--- Compares, and then previews the repair or claims the rows that are to be changed; again if a
--- relation is altered meanwhile.
--- If nothing waits for replication, the keys that find_keys has found are claimed at once.
-CREATE FUNCTION repair_search(conns text[], peers text[], relation regclass, peer_relation text,
-	options options, asked repair_options) RETURNS repair_work
+-- Completes the steps of a preview, and gives its notices for a target of that many rows, if that
+-- is known: which triggers fire, and how many rows would be lost.
+CREATE FUNCTION repair_show(INOUT work repair_work, rows bigint) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	plan repair_plan := work.plan;
+	s side := repair_target(plan);
+	actions text[];
+	lost bigint;
+	triggers text;
+BEGIN
+	PERFORM repair_claim(work);
+	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
+	INTO actions, lost
+	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u
+	WHERE u.status = 'due';
+	triggers := repair_triggers(plan, actions);
+	IF lost > 0 THEN
+		PERFORM iblt_tell('notice', format('the repair will delete %s rows of %s (%s)',
+			concat_ws(' of the ', lost, rows), s.relation, s.side));
+	END IF;
+	IF triggers <> '' THEN
+		PERFORM iblt_tell('notice',
+			format('triggers of %s will fire (%s): %s', s.relation, s.side, triggers), NULL,
+			CASE WHEN (plan.asked).as_replica THEN NULL ELSE 'With as_replica => true, only '
+				'triggers that are enabled ALWAYS or REPLICA fire.' END);
+	END IF;
+	-- rows that are deleted and inserted are not lost
+	work := repair_exchange(work);
+END
+$$;
+
+-- Repairs, or previews, over connections of these names.
+-- What is compared and claimed starts again if a relation is altered meanwhile.  From the first
+-- statement that changes rows on, nothing does.
+-- If nothing waits for replication, the keys that find_keys has found are claimed at once.
+CREATE FUNCTION repair(conns text[], peers text[], relation regclass, here_relation text,
+	peer_relation text, options options, asked repair_options) RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	conn text := repair_target_of(asked.target_side, conns[1], conns[2]);
 	plan repair_plan;
 	found found_keys;
 	work repair_work;
@@ -28,6 +62,9 @@ DECLARE
 	again boolean;
 	e failure;
 BEGIN
+	PERFORM repair_check_options(asked);
+	options := compare_options('iblt_repair', relation, conns[1] IS NOT NULL, here_relation,
+		options);
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
@@ -43,7 +80,8 @@ BEGIN
 			IF asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
 					AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
 					AND (plan.compared).from_digests IS NOT TRUE THEN
-				RETURN repair_claim_found(work, found);
+				work := repair_claim_found(work, found);
+				EXIT;
 			END IF;
 			FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys,
 					found.number, found.sample) LOOP
@@ -56,7 +94,7 @@ BEGIN
 				work := repair_show(work, repair_target_of(asked.target_side,
 					(work.figures).rows_here, (work.figures).rows_there));
 			END IF;
-			RETURN work;
+			EXIT;
 		EXCEPTION WHEN @on_error@ THEN
 			@take_failure@;
 			again := restarts(conns, peers, plan.compared, attempt, e);
@@ -69,23 +107,6 @@ BEGIN
 				ELSE 'a relation was altered, the repair starts again' END);
 		END;
 	END LOOP;
-END
-$$;
-
--- Repairs, or previews, over connections of these names.
--- From the first statement that changes rows on, nothing starts again.
-CREATE FUNCTION repair(conns text[], peers text[], relation regclass, here_relation text,
-	peer_relation text, options options, asked repair_options) RETURNS repair_work
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	work repair_work;
-	conn text := repair_target_of(asked.target_side, conns[1], conns[2]);
-BEGIN
-	PERFORM repair_check_options(asked);
-	options := compare_options('iblt_repair', relation, conns[1] IS NOT NULL, here_relation,
-		options);
-	work := repair_search(conns, peers, relation, peer_relation, options, asked);
 	IF asked.apply THEN
 		work := (repair_apply(ARRAY[work]))[1];
 		PERFORM repair_commit(conn);

@@ -150,19 +150,6 @@ BEGIN
 END
 $$;
 
--- Adds a slice to a table; its number is how many were cut.
-CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[], rows bigint, final boolean)
-RETURNS run_table
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	t.cut := t.cut + 1;
-	PERFORM iblt_run_add(ROW(NULL, t.run, t.table_number, t.cut, t.generation, lo, hi, rows,
-		final)::run_slice);
-	RETURN t;
-END
-$$;
-
 -- Makes the plan of a worker's table.
 CREATE FUNCTION run_plan(w run_worker, t run_table) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -233,7 +220,9 @@ BEGIN
 				t.how := 'compared in one slice: ' || problem;
 			END;
 		END IF;
-		t := run_add_slice(t, t.frontier, bound, t.slice_rows, false);
+		t.cut := t.cut + 1;		-- its number
+		PERFORM iblt_run_add(ROW(NULL, t.run, t.table_number, t.cut, t.generation, t.frontier,
+			bound, t.slice_rows, false)::run_slice);
 		t.frontier := bound;
 		t.at_end := bound IS NULL;
 		w.number := t.cut;

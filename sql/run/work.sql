@@ -171,10 +171,14 @@ BEGIN
 		PERFORM run_require_stored(w.run, t.done + s.final::integer >= t.cut);
 		-- A final slice counts the rows by a scan.  A table of one slice needs none, because a
 		-- scan has read it.
-		t := CASE WHEN NOT s.final AND t.cut > 1 AND NOT (w.options).check_indexes
-				AND slice_may_count(w.plan)
-			THEN run_add_slice(t, NULL, NULL, NULL, true)
-			ELSE run_finish_table(w, t) END;
+		IF NOT s.final AND t.cut > 1 AND NOT (w.options).check_indexes
+				AND slice_may_count(w.plan) THEN
+			t.cut := t.cut + 1;
+			PERFORM iblt_run_add(ROW(NULL, t.run, t.table_number, t.cut, t.generation, NULL,
+				NULL, NULL, true)::run_slice);
+		ELSE
+			t := run_finish_table(w, t);
+		END IF;
 	END IF;
 	-- none behind the last table
 	pause := CASE WHEN t.status IS NULL OR EXISTS (SELECT

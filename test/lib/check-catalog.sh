@@ -240,7 +240,7 @@ plpgsql_findings() {
 			('function pg_database_collation_actual_version(oid) does not exist|%', '{describe_own_collation}',
 				'it is called from PostgreSQL 15 on only'),
 			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{describe}', 'it is there with Citus only'),
-			('control reached end of function without RETURN|%', '{compare,peer_result,repair_search,wait_position}',
+			('control reached end of function without RETURN|%', '{compare,peer_result,wait_position}',
 				'the function ends with RETURN or an error before'),
 			('unreachable code|%', '{audit_answers,audit_describe_small,plain_compare_small}',
 				'what follows a block that always ends with an error, which it catches, is reached'),
