@@ -139,7 +139,8 @@ DECLARE
 				FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
 			relation_sql(s),
 			(SELECT string_agg(CASE WHEN repair_own_type(plan, k.name)
-					THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n, k.suffix)
+					THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n,
+						k.suffix)
 					ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
 				' AND ' ORDER BY k.n)
 				FROM (SELECT c.name, c.identifier,
