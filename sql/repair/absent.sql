@@ -11,16 +11,11 @@ CREATE FUNCTION repair_whole(plan repair_plan) RETURNS plan
 AS $$
 DECLARE
 	whole plan := plan.compared;
-	s side := repair_target(plan);
 BEGIN
 	whole.content := 'none';
-	IF s.condition IS NOT NULL THEN
-		s := whole.here;
-		s.condition := NULL;
-		whole.here := s;
-		s := whole.there;
-		s.condition := NULL;
-		whole.there := s;
+	IF (repair_target(plan)).condition IS NOT NULL THEN
+		whole.here.condition := NULL;
+		whole.there.condition := NULL;
 	END IF;
 	RETURN whole;
 END

@@ -90,8 +90,7 @@ BEGIN
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
-		work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
-		work.differ := '{}';
+		work := ROW(plan, NULL, 0, '{}', 0, '{}')::repair_work;
 		r := ROW(t, planned.item, work, kept, '{}', '{}', '{}');
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
 			part := kept[i : i + size - 1];

@@ -139,28 +139,6 @@ AS $$
 	FROM unnest(columns) AS c
 $$;
 
--- The expression of the statement of a step.
-CREATE FUNCTION repair_statement_sql(plan repair_plan) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN NOT (plan.compared).is_unique
-		THEN format('CASE x.action WHEN ''delete'' THEN %s WHEN ''insert'' THEN %s END',
-			repair_counted_delete_sql(plan), repair_insert_sql(plan))
-		ELSE format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
-			' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
-		format('DELETE FROM %s WHERE ', relation_sql(repair_target(plan))),
-		-- that a row has the key
-		(SELECT repair_joined_sql(string_agg(format('concat(%L, v.n%s, %L)', format('%s %s ',
-				k.identifier, coalesce(k.equal, 'OPERATOR(pg_catalog.=)')), k.i, k.suffix),
-			', ' ORDER BY k.i), ' AND ')
-			FROM unnest(plan.columns) AS k WHERE k.key),
-		repair_insert_sql(plan), format('UPDATE %s SET ', relation_sql(repair_target(plan))),
-		coalesce(repair_joined_sql(string_agg(format('CASE WHEN %L = ANY (x.columns)'
-			' THEN concat(%L, '' = '', v.n%s, %L) END', c.name, c.identifier, c.i, c.suffix),
-			', ' ORDER BY c.i), ', '), 'NULL')) END
-	FROM unnest(plan.columns) AS c WHERE NOT c.generated
-$$;
-
 -- The query that makes the steps, all of them to be executed, for an item of FROM that gives x and
 -- v; "action" is theirs if they have one, and "checksum" the expression of a row's checksum.
 CREATE FUNCTION repair_steps_sql(plan repair_plan, item text, action text, checksum text)
@@ -273,7 +251,23 @@ CREATE FUNCTION repair_shown_sql(plan repair_plan, shown boolean, OUT statement 
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	statement := repair_statement_sql(plan);
+	statement := (
+		SELECT CASE WHEN NOT (plan.compared).is_unique
+			THEN format('CASE x.action WHEN ''delete'' THEN %s WHEN ''insert'' THEN %s END',
+				repair_counted_delete_sql(plan), repair_insert_sql(plan))
+			ELSE format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
+				' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
+			format('DELETE FROM %s WHERE ', relation_sql(repair_target(plan))),
+			-- that a row has the key
+			(SELECT repair_joined_sql(string_agg(format('concat(%L, v.n%s, %L)', format('%s %s ',
+					k.identifier, coalesce(k.equal, 'OPERATOR(pg_catalog.=)')), k.i, k.suffix),
+				', ' ORDER BY k.i), ' AND ')
+				FROM unnest(plan.columns) AS k WHERE k.key),
+			repair_insert_sql(plan), format('UPDATE %s SET ', relation_sql(repair_target(plan))),
+			coalesce(repair_joined_sql(string_agg(format('CASE WHEN %L = ANY (x.columns)'
+				' THEN concat(%L, '' = '', v.n%s, %L) END', c.name, c.identifier, c.i, c.suffix),
+				', ' ORDER BY c.i), ', '), 'NULL')) END
+		FROM unnest(plan.columns) AS c WHERE NOT c.generated);
 	item := format('unnest($1) AS x, LATERAL (SELECT %s) AS v(%s)', concat_ws(', ',
 		repair_each_sql(plan.columns, CASE WHEN shown
 			THEN 'quote_nullable(repair_value(x.texts[%s + 1]))'

@@ -38,13 +38,11 @@ $$;
 CREATE FUNCTION repair_add(INOUT work repair_work, steps repair_step[]) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	one repair_step := steps[1];
 BEGIN
 	IF steps <> '{}' THEN
 		work.batches := work.batches + 1;
 		work.parts := array_append(work.parts,
-			CASE WHEN repair_finds_by_index(work.plan) THEN one.action ELSE '' END);
+			CASE WHEN repair_finds_by_index(work.plan) THEN (steps[1]).action ELSE '' END);
 		work.keys := work.keys + cardinality(repair_ids(work.plan, steps));
 		PERFORM iblt_repair_put((work.plan).secret, work.batches, steps);
 	END IF;
