@@ -12,8 +12,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-IbltTest::share_sessions();
-
 my @columns = qw(i t v c n e b f r d ts tz iv j x ba u mo ra mr m ma p pa rec
   dom h ci tv tq reg typ fn acl nul);
 

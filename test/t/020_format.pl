@@ -11,13 +11,8 @@ use MIME::Base64 qw(decode_base64 encode_base64);
 
 use IbltReader;
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 random_seed();
-IbltTest::share_sessions();
-
 sub reader { return run_reader('iblt_reader.py', @_) }
 
 sub sorted

@@ -8,11 +8,6 @@ use MIME::Base64 qw(decode_base64 encode_base64);
 
 use IbltReader;
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my ($description_size, $value_description_size, $description) = (32, 36, 552);
 

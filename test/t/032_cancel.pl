@@ -4,9 +4,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $node = PostgreSQL::Test::Cluster->new('cancel');
 $node->init;

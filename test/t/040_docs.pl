@@ -14,9 +14,8 @@ use warnings;
 use Cwd qw(abs_path);
 use File::Basename;
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
 

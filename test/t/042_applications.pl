@@ -12,12 +12,8 @@ use File::Basename qw(dirname);
 use File::Path qw(make_path remove_tree);
 use IPC::Run qw(run);
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my $seed = random_seed();
-IbltTest::share_sessions();
 my $examples = abs_path(dirname(__FILE__) . '/../../doc/examples');
 my $node = server('applications');
 foreach my $database (qw(flows states files oblivious))

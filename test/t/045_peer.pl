@@ -5,11 +5,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my $here = server('here', "timezone = 'Asia/Kolkata'");
 inside($here);

@@ -5,11 +5,6 @@ use strict;
 use warnings;
 
 use IbltCompare;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 # Settings that a condition must not depend on.
 my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'", "timezone_abbreviations = 'India'",

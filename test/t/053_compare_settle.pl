@@ -7,11 +7,6 @@ use warnings;
 
 use IbltTest;
 use IPC::Run;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my ($publisher, $subscriber) = map { server($_, 'max_prepared_transactions = 5') } qw(publisher subscriber);
 inside($publisher, $subscriber);

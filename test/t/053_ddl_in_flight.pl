@@ -8,11 +8,6 @@ use warnings;
 
 use IbltCompare;
 use IbltProxy;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 random_seed();
 

@@ -6,11 +6,6 @@ use warnings;
 
 use IbltCompare;
 use IbltRepair qw(repair_servers repair same);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my ($here, $there) = repair_servers();
 my $peer = conninfo($there);

@@ -9,10 +9,9 @@ use warnings;
 use IbltCompare;
 use IbltProxy;
 use IO::Socket::UNIX;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use Socket qw(SOCK_STREAM);
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 random_seed();
 

@@ -5,11 +5,6 @@ use strict;
 use warnings;
 
 use IbltCompare;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 # So few buffers that scans of these tables join others, and begin where those are.
 my $publisher = server('publisher', 'shared_buffers = 1MB');

@@ -5,10 +5,8 @@ use warnings;
 
 use IbltAudit;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
+IbltTest::share_sessions(0);
 random_seed();
 my ($here, $there) = audit_servers();
 my $peer = conninfo($there);
@@ -50,7 +48,7 @@ foreach my $n (1 .. 8)
 	is($err, '', 'no notices');
 	is(scalar(() = slurp_file($there->logfile, $log) =~ /connection authorized/g), 1 + 2 * @names, 'one connection for all (and two a table by this test)');
 }
-IbltTest::share_sessions();
+IbltTest::share_sessions(1);
 {
 	my ($got, $err) = audit("tables => '{t1,t2}', progress => true");
 	like($err, qr/NOTICE:  comparing public\.t1 with.*NOTICE:  table 1 of 2, public\.t1: equal.*NOTICE:  table 2 of 2, public\.t2/s, 'progress => true');

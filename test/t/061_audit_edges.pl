@@ -4,12 +4,10 @@
 use strict;
 use warnings;
 
+use IbltTest qw(inside major_version server sides both literal audit_stats failure unnoticed);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-
-IbltTest::share_sessions();
-use IbltTest qw(inside major_version server sides both literal audit_stats failure unnoticed);
 
 my ($here, $there) = (server('here'), server('there'));
 inside($here, $there);

@@ -5,11 +5,6 @@ use strict;
 use warnings;
 
 use IbltAudit;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my ($here, $there) = audit_servers();
 inside($here, $there);

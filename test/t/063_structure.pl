@@ -5,9 +5,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $number = $ENV{IBLT_TEST_ROUNDS} || 300;	# of random changes
 random_seed();

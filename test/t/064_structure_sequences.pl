@@ -4,11 +4,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 random_seed();
 my $node = server('here', 'max_prepared_transactions = 2');

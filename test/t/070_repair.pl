@@ -4,11 +4,6 @@ use strict;
 use warnings;
 
 use IbltRepair;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 random_seed();
 my ($here, $there) = repair_servers();

@@ -3,13 +3,11 @@
 use strict;
 use warnings;
 
+use IbltCompare qw(batch_size);
+use IbltTest qw(server sides both literal failure lines background finish wait_for);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-
-IbltTest::share_sessions();
-use IbltCompare qw(batch_size);
-use IbltTest qw(server sides both literal failure lines background finish wait_for);
 
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);

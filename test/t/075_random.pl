@@ -5,14 +5,13 @@
 use strict;
 use warnings;
 
+use Time::HiRes qw(time);
+use IbltTest qw(random_seed before server sides both literal);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
-use IbltTest qw(random_seed before server sides both literal);
 
 random_seed();
-IbltTest::share_sessions();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 15;
 
 # --- what a table is made of --------------------------------------------------------

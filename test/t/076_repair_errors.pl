@@ -5,11 +5,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my @settings = ('log_lock_waits = on', "deadlock_timeout = '50ms'", 'log_min_error_statement = info');
 my ($here, $there) = (server('here', @settings), server('there', @settings));

@@ -6,11 +6,6 @@ use warnings;
 use IbltTest;
 use IPC::Run;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 # where "make install" put it
 chomp(my $script = `pg_config --bindir`);

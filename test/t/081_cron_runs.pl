@@ -6,11 +6,6 @@ use warnings;
 use IbltRuns;
 use IPC::Run;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 chomp(my $script = `pg_config --bindir`);
 $script .= '/iblt-audit.sh';

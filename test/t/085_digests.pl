@@ -7,11 +7,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my $seed = random_seed();
 my $long = $ENV{IBLT_TEST_LONG} ? 10 : 1;

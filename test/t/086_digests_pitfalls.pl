@@ -6,11 +6,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my $version = major_version();
 my $node = server('pitfalls', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');

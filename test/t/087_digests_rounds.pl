@@ -11,12 +11,7 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
-
-IbltTest::share_sessions();
 
 my $seed = random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 5;

@@ -5,10 +5,8 @@ use strict;
 use warnings;
 
 use IbltCompare;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
+IbltTest::share_sessions(0);
 random_seed();
 
 my ($here, $there) = map { server($_, 'fsync = off', 'autovacuum = off', 'client_min_messages = notice', 'max_parallel_workers_per_gather = 0') } ('here', 'there');
@@ -123,7 +121,7 @@ foreach my $node ($here, $there)
 }
 
 # (a shared session would tell the statistics of its scans later)
-IbltTest::share_sessions();
+IbltTest::share_sessions(1);
 
 # --- too many for the digests ----------------------------------------------------------
 
@@ -371,7 +369,7 @@ sql($there, q{ALTER FUNCTION iblt_internal.live_fold(iblt, iblt) RENAME TO right
 is(lent($turns), '100 8|t, 5', 'a fold that is too small tells nothing: the digests are read again, and forgotten at the end');
 sql($there, 'DROP FUNCTION iblt_internal.live_fold(iblt, iblt); ALTER FUNCTION iblt_internal.right_fold(iblt, iblt) RENAME TO live_fold; ALTER SYSTEM RESET log_statement');
 sql($there, 'SELECT pg_reload_conf()');
-IbltTest::share_sessions();
+IbltTest::share_sessions(1);
 
 # --- audits of both kinds of tables, and repairs ---------------------------------------------
 

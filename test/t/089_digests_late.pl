@@ -6,9 +6,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $node = server('late', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
 inside($node);

@@ -4,12 +4,7 @@ use strict;
 use warnings;
 
 use IbltRuns;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(usleep);
-
-IbltTest::share_sessions();
 
 random_seed();
 my ($here, $there) = audit_servers();

@@ -4,9 +4,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 random_seed();
 my ($here, $there) = map { server($_) } ('here', 'there');

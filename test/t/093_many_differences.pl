@@ -6,11 +6,6 @@ use strict;
 use warnings;
 
 use IbltCompare;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 random_seed();
 

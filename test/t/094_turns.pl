@@ -5,9 +5,8 @@ use warnings;
 
 use IbltCompare;
 use IbltProxy;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $here = server('here');
 inside($here);

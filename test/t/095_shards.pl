@@ -6,9 +6,8 @@ use warnings;
 
 use IbltCompare;
 use IbltProxy;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 # The shards have other settings than the server that asks them.
 my $here = server('here');

@@ -7,11 +7,6 @@ use strict;
 use warnings;
 
 use IbltRuns;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 random_seed();
 my ($here, $there) = audit_servers();

@@ -5,11 +5,6 @@ use warnings;
 use IbltAudit;
 use IbltCompare;
 use IbltRuns ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 if (major_version() < 14)
 {

@@ -4,9 +4,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $node = server('forged', 'fsync = off', 'autovacuum = off', 'allow_system_table_mods = on');
 inside($node);

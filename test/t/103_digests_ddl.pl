@@ -5,9 +5,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $version = major_version();
 my $node = server('ddl', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 2');

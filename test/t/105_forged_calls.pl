@@ -14,9 +14,8 @@ use warnings;
 use IbltReader;
 use IbltTest;
 use MIME::Base64 qw(decode_base64 encode_base64);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $seed = random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || ($ENV{IBLT_TEST_LONG} ? 400 : 40);

@@ -8,11 +8,6 @@ use warnings;
 
 use IbltTest;
 use File::Basename qw(dirname);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my $node = server('deciding', 'max_parallel_workers_per_gather = 2', 'min_parallel_table_scan_size = 0', 'parallel_setup_cost = 0');
 $node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(here there);

@@ -10,9 +10,8 @@ use File::Temp ();
 use IbltCompare;
 use IbltProxy;
 use IO::Socket::UNIX;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $here = server('here');
 inside($here);

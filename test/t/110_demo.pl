@@ -4,8 +4,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $work = PostgreSQL::Test::Utils::tempdir_short();
 mkdir "$work/s" or die;

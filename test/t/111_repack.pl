@@ -5,9 +5,8 @@ use strict;
 use warnings;
 
 use IbltRuns;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 plan skip_all => 'REPACK came with PostgreSQL 19' if major_version() < 19;
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 100;

@@ -6,9 +6,8 @@ use strict;
 use warnings;
 
 use IbltRuns;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 chomp(my $extension = `pg_config --sharedir`);
 $extension .= '/extension';

@@ -6,11 +6,7 @@ use warnings;
 
 use IbltCompare;
 use List::Util qw(shuffle);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
-IbltTest::share_sessions();
 random_seed();
 
 my ($here, $there) = (server('here', "datestyle = 'German'"), server('there', "bytea_output = 'escape'"));

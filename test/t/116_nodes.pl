@@ -10,11 +10,7 @@ use warnings;
 
 use IbltCompare qw(batch_size);
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
-IbltTest::share_sessions();
 random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 25;
 

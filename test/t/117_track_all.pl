@@ -4,13 +4,9 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }
 
-IbltTest::share_sessions();
 my ($here, $there) = (server('here', 'wal_level = logical'), server('there', 'wal_level = logical'));
 sides($here, $there);
 awkward_extensions();

@@ -5,11 +5,7 @@ use warnings;
 
 use IbltAudit;
 use IbltRuns qw(begin_run tables);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
-IbltTest::share_sessions();
 my ($here, $there) = audit_servers();
 my $peer = conninfo($there);
 

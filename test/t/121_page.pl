@@ -5,11 +5,6 @@ use warnings;
 
 use IbltRuns;
 use IPC::Run;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 chomp(my $script = `pg_config --bindir`);
 $script .= '/iblt-audit.sh';

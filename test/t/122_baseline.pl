@@ -6,11 +6,6 @@ use warnings;
 use IbltAudit;
 use IPC::Run;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my $seed = random_seed();
 chomp(my $script = `pg_config --bindir`);

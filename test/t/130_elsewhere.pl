@@ -7,11 +7,7 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
-IbltTest::share_sessions();
 random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 9;
 

@@ -6,11 +6,7 @@ use warnings;
 use IbltAudit;
 use IPC::Run;
 use JSON::PP;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
-IbltTest::share_sessions();
 my ($here, $there) = (server('here'), server('there', 'log_connections = on'));
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE DATABASE conductor');

@@ -4,9 +4,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $node = server('roles', 'fsync = off', 'autovacuum = off', 'track_commit_timestamp = on', 'log_error_verbosity = verbose', 'restart_after_crash = on');
 my $secret = 'hush' . random_seed();

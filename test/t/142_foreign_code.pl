@@ -10,9 +10,8 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+
+IbltTest::share_sessions(0);
 
 my $node = server('node', 'max_prepared_transactions = 0');
 my $version = $node->safe_psql('postgres', 'SHOW server_version_num');

@@ -4,11 +4,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 # bare has no iblt
 my ($here, $there, $bare) = (server('here'), server('there'), server('bare'));

@@ -6,11 +6,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 # The rows flow from a on the first server to b and d on the second, and from b to c there.
 # The database "postgres" of the second conducts.

@@ -5,11 +5,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my $here = server('here', 'log_min_error_statement = debug1', 'log_min_messages = notice');
 sides($here, $here);

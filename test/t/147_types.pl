@@ -7,11 +7,6 @@ use warnings;
 
 use IbltCompare;
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
-
-IbltTest::share_sessions();
 
 my $here = server('here', 'client_min_messages = warning', 'allow_system_table_mods = on');
 my $there = server('there', 'allow_system_table_mods = on');

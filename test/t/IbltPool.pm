@@ -1,5 +1,5 @@
 # IbltPool.pm
-#	Lets the psql calls of a test file share sessions, after share_sessions().  A new session
+#	Lets the psql calls of a test file share sessions, unless share_sessions(0).  A new session
 #	costs more than most statements: a program, a connection, and caches on both servers.
 #	A file that tests what a session keeps, or counts sessions, does without.
 #
@@ -23,7 +23,7 @@ use Symbol ();
 use Test::More;
 use Time::HiRes ();
 
-our $enabled = 0;
+our $enabled = 1;
 my %sessions;		# by node and by what decides about a connection
 my %fresh;			# the methods of PostgreSQL::Test::Cluster
 my $calls = 0;

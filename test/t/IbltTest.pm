@@ -1,5 +1,5 @@
 # IbltTest.pm
-#	The tests with several servers share this: servers, sessions, waiting.
+#	The tests share this: PostgreSQL's modules and Test::More, servers, sessions, waiting.
 #
 #	random_seed()                srand with IBLT_TEST_SEED or a new seed, which it prints
 #	major_version()              that of the servers under test
@@ -8,7 +8,7 @@
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
 #	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
-#	share_sessions([ON])         from here on, calls of psql share sessions (IbltPool.pm), or do not
+#	share_sessions(ON)           whether calls of psql share sessions (IbltPool.pm), as they do at first
 #	sides(HERE, THERE)           sets the two servers that the functions below use
 #	extensions(), create_extensions(OPTIONS), of_extensions()
 #	                             the names of our extensions, the statements that create all, and
@@ -47,8 +47,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides extensions create_extensions of_extensions defers_at_the_end awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
-	background finish start_load stop_load connections nothing_left);
+our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server standby replayed hba sides extensions create_extensions of_extensions defers_at_the_end awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
+	background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
 
@@ -118,7 +118,7 @@ sub hba
 	return;
 }
 
-sub share_sessions { my ($on) = @_; $IbltPool::enabled = $on // 1; return }
+sub share_sessions { my ($on) = @_; $IbltPool::enabled = $on; return }
 
 sub sides { ($here, $there) = @_; return }
 
