@@ -231,21 +231,6 @@ use constant {
 	DESCRIPTION => 552
 };
 
-# A copy of bytes with others from this offset on.
-sub with_bytes
-{
-	my ($bytes, $offset, $new) = @_;
-	substr($bytes, $offset, length($new)) = $new;
-	return $bytes;
-}
-
-# The value of these bytes as text, with a checksum that is right.
-sub resealed
-{
-	my ($bytes) = @_;
-	return scalar reader(encode_base64($bytes, ''), 'reseal', '-');
-}
-
 # A bigint sketch: 3 hashes, cells of 28 bytes, counts at their begin.
 my $rows = "1\t10\n2\t20\n3\t30\n4\t40\n";
 my $full = decode_base64(reader($rows, 'build', '--hashes' => 3, '--cells' => 28));
@@ -285,65 +270,7 @@ both_incomplete(sql('SELECT iblt_agg(g, g, 10) FROM generate_series(1, 200) g'),
 
 # --- what is refused --------------------------------------------------------------
 
-sql(<<'SQL');
-CREATE TABLE loaded (s iblt);
-CREATE FUNCTION refusal(statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE statement;
-	RETURN 'accepted';
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || sqlerrm;
-END $$;
-SQL
-my $file = PostgreSQL::Test::Utils::tempdir() . '/copy.bin';
-
-# What comes of bytes at every door of the server.
-sub doors
-{
-	my ($bytes) = @_;
-	my $text = encode_base64($bytes, '');
-	my $hex = unpack 'H*', $bytes;
-	open my $copy, '>:raw', $file or die "$file: $!";
-	print $copy "PGCOPY\n\xff\r\n\0", pack('N N n N', 0, 0, 1, length $bytes), $bytes, pack('n', 0xffff);
-	close $copy or die "$file: $!";
-	return sql(<<"SQL");
-SELECT refusal(\$s\$SELECT '$text'::iblt\$s\$);
-SELECT refusal(\$s\$SELECT '\\x$hex'::bytea::iblt\$s\$);
-SELECT refusal(\$s\$SELECT iblt_internal.iblt_from_bytea('\\x$hex')\$s\$);
-SELECT refusal(\$s\$COPY loaded FROM '$file' (FORMAT binary)\$s\$);
-SQL
-}
-
-my $refusal = join "\n", ('22P03 invalid value of type iblt') x 4;
-my $acceptance = join "\n", ('accepted') x 4;
-
-# Reader and every door refuse the bytes.
-sub refused
-{
-	my ($name, $bytes) = @_;
-	my ($out, $status, $reason) = reader(encode_base64($bytes, ''), 'decode', '-');
-	chomp $reason;
-	is($status, 2, "$name: the reader refuses ($reason)");
-	is(doors($bytes), $refusal, "$name: every door of the server refuses");
-	return;
-}
-
-sub accepted
-{
-	my ($name, $bytes) = @_;
-	my (undef, $status, $reason) = reader(encode_base64($bytes, ''), 'decode', '-');
-	cmp_ok($status, '<', 2, "$name: the reader accepts") or diag($reason);
-	is(doors($bytes), $acceptance, "$name: every door of the server accepts");
-	return;
-}
-
-# What is not about the checksum has one that is right.
-sub damaged
-{
-	my ($bytes, $offset, $template, $value) = @_;
-	return decode_base64(resealed(with_bytes($bytes, $offset, pack($template, $value))));
-}
-
+doors($node, 'iblt', sub { my ($text) = @_; return (reader($text, 'decode', '-'))[1, 2] }, 'iblt_internal.iblt_from_bytea(%s)');
 my $template = decode_base64(sql('SELECT iblt_new(10, hashes => 3)'));
 my $uuids = decode_base64(sql("SELECT iblt_agg(md5('')::uuid, 1, 10)"));
 my $texts = decode_base64(sql("SELECT iblt_agg('key'::text, 1, 10)"));

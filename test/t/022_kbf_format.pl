@@ -27,17 +27,10 @@ sub sql
 sql(<<'SQL');
 CREATE EXTENSION kbf;
 CREATE TABLE rows AS SELECT g, 1 + (g * 31) % 200 AS v FROM generate_series(1, 200) g;
-CREATE TABLE loaded (s kbf);
-CREATE FUNCTION refusal(statement text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE statement;
-	RETURN 'accepted';
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || sqlerrm;
-END $$;
 -- the identity, which makes a stored value that no door has seen
 CREATE FUNCTION unseen(bytea) RETURNS kbf LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
 SQL
+doors($node, 'kbf', sub { my ($text) = @_; return (reader('', 'check', $text))[1, 2] }, 'kbf_info(unseen(%s))', 'kbf_sum(unseen(%s))');
 
 # --- the same bytes and answers ---------------------------------------------------
 
@@ -138,57 +131,6 @@ my $golden = pack 'H*', '49424c4b010303020100070004000000' . '010000000000000003
 }
 
 # --- what is refused ----------------------------------------------------------------
-
-my $file = PostgreSQL::Test::Utils::tempdir() . '/copy.bin';
-
-# What comes of bytes at every door of the server.
-sub doors
-{
-	my ($bytes) = @_;
-	my $text = encode_base64($bytes, '');
-	my $hex = unpack 'H*', $bytes;
-	open my $copy, '>:raw', $file or die "$file: $!";
-	print $copy "PGCOPY\n\xff\r\n\0", pack('N N n N', 0, 0, 1, length $bytes), $bytes, pack('n', 0xffff);
-	close $copy or die "$file: $!";
-	return sql(<<"SQL");
-SELECT refusal(\$s\$SELECT '$text'::kbf\$s\$);
-SELECT refusal(\$s\$SELECT '\\x$hex'::bytea::kbf\$s\$);
-SELECT refusal(\$s\$SELECT kbf_info(unseen('\\x$hex'))\$s\$);
-SELECT refusal(\$s\$SELECT kbf_sum(unseen('\\x$hex'))\$s\$);
-SELECT refusal(\$s\$COPY loaded FROM '$file' (FORMAT binary)\$s\$);
-SQL
-}
-
-my $refusal = join "\n", ('22P03 invalid value of type kbf') x 5;
-my $acceptance = join "\n", ('accepted') x 5;
-
-sub refused
-{
-	my ($name, $bytes) = @_;
-	my (undef, $status, $reason) = reader('', 'check', encode_base64($bytes, ''));
-	chomp $reason;
-	is($status, 2, "$name: the reader refuses ($reason)");
-	is(doors($bytes), $refusal, "$name: every door of the server refuses");
-	return;
-}
-
-sub accepted
-{
-	my ($name, $bytes) = @_;
-	my (undef, $status, $reason) = reader('', 'check', encode_base64($bytes, ''));
-	is($status, 0, "$name: the reader accepts") or diag($reason);
-	is(doors($bytes), $acceptance, "$name: every door of the server accepts");
-	return;
-}
-
-# A copy of bytes with others from this offset on, and a checksum that is right.
-sub damaged
-{
-	my ($bytes, $offset, $template, @values) = @_;
-	my $new = pack($template, @values);
-	substr($bytes, $offset, length($new)) = $new;
-	return decode_base64(scalar run_reader('iblt_reader.py', encode_base64($bytes, ''), 'reseal', '-'));
-}
 
 my $template = decode_base64(sql('SELECT kbf_new(10)'));
 my $labels = decode_base64(sql(q{SELECT kbf_agg('key'::text, 'a'::text, kbf_new(1, labels => '{a,bc}'))}));

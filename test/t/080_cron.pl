@@ -3,13 +3,9 @@
 use strict;
 use warnings;
 
+use IbltAudit ();
 use IbltTest;
-use IPC::Run;
 use JSON::PP;
-
-# where "make install" put it
-chomp(my $script = `pg_config --bindir`);
-$script .= '/iblt-audit.sh';
 
 # --- a publisher, a subscriber, and a role that is no superuser on both -------------
 
@@ -34,21 +30,9 @@ $there->wait_for_catchup('shop');
 my $home = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$home/.pgpass", "*:*:*:auditor:tops3cret\n");
 chmod 0600, "$home/.pgpass";
-my %libpq = (HOME => $home, PGPASSFILE => "$home/.pgpass", PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGUSER => 'auditor', PGAPPNAME => '');
+my %libpq = (HOME => $home, PGPASSFILE => "$home/.pgpass", PGUSER => 'auditor');
 
-# Returns status, stdout, stderr; the status is "signal N" if it did not exit.
-sub audit
-{
-	my ($arguments, %how) = @_;
-	local %ENV = (%ENV, %libpq, %{ $how{env} // {} });
-	my ($out, $err) = ('', '');
-	my @to = defined $how{to} ? ('>', $how{to}) : ('>', \$out);
-	my $run = IPC::Run::start([ $how{shell} // 'sh', $script, @$arguments ], '<', '/dev/null', @to, '2>', \$err, IbltTest::time_limit());
-	$how{meanwhile}->($run) if $how{meanwhile};
-	$run->finish;
-	my $status = $run->full_result(0);
-	return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8, $out, $err);
-}
+sub audit { my ($arguments, %how) = @_; return IbltAudit::program($arguments, %how, env => { %libpq, %{ $how{env} // {} } }) }
 
 # A run whose status and verdict must be these; returns its tables by name.
 sub audit_is
@@ -317,7 +301,7 @@ SKIP:
 	local $SIG{PIPE} = 'DEFAULT';	# for the script, too
 	is((audit(\@schema, to => $writer))[0], '2', 'nobody reads the answer');
 }
-my $closed = system('sh', '-c', '"$@" >&-', 'sh', 'env', (map { "$_=$libpq{$_}" } keys %libpq), 'sh', $script, @schema);
+my $closed = system('sh', '-c', '"$@" >&-', 'sh', 'env', (map { "$_=$libpq{$_}" } keys %libpq), 'PGHOST=' . $here->host, 'PGPORT=' . $here->port, 'PGDATABASE=postgres', 'sh', $IbltAudit::audit_sh, @schema);
 is($closed >> 8, 2, 'stdout is closed');
 
 # --- a standby of the subscriber --------------------------------------------------------

@@ -4,35 +4,19 @@ use strict;
 use warnings;
 
 use IbltRuns;
-use IPC::Run;
 use JSON::PP;
 
-chomp(my $script = `pg_config --bindir`);
-$script .= '/iblt-audit.sh';
 my ($here, $there) = audit_servers();
-$here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+node_b();
 both('CREATE SCHEMA shop; CREATE TABLE shop.items (id int PRIMARY KEY, v int); INSERT INTO shop.items SELECT g, g FROM generate_series(1, 12000) g;
 	CREATE TABLE shop.stock (id int PRIMARY KEY, v int); INSERT INTO shop.stock SELECT g, g FROM generate_series(1, 3000) g');
 my @shop = ('peer=node_b', 'schema=shop');
-
-sub audit_script
-{
-	my ($arguments, %how) = @_;
-	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
-	my ($out, $err) = ('', '');
-	my $run = IPC::Run::start([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
-	$how{meanwhile}->($run) if $how{meanwhile};
-	$run->finish;
-	my $status = $run->full_result(0);
-	return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8, $out, $err);
-}
 
 # An audit whose status must be this one; its document.
 sub audit_is
 {
 	my ($arguments, $status, $text, %how) = @_;
-	my ($got, $out, $err) = audit_script([ '--json', @$arguments ], %how);
+	my ($got, $out, $err) = program([ '--json', @$arguments ], %how);
 	my $document = eval { JSON::PP->new->utf8->decode($out) } // { verdict => 'none', tables => [] };
 	is("$got $document->{verdict}", "$status " . (qw(equal differs unknown))[$status], $text) or note("$out$err");
 	like($err, $how{stderr}, "$text: message") if $how{stderr};
@@ -73,7 +57,7 @@ $there->safe_psql('postgres', 'DELETE FROM shop.stock WHERE id = 7');
 my ($differs) = audit_is([ '--run', @shop ], 1, 'one differs');
 is(statuses($differs), 'shop.items equal, shop.stock differs', 'its tables');
 audit_is([ '--resume', $first->{run} ], 0, 'what a run has compared, it does not compare again');
-my ($status, $out) = audit_script([ '--tsv', '--run', @shop ]);
+my ($status, $out) = program([ '--tsv', '--run', @shop ]);
 is("$status " . join(' ', map { scalar(split /\t/, $_, -1) } split /\n/, $out), '1 ' . join(' ', (scalar(() = $here->safe_psql('postgres',
 	"SELECT attname FROM pg_attribute WHERE attrelid = 'iblt_audit_table_stats'::regclass AND attnum > 0") =~ /^/mg)) x 3), 'TSV: a line a table, and a header');
 $there->safe_psql('postgres', 'INSERT INTO shop.stock VALUES (7, 7); ALTER TABLE shop.stock ADD more int');
@@ -98,7 +82,7 @@ foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT p.pr
 	WHERE p.proname IN ('iblt_audit_run', 'iblt_audit_resume') AND a <> 'run'"))
 {
 	my ($function, $argument) = split /:/, $name;
-	my ($status, $out, $err) = audit_script([ $function =~ /run/ ? '--run' : ('--resume', 0), "$argument=" ]);
+	my ($status, $out, $err) = program([ $function =~ /run/ ? '--run' : ('--resume', 0), "$argument=" ]);
 	unlike($err, qr/unknown name/, "$name is known");
 }
 
@@ -109,7 +93,7 @@ my @slowly = ('--run', '--jobs', 2, @shop, 'slice_ms=1', 'max_load=0.3', 'progre
 audit_is(\@slowly, 0, 'one of two sessions is terminated', meanwhile => sub { $two_of->(2); $here->safe_psql('postgres', "SELECT pg_terminate_backend(min(pid)) $application") });
 my ($none) = audit_is(\@slowly, 2, 'both are', stderr => qr/no session has ended without an error; see --resume \d+/,
 	meanwhile => sub { $two_of->(2); $here->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $application") });
-($status, $out) = audit_script(\@slowly, meanwhile => sub { $two_of->(2); $_[0]->signal('TERM') });
+($status, $out) = program(\@slowly, meanwhile => sub { $two_of->(2); $_[0]->signal('TERM') });
 is("$status $out", '143 ', 'killed: no answer');
 $two_of->(0);
 pass('and no session goes on');

@@ -9,28 +9,16 @@ use IbltRuns;
 use IPC::Run;
 use JSON::PP;
 
-chomp(my $script = `pg_config --bindir`);
-$script .= '/iblt-audit.sh';
 my ($here, $there) = audit_servers();
-$here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+node_b();
 both('CREATE SCHEMA shop; CREATE TABLE shop.customers (id int PRIMARY KEY); INSERT INTO shop.customers SELECT generate_series(1, 500);
 	CREATE TABLE shop.items (id int PRIMARY KEY, v int); INSERT INTO shop.items SELECT g, g FROM generate_series(1, 2000) g');
 my @shop = ('peer=node_b', 'schema=shop');
 
-sub script
-{
-	my ($arguments, %how) = @_;
-	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
-	return ($? >> 8, $out, $err);
-}
-
 sub script_is
 {
 	my ($arguments, $status, $out, $err, $text) = @_;
-	my @got = script($arguments);
+	my @got = program($arguments);
 	is($got[0], $status, "$text: status") or note("$got[1]$got[2]");
 	ref $out ? like($got[1], $out, "$text: stdout") : is($got[1], $out, "$text: stdout");
 	ref $err ? like($got[2], $err, "$text: stderr") : is($got[2], $err, "$text: stderr");
@@ -156,7 +144,7 @@ sub metrics_are
 {
 	my ($arguments, $verdict, $text) = @_;
 	my $before = time;
-	my ($status, $out, $err) = script([ '--prometheus', "$dir/shop.prom", @$arguments ]);
+	my ($status, $out, $err) = program([ '--prometheus', "$dir/shop.prom", @$arguments ]);
 	my $sample = samples(slurp_file("$dir/shop.prom"));
 	is(join(' ', "$status:", map { $sample->{qq(iblt_audit_verdict{audit="shop",verdict="$_"})} } qw(equal differs unknown)), $verdict, $text) or note("$out$err");
 	my $finished = $sample->{'iblt_audit_finished_timestamp_seconds{audit="shop"}'};
@@ -201,7 +189,7 @@ $there->safe_psql('postgres', 'CREATE VIEW hall.v AS SELECT 1 AS one; CREATE SEQ
 script_is(\@hall, 1, qr/^differs: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall\n.*\nequal +hall\.a.*\n  view hall\.v: exists: nothing here, true there \(change\)\n\z/s,
 	qr/\Adiffers: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall\n  sequence hall\.s: exists: nothing here, /, '--all: a view and a sequence that are not here');
 script_is([ '--nagios', @hall ], 2, qr/^IBLT CRITICAL - differs: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall \| tables=1 differs=0 /, '', '--all: Nagios');
-my ($all_status, $all) = script([ '--json', @hall ]);
+my ($all_status, $all) = program([ '--json', @hall ]);
 is(join(' ', $all_status, map { "$_->{kind} $_->{object}" } @{ JSON::PP->new->utf8->decode($all)->{structure} }), '1 sequence hall.s view hall.v', '--all: JSON');
 $all = metrics_are(\@hall, '1: 0 1 0', '--all: Prometheus');
 is(join(' ', map { $all->{qq(iblt_audit_structure_differences{audit="shop",severity="$_"})} } qw(danger unknown change)), '1 0 1', '--all: its series');

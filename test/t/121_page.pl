@@ -6,11 +6,8 @@ use warnings;
 use IbltRuns;
 use IPC::Run;
 
-chomp(my $script = `pg_config --bindir`);
-$script .= '/iblt-audit.sh';
 my ($here, $there) = audit_servers();
-$here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+node_b();
 my $dir = PostgreSQL::Test::Utils::tempdir();
 chomp(my $browser = `sh -c 'command -v chromium || command -v chromium-headless-shell'` // '');
 
@@ -129,32 +126,24 @@ like(seen($here->safe_psql('postgres', "SELECT iblt_audit_report($run, 'html')")
 
 # --- the program ------------------------------------------------------------------------------
 
-sub script
-{
-	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGAPPNAME => '');
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'sh', $script, @_ ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
-	return ($? >> 8, $out, $err);
-}
-
-my ($status, $out, $err) = script('--html', "$dir/a page.html", '--run', 'peer=node_b', 'schema=shop', 'rows=changed');
+my ($status, $out, $err) = program([ '--html', "$dir/a page.html", '--run', 'peer=node_b', 'schema=shop', 'rows=changed' ]);
 is($status, 1, '--html: status') or note($err);
 $page = slurp_file("$dir/a page.html");
 is(problems($page =~ s/\n\z//r), '', '--html: the page is whole');
 like(seen($page), qr/^differs: 3 of 5 tables/m, '--html: the verdict');
 my $rows_of_run = $page;
 is(join(' ', map { s{.*/}{}r } glob("$dir/*page*")), 'a page.html', '--html: nothing else is left') or note(join(' ', glob("$dir/*")));
-script('--html', "$dir/a page.html", 'peer=node_b', 'schema=shop');
+program([ '--html', "$dir/a page.html", 'peer=node_b', 'schema=shop' ]);
 $page = slurp_file("$dir/a page.html");
 is(problems($page =~ s/\n\z//r), '', '--html, an audit: the page is whole');
 is(join(' ', map { scalar(() = $page =~ /$_/g) } '<h3>', '<mark>', '<script'), join(' ', map { scalar(() = $rows_of_run =~ /$_/g) } '<h3>', '<mark>', '<script'), 'with the rows that a page of a run has');
 like(seen($page), qr/All but the first rows that differ, and where they are\. A run keeps them/, 'and says what it leaves out');
-script('--html', "$dir/a page.html", 'peer=node_b', 'tables={shop.equal}');
+program([ '--html', "$dir/a page.html", 'peer=node_b', 'tables={shop.equal}' ]);
 like(slurp_file("$dir/a page.html"), qr/<h1 class="equal">equal: 1 table</, '--html: the next page takes its place');
-($status) = script('--html', '|touch pipe.html', 'peer=node_b', 'tables={shop.equal}');
+($status) = program([ '--html', '|touch pipe.html', 'peer=node_b', 'tables={shop.equal}' ]);
 ok(!-e 'pipe.html', 'the name of a file is not a command');
 unlink '|touch pipe.html';
-is((script('--html', "$dir/a page.html", 'peer=node_b', 'schema=nosuch'))[0], 2, '--html: no answer');
+is((program([ '--html', "$dir/a page.html", 'peer=node_b', 'schema=nosuch' ]))[0], 2, '--html: no answer');
 like(slurp_file("$dir/a page.html"), qr/<h1 class="equal">equal: 1 table</, '--html: the last page stays');
 # psql that is killed while it writes
 {
@@ -163,14 +152,14 @@ like(slurp_file("$dir/a page.html"), qr/<h1 class="equal">equal: 1 table</, '--h
 	append_to_file("$bin/psql", qq(#!/bin/sh\n"$psql" "\$@"\nfor f in "$dir"/*page.html.*; do head -c 500 "\$f" > "\$f"x; cat "\$f"x > "\$f"; rm "\$f"x; done\n));
 	chmod 0755, "$bin/psql";
 	local $ENV{PATH} = "$bin:$ENV{PATH}";
-	my ($status, $out, $err) = script('--html', "$dir/a page.html", 'peer=node_b', 'tables={shop.equal}');
+	my ($status, $out, $err) = program([ '--html', "$dir/a page.html", 'peer=node_b', 'tables={shop.equal}' ]);
 	is($status, 2, '--html: half a page');
 	like($err, qr/page\.html could not be written/, '--html: which it says');
 }
 like(slurp_file("$dir/a page.html"), qr/<\/html>\n\z/, '--html: the whole one stays');
 opendir(my $entries, $dir) or die;
 is(join(' ', grep { /page\.html\./ } readdir $entries), '', '--html: and no part of another');
-is((script('--html', "$dir/nosuch/page.html", 'peer=node_b', 'tables={shop.equal}'))[0], 2, '--html: no such directory');
+is((program([ '--html', "$dir/nosuch/page.html", 'peer=node_b', 'tables={shop.equal}' ]))[0], 2, '--html: no such directory');
 
 # --- in a browser ------------------------------------------------------------------------------
 

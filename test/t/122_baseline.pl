@@ -8,28 +8,16 @@ use IPC::Run;
 use JSON::PP;
 
 my $seed = random_seed();
-chomp(my $script = `pg_config --bindir`);
-$script .= '/iblt-audit.sh';
 my ($here, $there) = audit_servers();
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
 sub sql { return $here->safe_psql('postgres', $_[0]) }
 
-sub script
-{
-	my ($arguments, %how) = @_;
-	my $node = $how{node} // $here;
-	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
-	return ($? >> 8, $out, $err);
-}
-
 # The status of the program, and the rows by table.
 sub against
 {
 	my ($file, %how) = @_;
-	my ($status, $out, $err) = script([ '--json', '--against', $file ], %how);
+	my ($status, $out, $err) = program([ '--json', '--against', $file ], %how);
 	my $document = eval { JSON::PP->new->utf8->decode($out) } // { tables => [] };
 	note($err) if $how{note};
 	return ($status, { map { $_->{relation} => $_ } @{ $document->{tables} } }, $err);
@@ -51,7 +39,7 @@ my $equal = 'shop.empty equal, shop.items equal, shop.loose equal, shop.named eq
 
 # --- saved and equal --------------------------------------------------------------------------
 
-my ($status, $out, $err) = script([ '--save', "$dir/shop base.json", 'schema=shop' ]);
+my ($status, $out, $err) = program([ '--save', "$dir/shop base.json", 'schema=shop' ]);
 is("$status|$out|$err", '0||', '--save');
 opendir(my $entries, $dir) or die;
 is(join('|', grep { !/^\./ } readdir $entries), 'shop base.json', 'one file is left');
@@ -77,7 +65,7 @@ is(keys_of($tables->{'shop.named'}), 'both:{"name":"n5"} here:{"name":"new"} the
 like($tables->{'shop.named'}{detail}, qr/missing a key that only its hash tells; extra \{"name": "new"\}; changed \{"name": "n5"\}$/, 'which the detail says');
 is(keys_of($tables->{'shop.loose'}), 'here:{"v":1000} there:{"v":10}', 'rows without a key, one of which is there once and was there twice');
 is(keys_of($tables->{'shop.parts'}), 'both:{"id":"' . sql(q{SELECT md5('5')::uuid}) . '"}', 'a partitioned table');
-($status, $out, $err) = script([ '--against', "$dir/shop base.json" ]);
+($status, $out, $err) = program([ '--against', "$dir/shop base.json" ]);
 like($err, qr/\Adiffers: 5 of 6 tables, against .*shop base\.json\n  shop\.items differs: 1 missing, 1 extra, 2 changed\n/, 'the summary');
 like($out, qr/^differs +shop\.items +5,000 +5,000 +1 +1 +2\n    baseline of .*missing \{"id": 9\}/m, 'the text');
 
@@ -100,7 +88,7 @@ sql('DROP TABLE shop.random');
 
 # --- more than it can name ----------------------------------------------------------------------
 
-script([ '--save', "$dir/small.json", 'tables={shop.items,shop.empty}', 'capacity=20' ]);
+program([ '--save', "$dir/small.json", 'tables={shop.items,shop.empty}', 'capacity=20' ]);
 foreach my $number (1, 8, 100, 700, 4000)
 {
 	sql("UPDATE shop.items SET v = v || '.' WHERE id <= $number");
@@ -117,7 +105,7 @@ is((against("$dir/small.json"))[0], 1, 'other rows in their place');
 # --- other tables ---------------------------------------------------------------------------------
 
 sql('CREATE DOMAIN shop.word AS int; ALTER TABLE shop.loose ALTER v TYPE shop.word');
-script([ '--save', "$dir/shop.json", 'schema=shop' ]);
+program([ '--save', "$dir/shop.json", 'schema=shop' ]);
 is((against("$dir/shop.json"))[0], 0, 'saved again');
 my @changes = (
 	'a column more' => 'ALTER TABLE shop.empty ADD more int', 'ALTER TABLE shop.empty DROP more', 'empty', qr/^baseline of .*; columns or key were altered: id integer, w integer, key \(id\) in the baseline, and id integer, w integer, more integer, key \(id\) now$/,
@@ -144,13 +132,13 @@ is("$rc $tables->{'shop.another'}{status} $tables->{'shop.another'}{detail}", '2
 sql('DROP TABLE shop.another; CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA shop TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA shop TO reader; REVOKE SELECT ON shop.pair FROM reader');
 ($rc, $tables) = against("$dir/shop.json", env => { PGUSER => 'reader' });
 is("$rc $tables->{'shop.pair'}{status} $tables->{'shop.pair'}{sqlstate} $tables->{'shop.items'}{status}", '2 error 42501 equal', 'a table that may not be read');
-script([ '--save', "$dir/no.json", 'schema=shop' ], env => { PGUSER => 'reader' });
+program([ '--save', "$dir/no.json", 'schema=shop' ], env => { PGUSER => 'reader' });
 ok(!-e "$dir/no.json", 'then nothing is saved');
 is((against("$dir/shop.json"))[0], 0, 'after all that');
 
 # a whole database
 sql('CREATE SCHEMA "An other"; CREATE TABLE "An other"."Table" (id int PRIMARY KEY)');
-is((script([ '--save', "$dir/all.json" ]))[0], 0, 'all tables are saved');
+is((program([ '--save', "$dir/all.json" ]))[0], 0, 'all tables are saved');
 ($rc, $tables) = against("$dir/all.json");
 is("$rc " . statuses($tables), qq(0 "An other"."Table" equal, $equal), 'and compared');
 sql('CREATE TABLE "An other".more (id int)');
@@ -218,7 +206,7 @@ foreach ([ [ '--save', "$dir/nosuch/x.json", 'schema=shop' ], qr/--save: no file
 	[ [ '--against', "$dir/shop.json", 'schema=shop' ], qr/argument 1 has an unknown name/ ], [ [ '--save', "$dir/x.json", '--against', "$dir/shop.json" ], qr/NAME=VALUE/ ],
 	map { [ [ '--save', "$dir/x.json", @$_, 'schema=shop' ], qr/--save makes no report/ ] } [ '--html', "$dir/x.html" ], [ '--prometheus', "$dir/x.prom" ], ['--json'])
 {
-	my ($status, $out, $err) = script($_->[0]);
+	my ($status, $out, $err) = program($_->[0]);
 	is($status, 2, "@{ $_->[0] }") or note("$out$err");
 	like($err, $_->[1], 'its message');
 }

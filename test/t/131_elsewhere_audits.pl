@@ -242,8 +242,6 @@ nothing_left('after all that', $there, $here);
 
 # --- the script -------------------------------------------------------------------------------------
 
-chomp(my $script = `pg_config --bindir`);
-$script .= '/iblt-audit.sh';
 my $home = PostgreSQL::Test::Utils::tempdir();
 my $tmp = PostgreSQL::Test::Utils::tempdir_short();
 both(q{CREATE ROLE auditor LOGIN PASSWORD 'tops3cret'; GRANT USAGE ON SCHEMA m TO auditor; GRANT SELECT ON ALL TABLES IN SCHEMA m TO auditor});
@@ -253,18 +251,12 @@ chmod 0600, "$home/.pgpass";
 append_to_file("$home/services", "[old]\nhost=${\ $there->host}\nport=${\ $there->port}\ndbname=postgres\nuser=auditor\n");
 my @sides = ('from=old', "to=host=${\ $here->host} port=${\ $here->port} dbname=postgres user=auditor");
 
-# The status, stdout and stderr of the script.
 sub script
 {
 	my ($arguments, %how) = @_;
-	local %ENV = (%ENV, HOME => $home, PGPASSFILE => "$home/.pgpass", PGSERVICEFILE => "$home/services", TMPDIR => $tmp, TESTDIR => $tmp, PGDATABASE => 'nowhere', PGHOST => '/nowhere', PGPORT => 1, %{ $how{env} // {} });
 	local $SIG{INT} = 'DEFAULT';    # a job in the background ignores it, and so does what it starts
-	my ($out, $err) = ('', '');
-	my $run = IPC::Run::start([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
-	$how{meanwhile}->($run) if $how{meanwhile};
-	$run->finish;
-	my $status = $run->full_result(0);
-	return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8, $out, $err);
+	return program($arguments, %how, env => { HOME => $home, PGPASSFILE => "$home/.pgpass", PGSERVICEFILE => "$home/services", TMPDIR => $tmp, TESTDIR => $tmp,
+		PGDATABASE => 'nowhere', PGHOST => '/nowhere', PGPORT => 1, %{ $how{env} // {} } });
 }
 
 # Directories of servers, and these.

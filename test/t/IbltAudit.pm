@@ -8,6 +8,8 @@
 #	audit_subscription(OPTIONS)  the same of a subscription
 #	line(ROW)                    a row as "status rows_here rows_there missing extra changed unconfirmed"
 #	counts(TABLE)                the same from a full comparison
+#	program(ARGUMENTS)           runs iblt-audit.sh: its status ("signal N" if it did not exit), stdout and stderr
+#	node_b()                     a foreign server of here for the peer
 #	hostile_search_path()        on both sides, names and operators that hide those of pg_catalog
 package IbltAudit;
 
@@ -17,9 +19,14 @@ use warnings;
 use Exporter 'import';
 use IbltCompare ();
 use IbltTest;
+use IPC::Run ();
 use JSON::PP;
 
-our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts hostile_search_path));
+our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts program node_b hostile_search_path $audit_sh));
+
+# where "make install" put it
+chomp(our $audit_sh = `pg_config --bindir`);
+$audit_sh .= '/iblt-audit.sh';
 
 sub audit_servers
 {
@@ -88,6 +95,29 @@ sub counts
 	} ([ $node, $how{where} ], [ other($node), $how{peer_where} // $how{where} ]);
 	my ($missing, $extra, $changed) = map { scalar(() = $differences =~ / $_ \d+ \d+$/mg) } qw(there here both);
 	return join ' ', $differences eq '' ? 'equal' : 'differs', $mine, $theirs, $missing, $extra, $changed, 0;
+}
+
+# node: where it runs.  env: variables of its own.  shell: that interprets it.  to: where its
+# output goes.  meanwhile: gets the run of IPC::Run.
+sub program
+{
+	my ($arguments, %how) = @_;
+	my $node = $how{node} // $IbltTest::here;
+	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
+	my ($out, $err) = ('', '');
+	my $run = IPC::Run::start([ $how{shell} // 'sh', $audit_sh, @$arguments ], '<', '/dev/null', '>', $how{to} // \$out, '2>', \$err, IbltTest::time_limit());
+	$how{meanwhile}->($run) if $how{meanwhile};
+	$run->finish;
+	my $status = $run->full_result(0);
+	return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8, $out, $err);
+}
+
+sub node_b
+{
+	my ($there) = $IbltTest::there;
+	$IbltTest::here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+	return;
 }
 
 sub hostile_search_path
