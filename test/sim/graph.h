@@ -147,24 +147,12 @@ graph_first_failure(Graph *g, uint32_t most)
 	return result;
 }
 
-/*
- * Does the core list exactly the keys that the graph could peel, and say so
- * when these are not all?  The first "several" keys have two values there,
- * which makes no difference to it.
- */
+/* Does the core list exactly the keys that the graph could peel? */
 static inline bool
 graph_core_agrees(const Graph *g, uint32_t several, uint64_t seed,
 				  uint64_t first)
 {
-	IbltSketch *sketch = sim_sketch(g->k, g->s, true, seed);
-	uint32_t listed;
-	bool complete;
-
-	sim_add_range(sketch, first, g->keys, 1);
-	sim_add_range(sketch, first, several, 1);
-	complete = sim_peel(sketch, &listed);
-	sim_sketch_free(sketch);
-	return complete == (g->left == 0) && listed == g->keys - g->left;
+	return sim_core_lists(g->k, g->s, g->keys, several, g->left, seed, first);
 }
 
 #endif /* IBLT_SIM_GRAPH_H */

@@ -186,4 +186,27 @@ paper_list(PaperTable *table)
 	}
 }
 
+/*
+ * Fills the table with the keys first, first + 1, ... of which the first
+ * "several" have two values.  How many of the others are not listed?
+ */
+static inline uint32_t
+paper_missing(PaperTable *table, uint32_t keys, uint32_t several, uint64_t seed,
+			  int64_t first)
+{
+	uint32_t index[IBLT_MAX_HASHES];
+	uint32_t i;
+
+	paper_clear(table, seed);
+	for (i = 0; i < keys; i++)
+	{
+		paper_add(table, first + i, (int64_t) (tap_random() >> 32), 1, index);
+		if (i < several)
+			paper_add(table, first + i, (int64_t) (tap_random() >> 32), 1,
+					  index);
+	}
+	paper_list(table);
+	return keys - several - table->listed;
+}
+
 #endif /* IBLT_SIM_PAPER_TABLE_H */

@@ -202,6 +202,15 @@ sim_sd(const SimSample *sample)
 	return sqrt(fmax(0, sample->squares / sample->n - mean * mean));
 }
 
+static inline int
+sim_compare_numbers(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *) a;
+	uint32_t y = *(const uint32_t *) b;
+
+	return x < y ? -1 : x > y;
+}
+
 /* --- sketches ------------------------------------------------------------- */
 
 /*
@@ -276,6 +285,26 @@ sim_peel(IbltSketch *sketch, uint32_t *recovered)
 	*recovered = peeler.recovered;
 	free(scratch);
 	return complete;
+}
+
+/*
+ * Does the core list all keys first, first + 1, ... but those left, and say so
+ * if there are such?  The first "several" keys have two values, which makes no
+ * difference to it.
+ */
+static inline bool
+sim_core_lists(int k, uint32_t s, uint32_t keys, uint32_t several,
+			   uint32_t left, uint64_t seed, uint64_t first)
+{
+	IbltSketch *sketch = sim_sketch(k, s, true, seed);
+	uint32_t listed;
+	bool complete;
+
+	sim_add_range(sketch, first, keys, 1);
+	sim_add_range(sketch, first, several, 1);
+	complete = sim_peel(sketch, &listed);
+	sim_sketch_free(sketch);
+	return complete == (left == 0) && listed == keys - left;
 }
 
 /* --- the program ---------------------------------------------------------- */

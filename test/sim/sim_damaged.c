@@ -36,51 +36,15 @@ typedef struct Damage
 	uint32_t core_all;	   /* of these, the core listed all keys */
 } Damage;
 
-/* The paper's cells: how many keys with one value are not listed? */
-static uint32_t
-paper_missing(const Damage *run, uint64_t seed, int64_t first)
-{
-	uint32_t index[IBLT_MAX_HASHES];
-	PaperTable paper;
-	uint32_t i;
-
-	paper_open(&paper, run->k, run->cells / (uint32_t) run->k);
-	paper_clear(&paper, seed);
-	for (i = 0; i < run->keys; i++)
-	{
-		paper_add(&paper, first + i, (int64_t) (tap_random() >> 32), 1, index);
-		if (i < run->damaged)
-			paper_add(&paper, first + i, (int64_t) (tap_random() >> 32), 1,
-					  index);
-	}
-	paper_list(&paper);
-	paper_close(&paper);
-	return run->keys - run->damaged - paper.listed;
-}
-
-/* Weighted cells: are all keys listed? */
-static bool
-core_lists_all(const Damage *run, uint64_t seed, uint64_t first)
-{
-	IbltSketch *sketch =
-		sim_sketch(run->k, run->cells / (uint32_t) run->k, true, seed);
-	uint32_t listed;
-	bool complete;
-
-	sim_add_range(sketch, first, run->keys, 1);
-	sim_add_range(sketch, first, run->damaged, 1);
-	complete = sim_peel(sketch, &listed);
-	sim_sketch_free(sketch);
-	return complete && listed == run->keys;
-}
-
 static void
 run_trials(Damage *run)
 {
 	uint32_t losses_checked = 0;
+	PaperTable paper;
 	Stuck table;
 	uint32_t i;
 
+	paper_open(&paper, run->k, run->cells / (uint32_t) run->k);
 	stuck_open(&table, run->k, run->cells / (uint32_t) run->k, run->keys);
 	for (i = 0; i < run->trials; i++)
 	{
@@ -97,9 +61,13 @@ run_trials(Damage *run)
 			continue;
 		losses_checked += lost > 0;
 		run->checked++;
-		run->paper_agreed += paper_missing(run, seed, first) == lost;
-		run->core_all += core_lists_all(run, seed, (uint64_t) first);
+		run->paper_agreed += paper_missing(&paper, run->keys, run->damaged, seed,
+										   first) == lost;
+		run->core_all +=
+			sim_core_lists(run->k, run->cells / (uint32_t) run->k, run->keys,
+						   run->damaged, 0, seed, (uint64_t) first);
 	}
+	paper_close(&paper);
 	stuck_close(&table);
 }
 

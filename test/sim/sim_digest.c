@@ -26,15 +26,6 @@ most_keys(int k, uint32_t s)
 	return (uint32_t) (keys_per_cell[k - LEAST_K] * s + 3 * sqrt(s) + 4);
 }
 
-static int
-compare_numbers(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *) a;
-	uint32_t y = *(const uint32_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* How many keys k subtables of s cells decode in 99 % of the trials. */
 static uint32_t
 capacity(int k, uint32_t s, double work)
@@ -53,7 +44,7 @@ capacity(int k, uint32_t s, double work)
 		first_failure[i] = graph_first_failure(&g, 0);
 	}
 	graph_close(&g);
-	qsort(first_failure, trials, sizeof(uint32_t), compare_numbers);
+	qsort(first_failure, trials, sizeof(uint32_t), sim_compare_numbers);
 	result = first_failure[(uint32_t) (trials * (1 - CERTAINTY))] - 1;
 	free(first_failure);
 	return result;
@@ -314,7 +305,7 @@ count_false(uint32_t s, uint64_t bits, uint64_t *passed, uint64_t *unmasked)
 
 /* The rate is 2^-bits / s, for as many cells as make some 2,000 expected. */
 static void
-purity_point(int bits, uint32_t s, FILE *table)
+purity_point(int bits, uint32_t s)
 {
 	double rate = ldexp(1, -bits) / s;
 	double wanted = sim_trials(120, 2000) / rate;
@@ -332,24 +323,19 @@ purity_point(int bits, uint32_t s, FILE *table)
 	sim_agree(what, 1e6 * passed / looked, 1e6 * rate,
 			  1e6 * SIM_SIGMAS * sqrt(rate / looked));
 	tap_ok(unmasked == 0, "and with all 64: none in %.0f cells", looked);
-	sim_row(table, "%d\t%u\t%.0f\t%" PRIu64 "\t%.4g\t%.4g", bits, s, looked,
-			passed, passed / looked, rate);
 }
 
 static void
 run_purity(void)
 {
-	FILE *table = sim_table("purity", "bits\ts\tcells\tpassed\trate\tformula");
-
-	purity_point(8, 3, table);
-	purity_point(8, 12, table);
-	purity_point(12, 3, table);
+	purity_point(8, 3);
+	purity_point(8, 12);
+	purity_point(12, 3);
 	if (!sim_options.quick)
 	{
-		purity_point(12, 12, table);
-		purity_point(16, 3, table);
+		purity_point(12, 12);
+		purity_point(16, 3);
 	}
-	sim_table_close(table);
 }
 
 /* --- the right size ------------------------------------------------------- */
@@ -390,8 +376,6 @@ run_size(void)
 	uint32_t trials = sim_trials(2, 30);
 	uint32_t decoded = 0;
 	uint32_t i;
-	FILE *table = sim_table("size", "differences\tcells\tcells_each\ttrials"
-									"\tdecoded");
 
 	tap_ok(s > 0 && 4.0 * s / DIFFERING <= 1.45,
 		   "cells for each of 1,000 "
@@ -403,9 +387,6 @@ run_size(void)
 		   "1,000 changed rows of 10^6 in %u cells: decoded "
 		   "in %u of %u trials",
 		   4 * s, decoded, trials);
-	sim_row(table, "%d\t%u\t%.3f\t%u\t%u", DIFFERING, 4 * s,
-			4.0 * s / DIFFERING, trials, decoded);
-	sim_table_close(table);
 }
 
 int

@@ -224,7 +224,7 @@ typedef struct GetRun
 } GetRun;
 
 static void
-check_get(const GetRun *run, const Found *found, FILE *table)
+check_get(const GetRun *run, const Found *found)
 {
 	double theory = 100 * get_theory(run->keys, 8 * run->keys / PAPER_K, PAPER_K);
 	double valid = run->keys - run->damaged;
@@ -248,10 +248,6 @@ check_get(const GetRun *run, const Found *found, FILE *table)
 			   found->paper_complete, trials);
 	tap_ok(found->wrong == 0, "no wrong answer in %.0f of each",
 		   trials * run->keys);
-	sim_row(table, "%u\t%d\t%u\t%.0f\t%.2f\t%.4f\t%.4f\t%.4f\t%.4f", run->keys,
-			run->odd, run->damaged, trials, PUBLISHED_GET, theory,
-			sim_mean(&found->ours), sim_mean(&found->paper),
-			sim_sd(&found->ours) / sqrt(trials));
 }
 
 static void
@@ -261,8 +257,6 @@ run_get(void)
 								   { 100000, true, 0, 1, 15, 400 },
 								   { 10000, false, 500, 10, 100, 2000 },
 								   { 10000, false, 1000, 10, 100, 2000 } };
-	FILE *table = sim_table("get", "keys\todd\tdamaged\ttrials\tpublished\t"
-								   "theory\tours\tpaper\terror");
 	size_t r;
 
 	for (r = 0; r < sizeof runs / sizeof runs[0]; r++)
@@ -280,9 +274,8 @@ run_get(void)
 			get_trial(&pair, &found);
 			pair_close(&pair);
 		}
-		check_get(run, &found, table);
+		check_get(run, &found);
 	}
-	sim_table_close(table);
 }
 
 /* --- GET of absent keys ---------------------------------------------------- */
@@ -334,7 +327,6 @@ run_absent(void)
 		sqrt(rate / probes + rate * rate * PAPER_K * (1 - f) / f / s / tables);
 	uint32_t ours = 0, paper = 0, wrong = 0;
 	uint32_t i;
-	FILE *table = sim_table("get_absent", "probes\ttheory\tours\tpaper");
 
 	for (i = 0; i < tables; i++)
 	{
@@ -349,9 +341,6 @@ run_absent(void)
 	sim_agree("the paper's cells: not found in 10^5", 1e5 * paper / probes,
 			  1e5 * rate, 1e5 * SIM_SIGMAS * error);
 	tap_ok(wrong == 0, "no absent key is found, of %.0f", probes);
-	sim_row(table, "%.0f\t%.4g\t%.4g\t%.4g", probes, rate, ours / probes,
-			paper / probes);
-	sim_table_close(table);
 }
 
 /* --- GET success as the size of a table ------------------------------------ */

@@ -190,7 +190,6 @@ run_irregular(void)
 	static const uint32_t sizes[] = { 30, 100, 300, 1000, 10000, 100000 };
 	uint32_t last = sim_trials_of(3, 5, 6);
 	double work = sim_trials_of(100000, 2000000, 40000000);
-	FILE *table = sim_table("irregular", "keys\tk3\tk4\tk3_and_21");
 	double each[MIXES];
 	uint32_t i;
 	int j;
@@ -215,10 +214,7 @@ run_irregular(void)
 				   "threshold %.3f",
 				   sizes[i], mixes[j].name, each[j],
 				   1 / mix_threshold(&mixes[j]));
-		sim_row(table, "%u\t%.3f\t%.3f\t%.3f", sizes[i], each[0], each[1],
-				each[2]);
 	}
-	sim_table_close(table);
 }
 
 int

@@ -191,7 +191,6 @@ turn(void)
 {
 	static const unsigned alike[] = { 0, 50, 99 };
 	uint64_t keys = sim_trials(20000, KEYS);
-	FILE *table = sim_table("kbf_turn", "alike\tturned\tunturned");
 	int i;
 
 	for (i = 0; i < 3; i++)
@@ -207,9 +206,7 @@ turn(void)
 			   "%u %% of the values alike, t = 2, k = 6, load 1: unknown %.2e, formula %.2e, "
 			   "without turns %.2e", alike[i], kbf_share(c.unknown, c.present), rates.unknown,
 			   unturned);
-		sim_row(table, "%u\t%g\t%g", alike[i], kbf_share(c.unknown, c.present), unturned);
 	}
-	sim_table_close(table);
 }
 
 /* --- deletions and updates --------------------------------------------------- */
@@ -298,7 +295,7 @@ kbf_near(uint64_t seen, uint64_t of, double rate)
 }
 
 static void
-overload_at(FILE *table, double load, int times)
+overload_at(double load, int times)
 {
 	uint64_t keys = sim_trials(20000, KEYS);
 	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
@@ -330,8 +327,6 @@ overload_at(FILE *table, double load, int times)
 		   "meanwhile other keys are unknown: %.2e, %.2e by the formula, or get a value: %.2e, "
 		   "%.2e by the formula", kbf_share(during.absent_unknown, keys),
 		   rates.absent_unknown, kbf_share(during.positive, keys), rates.false_positive);
-	sim_row(table, "%g\t%d\t%g\t%g\t%g\t%g", load, times, kbf_share(before.unknown, keys),
-			kbf_share(during.unknown, keys), kbf_share(after.unknown, keys), lost);
 	kbf_free(small);
 	kbf_free(kbf);
 }
@@ -339,14 +334,12 @@ overload_at(FILE *table, double load, int times)
 static void
 overload(void)
 {
-	FILE *table = sim_table("kbf_overload", "load\ttimes\tbefore\tduring\tafter\tfull");
 	double ours = 1.5;
 	int times;
 
-	overload_at(table, LN2, 4); /* the paper's rho = 4 */
+	overload_at(LN2, 4); /* the paper's rho = 4 */
 	for (times = 2; times <= 5; times++)
-		overload_at(table, ours, times);
-	sim_table_close(table);
+		overload_at(ours, times);
 }
 
 /* --- growth and compaction ------------------------------------------------------ */

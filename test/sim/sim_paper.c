@@ -43,15 +43,6 @@ core_decodes(int k, uint32_t s, uint32_t n, uint64_t seed, uint64_t first)
 	return complete && recovered == n;
 }
 
-static int
-compare_numbers(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *) a;
-	uint32_t y = *(const uint32_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 typedef struct Crossing
 {
 	double keys;			 /* with which half of the tables decode */
@@ -89,7 +80,7 @@ find_crossing(int k, uint32_t s, uint32_t trials)
 			crossing.contradictions++;
 	}
 	graph_close(&g);
-	qsort(first_failure, trials, sizeof(uint32_t), compare_numbers);
+	qsort(first_failure, trials, sizeof(uint32_t), sim_compare_numbers);
 	crossing.keys =
 		(first_failure[(trials - 1) / 2] + first_failure[trials / 2]) / 2.0 -
 		0.5;

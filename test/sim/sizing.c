@@ -76,6 +76,7 @@
 #include <time.h>
 
 #include "graph.h"
+#include "theory.h"
 
 #define MIN_K 3
 #define MAX_K 8
@@ -108,19 +109,7 @@ static uint32_t ladder[MAX_LADDER];
 static int	ladder_sizes;
 static uint32_t table[KS][FAILURES][MAX_LADDER];
 
-/* ---------- random numbers: splitmix64 ---------- */
-
-static uint64_t random_state;
-
-static inline uint64_t
-random64(void)
-{
-	uint64_t	z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
+/* ---------- random numbers ---------- */
 
 /*
  * Start the stream that belongs to (seed, k, s).
@@ -128,9 +117,11 @@ random64(void)
 static void
 random_start(uint64_t seed, int k, uint32_t s)
 {
-	random_state = seed;
-	random_state = random64() ^ ((uint64_t) k << 32 | s);
-	random_state = random64();
+	/* nothing but the table goes to stdout */
+	tap_seeded = 1;
+	tap_state = seed;
+	tap_state = tap_random() ^ ((uint64_t) k << 32 | s);
+	tap_state = tap_random();
 }
 
 /* ---------- the graph and its peeling ---------- */
@@ -150,7 +141,7 @@ draw(Graph *g)
 		{
 			uint32_t	c;
 
-			bits = i % 2 == 0 ? random64() : bits >> 32;
+			bits = i % 2 == 0 ? tap_random() : bits >> 32;
 			c = (uint32_t) ((bits & UINT32_MAX) * g->s >> 32) + i * g->s;
 			g->cell[c] += GRAPH_ONE + key;
 			*place++ = c;
@@ -382,26 +373,6 @@ typedef struct Model
 	double		alpha1;
 	double		g;
 } Model;
-
-/*
- * The threshold by density evolution: with fewer than lambda * s keys, peeling
- * succeeds in the limit of large s.
- */
-static double
-density_evolution(int k)
-{
-	double		least = INFINITY;
-
-	for (int i = 1; i < 1000000; i++)
-	{
-		double		x = i * 1e-6;
-		double		keys = -log1p(-x) / pow(x, k - 1);
-
-		if (keys < least)
-			least = keys;
-	}
-	return least;
-}
 
 static uint32_t
 model_starts(int k)
@@ -737,7 +708,7 @@ generate(double effort, bool details)
 	for (int i = 0; i < KS; i++)
 	{
 		model[i].k = i + MIN_K;
-		model[i].lambda = density_evolution(model[i].k);
+		model[i].lambda = theory_threshold(model[i].k, 0);
 		good &= compute(&model[i], effort, details);
 	}
 	fprintf(stderr, "%.0f s of processor time\n",
@@ -791,7 +762,7 @@ check_entries(uint64_t seed, int entries, double edges)
 		bool		bad;
 
 		random_start(seed, 0, i);
-		pick = random64();
+		pick = tap_random();
 		/* the default k, and the default failure, half of the time */
 		k = pick & 1 ? 4 : MIN_K + (int) (pick >> 8 & 0xff) % KS;
 		failure = pick & 2 ? IBLT_DEFAULT_FAILURE
@@ -799,7 +770,7 @@ check_entries(uint64_t seed, int entries, double edges)
 		/* one key always decodes, and large graphs allow few trials */
 		do
 		{
-			s = ladder[random64() % ladder_sizes];
+			s = ladder[tap_random() % ladder_sizes];
 			d = iblt_core_capacity(s, k, failure);
 		} while (d < 2 || s > 5040);
 		trials = fmin(edges / d / k, 50 / failure);

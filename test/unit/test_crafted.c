@@ -248,37 +248,6 @@ test_damaged_cells(void)
 	checked("no damage to cells goes unnoticed");
 }
 
-static void
-test_random_bytes(void)
-{
-	long rounds = scaled(50000);
-	long i;
-
-	for (i = 0; i < rounds; i++)
-	{
-		unsigned limbs = 1 + below(3);
-		IbltParams params =
-			make_params(usual_kind(limbs), limbs, 3 + (int) below(6),
-						1 + below(10), below(2), tap_random());
-		IbltSketch *sketch = sketch_new(&params);
-		uint32_t c;
-		unsigned f;
-
-		for (c = 0; c < sketch->ncells; c++)
-		{
-			iblt_store32(iblt_cell(sketch, c), (uint32_t) tap_random());
-			for (f = 0; f < sketch->fields; f++)
-				iblt_cell_set_field(iblt_cell(sketch, c), f, tap_random());
-		}
-		sketch->rows = (int64_t) tap_random();
-		iblt_core_seal(sketch);
-		check(decode_crafted(sketch, "random bytes", i) == IBLT_PEEL_INCOMPLETE,
-			  "random cells decode");
-		sketch_free(sketch);
-	}
-	checked("random bytes for cells never decode");
-}
-
 /* --- crafted: the contents of a key, in cells of one's choice ---------------- */
 
 /* What rows of the key with this weight put into a cell. */
@@ -640,7 +609,6 @@ main(void)
 	(void) tap_seed();
 	test_flips();
 	test_damaged_cells();
-	test_random_bytes();
 	test_misplaced_keys();
 	test_crafted_mixtures();
 	test_impostors();

@@ -214,33 +214,6 @@ test_counts(void)
 	checked("a count is right up to the limits of 32 bits, and no further");
 }
 
-/* A row whose key has a full cell, whichever it is, is refused. */
-static void
-test_full_cell(void)
-{
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 1);
-	uint8_t key[8] = { 7 };
-	uint32_t index[IBLT_MAX_HASHES];
-
-	for (int i = 0; i < 4; i++)
-	{
-		IbltSketch *sketch = sketch_new(&params);
-
-		(void) iblt_core_key_cells(sketch, key, index);
-		iblt_store32(iblt_cell(sketch, index[i]), INT32_MAX);
-		check(iblt_core_add_row_checked(sketch, key, 1, 1) ==
-				  IBLT_COUNT_OVERFLOW,
-			  "one more in cell %d", i);
-		check(iblt_core_add_row_checked(sketch, key, 1, -1) == IBLT_OK,
-			  "one less in cell %d", i);
-		iblt_store32(iblt_cell(sketch, index[i]), (uint32_t) INT32_MIN);
-		check(iblt_core_add_row_checked(sketch, key, 1, -1) ==
-				  IBLT_COUNT_OVERFLOW,
-			  "one less than the least in cell %d", i);
-		sketch_free(sketch);
-	}
-}
-
 /* The sum and the difference that just fit, and the ones that just do not. */
 static void
 test_row_count_sums(void)
@@ -322,7 +295,6 @@ test_row_count_limits(void)
 			  sketch->rows == INT64_MAX - 1,
 		  "the largest row count less one with a value");
 	sketch_free(sketch);
-	test_full_cell();
 	test_row_count_sums();
 	checked("row counts wrap one by one, and are refused in sums");
 }

@@ -399,42 +399,6 @@ test_overload(void)
 	checked("100 times the capacity and back: decodes again, then is empty");
 }
 
-/* Sizes as they are used, nearly full. */
-static void
-test_large(void)
-{
-	static const uint32_t cells[] = { 360, 1440, 2240 };
-	long rounds = scaled(20);
-	long i;
-
-	for (i = 0; i < rounds; i++)
-	{
-		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 3 + (int) (i % 2),
-										cells[i % 3], i % 5 == 0, tap_random());
-		uint32_t nkeys = params.subtable_cells * (uint32_t) params.hashes *
-						 (i % 7 == 6 ? 9 : 7) / 10;
-		Pair pair;
-		IbltSketch *difference;
-		uint32_t key;
-
-		pair.left = sketch_new(&params);
-		pair.right = sketch_new(&params);
-		pair.model = model_new(1, nkeys);
-		for (key = 0; key < nkeys; key++)
-			put_key(&pair, key);
-		iblt_core_seal(pair.left);
-		iblt_core_seal(pair.right);
-		model_settle(pair.model);
-		difference = sketch_sum(pair.left, pair.right, -1);
-		check_decode(difference, pair.model, "large");
-		check_get(difference, pair.model);
-		sketch_free(difference);
-		pair_free(&pair);
-	}
-	checked(
-		"sketches of thousands of cells decode as their keys' positions say");
-}
-
 /* The words that no field element stands for, behind the masks. */
 static void
 test_not_representable(void)
@@ -489,7 +453,6 @@ main(void)
 	test_differences();
 	test_shards();
 	test_overload();
-	test_large();
 	test_not_representable();
 	return tap_done();
 }

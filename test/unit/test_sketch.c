@@ -268,110 +268,43 @@ typedef struct Spoiler
 } Spoiler;
 
 static const Spoiler spoilers[] = {
-	{ IBLT_KEY_INTEGER, IBLT_OK, 0, 4, { 'I', 'B', 'L', 'T' } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_MAGIC, 0, 1, { 'i' } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_MAGIC, 3, 1, { 0 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_VERSION, 4, 1, { 0 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_VERSION, 4, 1, { 2 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_VERSION, 4, 1, { 255 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 1, { 0 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 2, { 2, 3 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 2, { 9, 15 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 1, { 255 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0x1e } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0x80 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 6, 1, { 0x07 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 7, 1, { 1 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 7, 1, { 0x80 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_KIND, 8, 1, { 4 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_KIND, 8, 1, { 255 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 8, 1, { 0 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 8, 1, { 2 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_DESCRIPTION, 8, 1, { 3 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 8, 1, { 1 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_VALUE_TYPE, 9, 1, { 1 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_VALUE_TYPE, 34, 1, { 1 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_VALUE_TYPE, 36, 1, { 1 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 1 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 2 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 4 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 34, 2, { 0, 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 34, 2, { 1, 2 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 34, 2, { 2, 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 34, 2, { 0, 2 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 36, 2, { 0, 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 36, 2, { 8, 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 36, 2, { 6, 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 36, 2, { 255, 255 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_DESCRIPTION, 32, 2, { 1, 0 } },
 	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 552, 1, { '\n' } },
 	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 559, 1, { 1 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_VALUE_TYPE, 9, 1, { 1 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_SIZE, 36, 2, { 1, 0 } },
 	{ IBLT_KEY_UNTYPED, IBLT_OK, 34, 2, { 0, 2 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_VALUE_TYPE, 34, 2, { 1, 2 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 10, 2, { 0, 0 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 10, 2, { 2, 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 10, 2, { 1, 0 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 10, 2, { 3, 0 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_KEY_SIZE, 10, 2, { 0, 0 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_KEY_SIZE, 10, 2, { 1, 2 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_KEY_SIZE, 10, 2, { 255, 255 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_SIZE, 10, 2, { 0, 2 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_SIZE, 10, 2, { 5, 0 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 0 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 11 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 25 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 1, 0, 0, 1 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 0, 0, 0, 2 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 255, 255, 255, 255 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 12, 4, { 1 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 12, 4, { 3 } },
 	{ IBLT_KEY_INTEGER, IBLT_OK, 16, 8, { 1, 2, 3, 4, 5, 6, 7, 8 } },
 	{ IBLT_KEY_INTEGER, IBLT_OK, 24, 8, { 1, 2, 3, 4, 5, 6, 7, 0x80 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_DESCRIPTION, 32, 2, { 1, 0 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 32, 2, { 255, 255 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_SIZE, 32, 2, { 1, 0 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 32, 2, { 0, 0 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 32, 2, { 5, 0 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_RESERVED, 32, 2, { 3, 0 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_SIZE, 32, 2, { 255, 255 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 38, 1, { 1 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 39, 1, { 0x80 } },
 	{ IBLT_KEY_INTEGER, IBLT_OK, 40, 2, { 255, 255 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 1, { 0 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 1, { '\n' } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 555, 1, { 0x7f } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 555, 1, { 0x80 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 555, 1, { 0xc3 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 4, { 0xc1, 0xbf, 'a', 'b' } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 4, { 0xf5, 0x80, 0x80, 0x80 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 553, 3, { 0xf0, 0x9f, 0x98 } },
-	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 4, { 0xe2, 0x82, 'a', 'b' } },
 	{ IBLT_KEY_CANONICAL, IBLT_OK, 552, 4, { 0xf0, 0x9f, 0x98, 0x80 } },
 	{ IBLT_KEY_CANONICAL, IBLT_OK, 552, 4, { 0xe2, 0x82, 0xac, ' ' } },
 	{ IBLT_KEY_CANONICAL, IBLT_OK, 552, 4, { 0xc3, 0xa9, 0xc2, 0xb5 } },
 	{ IBLT_KEY_CANONICAL, IBLT_BAD_RESERVED, 556, 1, { 1 } },
 	{ IBLT_KEY_CANONICAL, IBLT_BAD_RESERVED, 559, 1, { 0x80 } },
 	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 24, 1, { 1 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 31, 1, { 1 } },
 	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 40, 1, { 1 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 551, 1, { 1 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_SIZE, 8, 3, { 1, 0, 1 } },
 	{ IBLT_KEY_UNTYPED, IBLT_OK, 10, 6, { 0, 2, 0, 0, 0, 1 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_CELLS, 12, 4, { 13 } },
-	{ IBLT_KEY_UNTYPED, IBLT_BAD_KEY_SIZE, 10, 2, { 0, 0 } },
 	{ IBLT_KEY_INTEGER, IBLT_OK, 552, 4, { 255, 255, 255, 255 } },
 	{ IBLT_KEY_INTEGER, IBLT_OK, 556, 8, { 0xc4, 255, 255, 255, 255, 255, 255, 255 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_FIELD, 556, 8, { 0xc5, 255, 255, 255, 255, 255, 255, 255 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_FIELD, 556, 8, { 255, 255, 255, 255, 255, 255, 255, 255 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_FIELD, -16, 8, { 0xc5, 255, 255, 255, 255, 255, 255, 255 } },
 	{ IBLT_KEY_UUID, IBLT_BAD_FIELD, -16, 8, { 0xc5, 255, 255, 255, 255, 255, 255, 255 } },
 };
 
-/* With the trailer repaired, so that it is the finding itself that refuses. */
+/*
+ * With the trailer repaired, so that it is the finding itself that refuses.  All the
+ * values that a byte may not have are for test/t/020_format.pl.
+ */
 static void
 test_spoilers(void)
 {
@@ -602,7 +535,6 @@ test_descriptions(void)
 	uint8_t text[IBLT_MAX_DESCRIPTION + 1];
 	IbltParams params = make_params(IBLT_KEY_CANONICAL, 4, 4, 1, false, 0);
 	IbltSketch *sketch;
-	unsigned byte;
 
 	memset(text, 'x', sizeof text);
 	params.description = text;
@@ -618,17 +550,7 @@ test_descriptions(void)
 	params.description_size = 0;
 	params.description = NULL;
 	check(iblt_core_check_params(&params) == IBLT_BAD_DESCRIPTION, "none");
-	params.description = text;
-	params.description_size = 1;
-	for (byte = 0; byte < 256; byte++)
-	{
-		text[0] = (uint8_t) byte;
-		check(
-			iblt_core_check_params(&params) ==
-				(byte >= 0x20 && byte < 0x7f ? IBLT_OK : IBLT_BAD_DESCRIPTION),
-			"a description of the byte %u", byte);
-	}
-	checked("descriptions are UTF-8, printable, there and not too long");
+	checked("descriptions are there and not too long");
 }
 
 /* Each parameter but its own must be equal for two sketches to be added. */
