@@ -21,8 +21,6 @@
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/../lib/common.sh"
 # shellcheck source=test/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -52,9 +50,7 @@ queries() {
 # The same of the narrow table.
 narrow_queries() { queries | grep -E '^(count|agg_ready|agg_columns|agg_row)(_2)?[|]' | sed 's/id, a, b, c/id, a/; s/t\.\*/n.*/; s/FROM t/FROM n/'; }
 
-sql() {
-	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d postgres "$@"
-}
+sql() { asked $PORT postgres "$@"; }
 
 make_table() {
 	sql -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION pg_prewarm"

@@ -20,8 +20,6 @@
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/../lib/common.sh"
 # shellcheck source=test/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -37,11 +35,7 @@ DIGEST="iblt_agg(id, iblt_checksum(id, a, b, c))"
 SERIAL="SET max_parallel_workers_per_gather = 0"
 
 # sql PORT ARGUMENT ...
-sql() {
-	local port=$1
-	shift
-	psql -X -q -At -F ' ' -v ON_ERROR_STOP=1 -h "$WORK/s" -p "$port" -U postgres -d postgres "$@"
-}
+sql() { asked "$1" postgres -F ' ' "${@:2}"; }
 
 both() {
 	sql $HERE_PORT "$@"
@@ -83,9 +77,6 @@ make_peer() {
 
 # peer PORT [SETTING]: a connection string as a literal.
 peer() { printf "'host=%s port=%s user=postgres dbname=postgres%s'" "$WORK/s" "$1" "${2:+ options=''-c $2''}"; }
-
-# note NAME REPETITION MILLISECONDS: for read_medians.
-note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
 
 # time_sql PORT EXPECTED SETTING QUERY: milliseconds; dies unless it answers EXPECTED.
 time_sql() {
@@ -250,31 +241,6 @@ measure_memory() {
 	PGAPPNAME=memory sql $HERE_PORT -c "SELECT count(*) FROM iblt_compare('half', $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
 	watch_memory $! memory
 	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
-}
-
-# --- a long row --------------------------------------------------------------------------------
-
-LONG=96
-
-# Rows of LONG MB are repaired. Sets LONG_HERE and LONG_THERE, in MB.
-measure_long() {
-	local direction target r
-	LONG_HERE=0
-	LONG_THERE=0
-	both -c "CREATE TABLE long (id int PRIMARY KEY, v text)" \
-		-c "INSERT INTO long SELECT 1, string_agg(md5(g::text), '') FROM generate_series(1, $LONG * 32768) g"
-	for direction in pull push; do
-		target=$([ $direction = pull ] && echo $HERE_PORT || echo $THERE_PORT)
-		for r in 0 1; do
-			sql "$target" -c "UPDATE long SET v = $([ "$r" = 0 ] && echo 'reverse(v)' || echo "left(v, -1) || 'x'")"
-			PGAPPNAME=long sql $HERE_PORT -c '\timing on' -c "SELECT status FROM iblt_repair('long', $(peer $THERE_PORT), direction => '$direction', apply => true)" >"$WORK/long.out" &
-			watch_memory $! long
-			[ "$(head -n 1 "$WORK/long.out")" = applied ] || die "$(head -n 1 "$WORK/long.out")"
-			{ echo "@ long_$direction $r"; grep '^Time' "$WORK/long.out"; } >>"$WORK/timing.out"
-			if [ "$MEMORY_HERE" -gt $LONG_HERE ]; then LONG_HERE=$MEMORY_HERE; fi
-			if [ "$MEMORY_THERE" -gt $LONG_THERE ]; then LONG_THERE=$MEMORY_THERE; fi
-		done
-	done
 }
 
 # --- a peer that is far away ---------------------------------------------------------------
@@ -479,11 +445,6 @@ report() {
 	row "Memory, $((SMALL * 4)) rows, half of them differ" "" "MB" "bar" ""
 	bar "private memory of the backend here, at most" "" "$MEMORY_HERE" at-most 500
 	bar "private memory of the peer's backend, at most" "" "$MEMORY_THERE" at-most 500
-	row "A row of $LONG MB, repaired" "ms" "" "bar" ""
-	bar "iblt_repair, pull, in s" "" "$(ratio "${MEDIAN[long_pull]}" 1000)" at-most 30
-	bar "iblt_repair, push, in s" "" "$(ratio "${MEDIAN[long_push]}" 1000)" at-most 30
-	bar "private memory of the backend here / the row" "" "$(ratio "$LONG_HERE" $LONG)" at-most 6
-	bar "private memory of the peer's backend / the row" "" "$(ratio "$LONG_THERE" $LONG)" at-most 6
 	row "A peer that is 50 ms away" "ms" "" "bar" ""
 	row "iblt_compare of an equal table of 500 rows" "${MEDIAN[far_equal]}" "" "-" ""
 	row "iblt_compare, $SMALL rows, $DIFFERING differ" "${MEDIAN[far_few]}" "" "-" ""
@@ -523,7 +484,6 @@ inner() {
 	measure_others
 	measure_plain
 	measure_bytes
-	measure_long
 	measure_memory
 	make_far
 	measure_far

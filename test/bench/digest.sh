@@ -26,8 +26,6 @@
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/../lib/common.sh"
 # shellcheck source=test/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -42,11 +40,7 @@ SINGLE=50000
 cpu_sql() { echo "split_part(pg_read_file('/proc/$1/schedstat', 0, 100), ' ', 1)::bigint"; }
 
 # sql DATABASE ARGUMENT ...
-sql() {
-	local database=$1
-	shift
-	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d "$database" "$@"
-}
+sql() { asked $PORT "$@"; }
 
 # The databases of pgbench, and the transactions per second in each.
 SIDES=(plain control floor tracked)

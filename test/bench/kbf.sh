@@ -14,8 +14,6 @@
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/../lib/common.sh"
 # shellcheck source=test/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -38,9 +36,7 @@ queries() {
 	QUERIES
 }
 
-sql() {
-	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d postgres "$@"
-}
+sql() { asked $PORT postgres "$@"; }
 
 # Filters of at least so many MB, full to their capacity.
 make_tables() {

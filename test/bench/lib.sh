@@ -5,6 +5,8 @@
 #	MISSED          bars that were missed
 
 # shellcheck shell=bash
+# shellcheck source=test/lib/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
 MISSED=0
 declare -A MEDIAN
@@ -16,6 +18,12 @@ begin_bench() {
 	# shellcheck disable=SC2119 # no further arguments
 	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
 }
+
+# asked PORT DATABASE ARGUMENT ...: psql, whose output is rows alone.
+asked() { psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p "$1" -U postgres -d "$2" "${@:3}"; }
+
+# note NAME REPETITION MILLISECONDS: for read_medians.
+note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
 
 # table_sql ROWS: a table of four columns that take 8 + 8 + 33 + 79 = 128 bytes.
 table_sql() {

@@ -12,8 +12,6 @@
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/../lib/common.sh"
 # shellcheck source=test/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -24,11 +22,7 @@ NODES=(2 4 8)
 SCAN="SELECT (iblt_info(s)).rows FROM (SELECT iblt_agg(id, iblt_checksum_seeded(1, id, a, b, c), iblt_internal.iblt_compare_template(60000, 9, 1)) FROM t OFFSET 0) AS x(s)"
 
 # sql DATABASE ARGUMENT ...
-sql() {
-	local database=$1
-	shift
-	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d "$database" "$@"
-}
+sql() { asked $PORT "$@"; }
 
 make_nodes() {
 	local n
@@ -52,8 +46,6 @@ sessions_ms() {
 	sleep 0.5	# until the server has noticed
 	awk '{ sub(/.*\) /, ""); print 10 * ($14 + $15) }' "/proc/$SERVER/stat"
 }
-
-note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
 
 # Of a list of so many nodes: the sessions' time, and that of the one that conducts.
 measure() {

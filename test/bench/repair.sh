@@ -12,8 +12,6 @@
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/../lib/common.sh"
 # shellcheck source=test/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -24,11 +22,7 @@ REPEAT=${BENCH_REPAIR_REPEAT:-3}
 DIFFERING=$((ROWS * 2 / 5))
 
 # sql PORT ARGUMENT ...
-sql() {
-	local port=$1
-	shift
-	psql -X -q -At -F ' ' -v ON_ERROR_STOP=1 -h "$WORK/s" -p "$port" -U postgres -d postgres "$@"
-}
+sql() { asked "$1" postgres -F ' ' "${@:2}"; }
 
 make_server() {
 	start_server "$1" "$2" "autovacuum = off" "max_wal_size = 8GB" "checkpoint_timeout = 1d" "max_parallel_workers_per_gather = 0"
@@ -101,7 +95,7 @@ measure() {
 			before=$(servers)
 			$what &
 			watch_cpu $! "$before"
-			printf '@ %s %s\nTime: %s ms\n' "$what" "$r" "$CPU" >>"$WORK/timing.out"
+			note "$what" "$r" "$CPU"
 		done
 		if [ "$MEMORY" -gt $MOST ]; then MOST=$MEMORY; fi
 	done

@@ -18,8 +18,6 @@
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/../lib/common.sh"
 # shellcheck source=test/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -32,11 +30,7 @@ REPEAT=${BENCH_RUN_REPEAT:-3}
 SMALL_TABLES=${BENCH_RUN_SMALL_TABLES:-2000}
 
 # sql PORT ARGUMENT ...
-sql() {
-	local port=$1
-	shift
-	psql -X -q -At -F ' ' -v ON_ERROR_STOP=1 -h "$WORK/s" -p "$port" -U postgres -d postgres "$@"
-}
+sql() { asked "$1" postgres -F ' ' "${@:2}"; }
 
 # The tables t, with a serial key, and u, with the same rows under random uuids.
 make_servers() {
@@ -55,8 +49,8 @@ make_servers() {
 
 peer() { echo "'host=$WORK/s port=${1:-$THERE_PORT} user=postgres dbname=postgres'"; }
 
-# note NAME REPETITION FILE: the time that psql wrote to the file.
-note() { { echo "@ $1 $2"; grep '^Time' "$3"; } >>"$WORK/timing.out"; }
+# timed_in NAME REPETITION FILE: the time that psql wrote to the file.
+timed_in() { note "$1" "$2" "$(sed -n 's/^Time: \([0-9.]*\).*/\1/p' "$3")"; }
 
 run_sql() { echo "CALL iblt_audit_run($(peer), '{$1}', progress => false${2:+, $2})"; }
 
@@ -67,10 +61,10 @@ measure() {
 	for table in t u; do
 		for r in $(seq 0 "$REPEAT"); do
 			sql $HERE_PORT -c '\timing on' -c "SELECT changed FROM iblt_audit($(peer), '{$table}')" >"$WORK/out"
-			note "audit_$table" "$r" "$WORK/out"
+			timed_in "audit_$table" "$r" "$WORK/out"
 			[ "$(head -n 1 "$WORK/out")" = 100 ] || die "an audit found $(head -n 1 "$WORK/out")"
 			sql $HERE_PORT -c '\timing on' -c "$(run_sql $table)" >"$WORK/out"
-			note "run_$table" "$r" "$WORK/out"
+			timed_in "run_$table" "$r" "$WORK/out"
 			[ "$(last_run changed)" = 100 ] || die "a run found $(last_run "concat_ws(' ', changed, status, detail)")"
 		done
 		SLICES[$table]=$(last_run slices)
@@ -118,17 +112,17 @@ measure_small() {
 	for r in $(seq 0 "$REPEAT"); do
 		sql $HERE_PORT -c '\timing on' \
 			-c "SELECT count(*) FROM iblt_audit($(peer), schema => 'small') WHERE status = 'equal'" >"$WORK/out"
-		note audit_small "$r" "$WORK/out"
+		timed_in audit_small "$r" "$WORK/out"
 		[ "$(head -n 1 "$WORK/out")" = "$SMALL_TABLES" ] || die "small tables are not equal"
 		sql $HERE_PORT -c '\timing on' -c "CALL iblt_audit_run($(peer), schema => 'small', progress => false)" >"$WORK/out"
-		note run_small "$r" "$WORK/out"
+		timed_in run_small "$r" "$WORK/out"
 	done
 }
 
 # timed NAME REPETITION DATABASE QUERY
 timed() {
-	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $HERE_PORT -U postgres -d "$3" -c '\timing on' -c "$4" >"$WORK/out"
-	note "$1" "$2" "$WORK/out"
+	asked $HERE_PORT "$3" -c '\timing on' -c "$4" >"$WORK/out"
+	timed_in "$1" "$2" "$WORK/out"
 }
 
 # The same audit by here, and by a database that has neither table, in turn; far, with a delay of
@@ -136,7 +130,7 @@ timed() {
 measure_elsewhere() {
 	local r proxies=() arguments far near
 	sql $HERE_PORT -c "CREATE DATABASE conductor"
-	psql -X -q -h "$WORK/s" -p $HERE_PORT -U postgres -d conductor -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
+	asked $HERE_PORT conductor -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
 	for r in "$NEAR_PORT $HERE_PORT" "$FAR_PORT $THERE_PORT"; do
 		perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.${r% *}" "$WORK/s/.s.PGSQL.${r#* }" 25 >/dev/null &
 		proxies+=($!)
@@ -194,11 +188,9 @@ run_by() {
 		sql $HERE_PORT -c "CALL iblt_audit_resume($run, $(peer), progress => false)" >"$WORK/session$session" &
 	done
 	wait
-	echo "Time: $((($(date +%s%N) - started) / 1000000))" >"$WORK/out"
-	note "sessions_$1" "$2" "$WORK/out"
+	note "sessions_$1" "$2" "$((($(date +%s%N) - started) / 1000000))"
 	sleep 0.5
-	echo "Time: $(ratio "$(backend_ms)" 1) $cpu" | awk '{ print $1, $2 - $3 }' >"$WORK/out"
-	note "sessions_cpu_$1" "$2" "$WORK/out"
+	note "sessions_cpu_$1" "$2" "$(awk -v after="$(backend_ms)" -v before="$cpu" 'BEGIN { print after - before }')"
 	[ "$(last_run changed)" = 100 ] || die "a run of $1 sessions found $(last_run changed)"
 }
 
