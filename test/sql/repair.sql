@@ -351,21 +351,6 @@ FROM (VALUES ('COMMIT', '{}'::jsonb, NULL), ('ROLLBACK', '{}', NULL), (NULL, '{}
 	(NULL, '{"state": "23505", "reported": true}', false), (NULL, '{"state": "23505", "reported": false}', true), ('COMMIT', '{"state": "23505", "reported": false}', NULL),
 	(NULL, '{"state": "57014", "reported": true}', true), (NULL, '{"state": "57P01", "reported": true}', true), (NULL, '{"state": "08006", "reported": true}', true)) AS v(answer, e, answers);
 
--- which row wins; the last text of a row is when it was written
-SELECT v.*, repair_tie(v.source, v.target)
-FROM (VALUES ('["1", "a", "g", "10"]'::jsonb, '["1", "b", "h", "9"]'::jsonb), ('["1", "a", "g", "9"]', '["1", "b", "h", "10"]'), ('["1", "a", "g", "9"]', '["1", "b", "h", "9.0"]'),
-	('["1", "a", "g", null]', '["1", "b", "h", "9"]'), ('["1", "a", "g", "9"]', '["1", "b", "h", null]'), ('["1", "a", "g", "9"]', NULL), (NULL, '["1", "b", "h", "9"]')) AS v(source, target);
-
--- what has become of differences of a run: the same one, equal, another one, not found as the repair looks, or two keys of one word
-SELECT by_hash, j.number, j.equal, (j.same).id AS same, (j.aside).action, (j.aside).detail
-FROM (VALUES (false), (true)) AS v(by_hash),
-	LATERAL (SELECT jsonb_populate_record(NULL::repair_plan, jsonb_build_object('compared', jsonb_build_object('by_hash', by_hash), 'asked', '{"target_side": "there"}'::jsonb)) AS p,
-		ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::run_difference, '[{"number": 1, "id": "1 a", "side": "here", "here": 1}, {"number": 2, "id": "2 a", "side": "both", "here": 1, "there": 2}, {"number": 3, "id": "3 a", "side": "both", "there": 2},
-			{"number": 4, "id": "4 a", "side": "there", "there": 1}, {"number": 5, "id": "5 a", "side": "there", "there": 1}, {"number": 6, "id": "6 a", "side": "here", "here_count": 2}]') AS d) AS kept,
-		ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1 a"}, {"id": "2 a"}, {"id": "3 a"}, {"id": "5 b"}, {"id": "5 a"}, {"id": "6 a"}]') AS d) AS found,
-		ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1 a", "side": "here", "here": 1}, {"id": "3 a", "side": "both", "there": 3},
-			{"id": "4 a", "side": "there", "there": 1}, {"id": "5 a", "side": "there", "there": 1}, {"id": "6 a", "side": "here", "here_count": 3}]') AS d) AS now) AS x,
-	LATERAL run_repair_judge(p, kept, found, now) AS j ORDER BY by_hash, j.number;
 SET search_path = rep, public, iblt_internal;
 -- the operator by which an index finds a value, and how a list of values is written
 CREATE TYPE unit;
@@ -384,23 +369,7 @@ CREATE DOMAIN measured AS unit;
 SELECT type, repair_equal(type::regtype), repair_list(type::regtype) FROM unnest('{int4,varchar,unit,measured,json,int4[],box,opt}'::text[]) AS type;
 
 SET search_path = iblt_internal, rep, public;
--- which steps are made, and why others are not
-SELECT asked, unconfirmed, problems, s.id, s.status, s.detail, s.texts
-FROM (VALUES ('{}'::jsonb, '{}'::text[], false), ('{}', '{i}', false), ('{}', NULL, true), ('{"deletes": false}', '{}', false), ('{"inserts": false}', '{}', false), ('{"updates": false, "winner": "newest"}', '{}', false), ('{"deletes": false, "inserts": false, "winner": "newest"}', '{}', true)) AS v(asked, unconfirmed, problems),
-	LATERAL unnest(repair_judged(jsonb_populate_record(NULL::repair_plan, jsonb_build_object('asked', '{"deletes": true, "inserts": true, "updates": true, "winner": "source"}'::jsonb || asked)),
-		ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::repair_step, '[{"id": "d", "action": "delete", "texts": ["D"], "status": "due"}, {"id": "i", "action": "insert", "texts": ["I"], "status": "due"}, {"id": "u", "action": "update", "texts": ["U"], "status": "due"}, {"id": "p", "action": "update", "texts": ["P"], "status": "due", "detail": "a problem"}]') AS s),
-		unconfirmed, NULL, problems)) AS s;
--- what has to happen to rows, with unique keys and with others
-SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem, c.checksum FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_unique_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[1, ["a"], "7"]], "there": [[1, ["b"], "8"]], "here_checksum": "h", "there_checksum": "t"}, {"id": "2", "here": [[1, ["a"], "7"]], "here_checksum": "h"},
-	{"id": "3", "there": [[1, ["b"], "8"]], "there_checksum": "t"}, {"id": "4", "here_count": 2, "there_count": 1, "here_checksum": "h", "there_checksum": "t"}]') AS d), side, false) AS c ORDER BY 1, 2;
-SELECT side, c.id, c.action, c.source_texts AS source, c.target_texts AS target, c.n, c.problem, c.checksum FROM unnest('{here,there}'::text[]) AS side, LATERAL repair_counted_changes(ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1", "here": [[3, ["a"], "7"], [1, ["b"], "8"]], "there": [[1, ["a"], "7"], [1, ["b"], "8"], [2, ["c"], "9"]]},
-	{"id": "2", "here": [[1, ["a"], "7"]], "there": [[1, ["a"], "8"]]}, {"id": "3", "here": [[1, ["a"], "7"]]}, {"id": "4", "here": [[2, ["a"], "7"]], "there": [[1, ["a"], "8"]]}]') AS d), side, false) AS c ORDER BY 1, 2, 3, 4;
--- what cannot be applied, or not safely
-SELECT asked, here, there, target, outcome(format('SELECT repair_check_apply(jsonb_populate_record(NULL::repair_plan, %L))', jsonb_build_object('asked', '{"apply": false, "as_replica": false}'::jsonb || asked, 'described', '{"read_only": false, "deferrable_constraints": []}'::jsonb || target,
-	'compared', jsonb_build_object('here', '{"side": "here", "relation": "rep.opt", "recovery": false, "remote": false}'::jsonb || here, 'there', '{"side": "there", "relation": "rep.opt", "recovery": false, "remote": false}'::jsonb || there)))) AS said
-FROM (VALUES ('{"target_side": "here", "apply": true}'::jsonb, '{}'::jsonb, '{"place": "iblt_run"}'::jsonb, '{}'::jsonb), ('{"target_side": "here", "apply": true}', '{"recovery": true}', '{"place": "iblt_run"}', '{}'), ('{"target_side": "here"}', '{"recovery": true}', '{"place": "iblt_run"}', '{}'), ('{"target_side": "there", "apply": true}', '{}', '{"place": "iblt_run", "recovery": true}', '{}'),
-	('{"target_side": "there", "apply": true}', '{}', '{"place": "iblt_run"}', '{"read_only": true}'), ('{"target_side": "there"}', '{}', '{"place": "iblt_run"}', '{"read_only": true}'), ('{"target_side": "here", "apply": true}', '{}', '{"place": "iblt_run"}', '{"read_only": true}'),
-	('{"target_side": "here", "as_replica": true}', '{}', '{"place": "iblt_run"}', '{"deferrable_constraints": ["c", "d"]}'), ('{"target_side": "here"}', '{}', '{"place": "iblt_run"}', '{"deferrable_constraints": ["c"]}'), ('{"target_side": "here", "as_replica": true}', '{}', '{"place": "iblt_run"}', '{}')) AS v(asked, here, there, target);
+-- what this transaction has changed is not pushed
 BEGIN;
 UPDATE opt SET v = v WHERE id = 5;
 SELECT t, place, outcome(format('SELECT repair_check_apply(jsonb_populate_record(NULL::repair_plan, %L))', jsonb_build_object('asked', jsonb_build_object('apply', true, 'as_replica', false, 'target_side', t), 'described', '{"read_only": false, "deferrable_constraints": []}'::jsonb,
@@ -418,30 +387,6 @@ CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE rep.la
 CREATE TRIGGER later AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION later();
 SELECT outcome($$SELECT steps('later', 'apply => true')$$);
 SELECT * FROM later ORDER BY id;
-
--- arrays of a list, which may come behind the last one or leave gaps
-SELECT outcome($$SELECT iblt_internal.iblt_repair_put('steps', 0, '{1}'::int[])$$);
-BEGIN;
-SELECT iblt_internal.iblt_repair_put('steps', 1, '{1,2}'::int[]), iblt_internal.iblt_repair_put('steps', 2, '{3}'::int[]), iblt_internal.iblt_repair_put('steps', 1, '{4,5,6}'::int[]);
-SELECT iblt_internal.iblt_repair_put('steps', 4, '{7}'::int[]), iblt_internal.iblt_repair_put('steps', NULL, '{8}'::int[]), iblt_internal.iblt_repair_put(NULL, 1, '{8}'::int[]), iblt_internal.iblt_repair_put('steps', 1, NULL::int[]);
-SELECT outcome($$SELECT iblt_internal.iblt_repair_put('steps', 3, '{a}'::text[])$$);
-SELECT iblt_internal.iblt_repair_get('steps', n, NULL::int[]) FROM unnest('{1,2,4,5}'::int[]) AS n;
-SELECT n, outcome(format('SELECT iblt_internal.iblt_repair_get(%L, %L, NULL::int[])', list, n)) FROM (VALUES ('steps', 0), ('steps', 3), ('steps', NULL), (NULL, 1), ('other', 1)) AS x(list, n);
-SELECT outcome($$SELECT iblt_internal.iblt_repair_get('steps', 1, NULL::text[])$$);
-SELECT iblt_internal.iblt_repair_drop('steps'), iblt_internal.iblt_repair_drop('steps');
-SELECT outcome($$SELECT iblt_internal.iblt_repair_get('steps', 1, NULL::int[])$$);
--- a text whose parts they are, and a statement with such texts
-SELECT iblt_internal.iblt_repair_put('parts', NULL, ARRAY[part]) FROM unnest('{it''s,é,"",end}'::text[]) AS part;
-SELECT iblt_internal.iblt_repair_joined('parts', 1, 4), iblt_internal.iblt_repair_joined('parts', 2, 2), iblt_internal.iblt_repair_joined('parts', 2, 1);
-SELECT list, first, last, outcome(format('SELECT iblt_internal.iblt_repair_joined(%L, %L, %L)', list, first, last)) FROM (VALUES ('parts', 0, 1), ('parts', 4, 5), ('other', 1, 1)) AS x(list, first, last);
-SELECT iblt_internal.iblt_repair_put('parts', NULL, part::text[]) FROM unnest('{"{}","{a,b}","{NULL}"}'::text[]) AS part;
-SELECT n, outcome(format('SELECT iblt_internal.iblt_repair_joined(''parts'', %s, %1$s)', n)) FROM generate_series(5, 7) AS n;
-CREATE TEMP TABLE long (v text);
-SELECT iblt_internal.iblt_repair_execute('INSERT INTO pg_temp.long VALUES (($1)[2]), (($1)[1])', ARRAY['x', iblt_internal.iblt_repair_joined('parts', 1, 2)]);
-TABLE long;
-COMMIT;
-SELECT outcome($$SELECT iblt_internal.iblt_repair_joined('parts', 1, 1)$$);
-SELECT outcome(format('SELECT iblt_internal.iblt_repair_execute(%L, %L)', statement, texts)) FROM (VALUES ('SELECT 1', NULL), (NULL, '{}')) AS x(statement, texts);
 
 -- rows that come before the scan of an absent one
 \c -
@@ -462,14 +407,5 @@ END $$;
 SELECT * FROM steps('came', 'apply => true');
 SELECT array(SELECT id FROM came ORDER BY id) AS came;
 ROLLBACK;
--- which texts are so long that a checksum stands for them
-SET search_path = iblt_internal, public;
-CREATE FUNCTION pg_temp.short(value text) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE result text;
-BEGIN
-	EXECUTE format('SELECT %s FROM (SELECT $1 AS v) AS x', short_text_sql(jsonb_populate_record(NULL::plan, '{"seed": 1}'), 'v')) INTO result USING value;
-	RETURN NOT is_long(result);
-END $$;
-SELECT length, pg_temp.short(repeat('x', length)), pg_temp.short(repeat('é', length)) FROM unnest('{40000,65536,65537}'::int[]) AS length;
 
 DROP SCHEMA rep CASCADE;
