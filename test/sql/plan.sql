@@ -130,23 +130,6 @@ ALTER TYPE holds_last DROP ATTRIBUTE gone;
 CREATE DOMAIN muted AS mute;
 SELECT type, describe_textual(type::regtype) AS textual, describe_parts(type::regtype) AS parts FROM unnest('{mute,mute[],holds,holds[],holds_last,muted,int4}'::text[]) AS type;
 
--- Plain queries: how many buckets there are, how many of them are read at a time, and which are too many
-CREATE FUNCTION said(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	answer text;
-BEGIN
-	EXECUTE query INTO answer;
-	RETURN answer;
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || sqlerrm;
-END $$;
-CREATE FUNCTION plan(j jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.plan, j)';
-CREATE FUNCTION side(j jsonb) RETURNS iblt_internal.side LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.side, j)';
-SELECT n, plain_buckets(n) FROM unnest('{0,1360,5242880,6000000,150000000,200000000}'::bigint[]) AS n;
-SELECT buckets, bytes, here, there, plain_batch(plan(jsonb_build_object('buckets', buckets, 'bytes', bytes)), jsonb_populate_record(NULL::figures, jsonb_build_object('rows_here', here, 'rows_there', there)))
-FROM (VALUES (1000, 1000000, 10, 20), (1000, 1000000000, 10, 20), (1000, 1, 10, 5000000), (1000, 1, 5000000, 10), (16, 1000000000000, 1, 1), (1000, 0, 0, 0)) AS v(buckets, bytes, here, there);
-SELECT most, here, there, differing, plain_many(plan(jsonb_build_object('buckets', 1000, 'max_differences', most)), jsonb_populate_record(NULL::figures, jsonb_build_object('rows_here', here, 'rows_there', there)), differing)
-FROM (VALUES (100, 1000, 1000, 100), (100, 1000, 1000, 101), (100, 200000, 0, 96), (100, 200000, 0, 95), (100, 0, 200000, 96), (100, 199999, 199999, 96), (100, 1000, 1000, 1000), (6908, 300000, 0, 1000), (6907, 300000, 0, 1000)) AS v(most, here, there, differing);
 -- What is described in C, a second way.
 -- (autovacuum may change a relation's size meanwhile)
 CREATE TEMPORARY TABLE described AS SELECT c.oid, c.relkind, size, d FROM pg_class c, LATERAL (SELECT CASE WHEN relkind IN ('r', 'm', 't') THEN pg_relation_size(c.oid) END AS size OFFSET 0) AS s, iblt_internal.describe(c.oid) AS d WHERE relkind <> 'i';

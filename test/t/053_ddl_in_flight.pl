@@ -11,12 +11,8 @@ use IbltProxy;
 
 random_seed();
 
-my $here = server('here');
-inside($here);
-my $there = server('there');
-inside($there);
-sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
+my ($here, $there) = two_servers();
+inside($here, $there);
 my $proxy = IbltProxy->new($there);
 my $peer = literal($proxy->connstr);
 my ($session, $altering_here, $altering_there) = map { IbltTest::Session->new($_) } ($here, $here, $there);

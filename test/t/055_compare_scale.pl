@@ -9,14 +9,8 @@ use IbltProxy;
 random_seed();
 
 # Few shared buffers, since those a process touches count as its memory.
-my $here = server('here', 'shared_buffers = 16MB');
-inside($here);
-my $there = server('there', 'shared_buffers = 16MB');
-inside($there);
-my $peer = conninfo($there);
-sides($here, $there);
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
+my ($here, $there, $peer) = two_servers();
+inside($here, $there);
 
 # --- a large table with large drift ---------------------------------------------------
 

@@ -7,10 +7,7 @@ use IbltCompare;
 
 random_seed();
 
-my $here = server('here');
-my $there = server('there');
-sides($here, $there);
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
+my ($here, $there) = two_servers();
 my $version = $here->safe_psql('postgres', 'SHOW server_version_num');
 
 # iblt_compare's differences as {key and side}{confirmed}, the sides being those

@@ -4,17 +4,13 @@
 use strict;
 use warnings;
 
-use IbltTest qw(inside major_version server sides both literal audit_stats failure unnoticed);
+use IbltTest qw(inside major_version two_servers both literal audit_stats failure unnoticed);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($here, $there) = (server('here'), server('there'));
+my ($here, $there, $peer) = two_servers();
 inside($here, $there);
-sides($here, $there);
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-my $peer = literal($there->connstr('postgres'));
 
 # "status missing extra changed unconfirmed" of each table, a line each.
 sub audit

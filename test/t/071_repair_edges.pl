@@ -4,16 +4,12 @@ use strict;
 use warnings;
 
 use IbltCompare qw(batch_size);
-use IbltTest qw(server sides both literal failure lines background finish wait_for);
+use IbltTest qw(two_servers both literal failure lines background finish wait_for);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($here, $there) = (server('here'), server('there'));
-sides($here, $there);
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-my $peer = literal($there->connstr('postgres'));
+my ($here, $there, $peer) = two_servers();
 
 # "action key status", a line each
 sub repair

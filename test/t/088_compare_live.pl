@@ -9,11 +9,8 @@ use IbltCompare;
 IbltTest::share_sessions(0);
 random_seed();
 
-my ($here, $there) = map { server($_, 'fsync = off', 'autovacuum = off', 'client_min_messages = notice', 'max_parallel_workers_per_gather = 0') } ('here', 'there');
+my ($here, $there, $peer) = two_servers('fsync = off', 'autovacuum = off', 'client_min_messages = notice', 'max_parallel_workers_per_gather = 0');
 inside($here, $there);
-sides($here, $there);
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
-my $peer = conninfo($there);
 
 sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }
 

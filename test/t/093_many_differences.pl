@@ -9,12 +9,7 @@ use IbltCompare;
 
 random_seed();
 
-my $here = server('here');
-my $there = server('there');
-sides($here, $there);
-my $peer = conninfo($there);
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
+my ($here, $there, $peer) = two_servers();
 
 # --- every kind of key -----------------------------------------------------------------
 

@@ -13,13 +13,8 @@ use IO::Socket::UNIX;
 
 IbltTest::share_sessions(0);
 
-my $here = server('here');
-inside($here);
-my $there = server('there');
-inside($there);
-sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
-my $peer = conninfo($there);
+my ($here, $there, $peer) = two_servers();
+inside($here, $there);
 my $session = IbltTest::Session->new($here);
 
 # A message and its SQLSTATE, or the number of rows.

@@ -5,9 +5,7 @@ use warnings;
 
 use IbltTest;
 
-my ($here, $there) = (server('here'), server('there'));
-sides($here, $there);
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
+my ($here, $there) = two_servers();
 my %peer = ($here->name => conninfo($there), $there->name => conninfo($here));
 $_->safe_psql('postgres', "CREATE SERVER other FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ other($_)->host}', port '${\ other($_)->port}', dbname 'postgres');
 	CREATE USER MAPPING FOR CURRENT_USER SERVER other") foreach $here, $there;

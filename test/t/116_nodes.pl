@@ -92,6 +92,21 @@ sub random_rows
 	return \%rows;
 }
 
+# Makes the tables of these nodes.  Returns the nodes on which an index says that keys are unique.
+sub fill
+{
+	my ($kind, @nodes) = @_;
+	my @indexed = grep { $kind->{index} && rand() < 0.7 } @nodes;
+	my $rows = random_rows($kind, \@indexed, @nodes);
+	foreach my $name (@nodes)
+	{
+		my @values = map { "($_->[0], '$_->[1]')" } @{ $rows->{$name} };
+		sql($name, "DROP TABLE IF EXISTS shop.r; CREATE TABLE shop.r ($kind->{table});" . (@values ? 'INSERT INTO shop.r VALUES ' . join(', ', @values) . ';' : '')
+			  . (grep({ $_ eq $name } @indexed) ? 'CREATE UNIQUE INDEX ON shop.r (k)' : ''));
+	}
+	return @indexed;
+}
+
 # The lines that are expected of rows as the nodes tell them: { node => { key => { row => count } } }.
 sub expected
 {
@@ -145,14 +160,7 @@ foreach my $round (1 .. $rounds)
 {
 	my $kind = $kinds[ $round % @kinds ];
 	my @nodes = (sort { rand() <=> 0.5 } @names)[ 0 .. 1 + int rand 7 ];
-	my @indexed = grep { $kind->{index} && rand() < 0.7 } @nodes;
-	my $rows = random_rows($kind, \@indexed, @nodes);
-	foreach my $name (@nodes)
-	{
-		my @values = map { "($_->[0], '$_->[1]')" } @{ $rows->{$name} };
-		sql($name, "DROP TABLE IF EXISTS shop.r; CREATE TABLE shop.r ($kind->{table});" . (@values ? 'INSERT INTO shop.r VALUES ' . join(', ', @values) . ';' : '')
-			  . (grep({ $_ eq $name } @indexed) ? 'CREATE UNIQUE INDEX ON shop.r (k)' : ''));
-	}
+	fill($kind, @nodes);
 	my $expected = expected(told($kind, @nodes), undef, @nodes);
 	$disagreements += lines($expected);
 	foreach my $method ('sketch', $round % 3 ? () : 'plain')
@@ -463,14 +471,7 @@ foreach my $round (1 .. $repairs)
 {
 	my $kind = $kinds[ $round % @kinds ];
 	my @nodes = (sort { rand() <=> 0.5 } qw(here n1 n2 n3 n4))[ 0 .. 2 + int rand 3 ];
-	my @indexed = grep { $kind->{index} && rand() < 0.7 } @nodes;
-	my $rows = random_rows($kind, \@indexed, @nodes);
-	foreach my $name (@nodes)
-	{
-		my @values = map { "($_->[0], '$_->[1]')" } @{ $rows->{$name} };
-		sql($name, "DROP TABLE IF EXISTS shop.r; CREATE TABLE shop.r ($kind->{table});" . (@values ? 'INSERT INTO shop.r VALUES ' . join(', ', @values) . ';' : '')
-			  . (grep({ $_ eq $name } @indexed) ? 'CREATE UNIQUE INDEX ON shop.r (k)' : ''));
-	}
+	my @indexed = fill($kind, @nodes);
 	# of a key with several rows on one node, an index on another one leaves no room
 	my $source = $round % 4 ? undef : $nodes[-1];
 	$source = undef if @indexed && @indexed < @nodes;

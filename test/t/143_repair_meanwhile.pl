@@ -6,9 +6,8 @@ use warnings;
 use IbltTest;
 
 # bare has no iblt
-my ($here, $there, $bare) = (server('here'), server('there'), server('bare'));
-sides($here, $there);
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
+my ($here, $there) = two_servers();
+my $bare = server('bare');
 foreach my $node ($there, $bare)
 {
 	my $name = $node->name;

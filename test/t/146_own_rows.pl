@@ -5,10 +5,7 @@ use warnings;
 
 use IbltTest;
 
-my ($here, $there) = (server('here'), server('there'));
-sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
-my $peer = conninfo($there);
+my ($here, $there, $peer) = two_servers();
 
 sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }
 sub audit { my ($options, $target) = @_; return sql($here, 'SELECT relation, status, rows_here, rows_there, missing, extra, changed FROM ' . audit_stats("iblt_audit($peer, ${\ ($target // q{publication => 'own'})}$options)") . ' AS a ORDER BY 1') }

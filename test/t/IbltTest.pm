@@ -5,6 +5,8 @@
 #	major_version()              that of the servers under test
 #	before(VERSION, LIST)        the list on servers before that version, nothing on later ones
 #	server(NAME, SETTING, ...)   starts a server that can publish
+#	two_servers(SETTING, ...)    the two that the functions below use, here and there, with the extensions and
+#	                             dblink, and the connection string of the second one as an SQL literal
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
 #	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
@@ -47,7 +49,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server standby replayed hba sides extensions create_extensions of_extensions defers_at_the_end awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
+our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server two_servers standby replayed hba sides extensions create_extensions of_extensions defers_at_the_end awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
 	background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
@@ -82,6 +84,14 @@ sub server
 		"shared_buffers = 16MB", "password_encryption = 'scram-sha-256'", "log_statement = none", "log_min_messages = warning", @settings) . "\n");
 	$node->start;
 	return $node;
+}
+
+sub two_servers
+{
+	my (@settings) = @_;
+	sides(map { server($_, @settings) } 'here', 'there');
+	both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
+	return ($here, $there, conninfo($there));
 }
 
 sub standby

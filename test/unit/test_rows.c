@@ -289,116 +289,6 @@ test_differences(void)
 	checked("differences decode, answer GET and add up as their rows do");
 }
 
-/* Rows dealt to shards, summed in another order. */
-static void
-test_shards(void)
-{
-	long rounds = scaled(2000);
-	long i;
-
-	for (i = 0; i < rounds; i++)
-	{
-		Pair pair = draw_pair();
-		IbltParams params = pair.left->params;
-		IbltSketch *shard[5];
-		IbltSketch *whole = build_shuffled(&params, pair.model);
-		IbltSketch *sum = sketch_new(&params);
-		size_t r;
-		int s;
-
-		for (s = 0; s < 5; s++)
-			shard[s] = sketch_new(&params);
-		for (r = 0; r < pair.model->nrows; r++)
-			(void) sketch_add(
-				shard[below(5)], model_key(pair.model, pair.model->rows[r].key),
-				pair.model->rows[r].y, (int) pair.model->rows[r].count);
-		for (s = 5; s-- > 0; sketch_free(shard[s]))
-		{
-			iblt_core_seal(shard[s]);
-			iblt_core_add_sketch(sum, shard[s], 1);
-		}
-		iblt_core_seal(sum);
-		check(same_bytes(sum, whole), "the sum of shards is not the whole");
-		sketch_free(sum);
-		sketch_free(whole);
-		pair_free(&pair);
-	}
-	checked("rows dealt to shards sum to the sketch of all rows");
-}
-
-/* Adds or deletes n rows; a step of 7 goes through them in another order. */
-static void
-add_many(IbltSketch *sketch, uint32_t n, uint32_t step, int sign)
-{
-	uint8_t *key = take(8 * (size_t) sketch->params.limbs);
-	uint32_t i;
-
-	memset(key, 0, 8 * (size_t) sketch->params.limbs);
-	for (i = 0; i < n; i++)
-	{
-		uint64_t number = (UINT64_C(3) << 40) + (uint64_t) i * step % n;
-
-		iblt_store64(key, number);
-		(void) sketch_add(sketch, key, number * number, sign);
-	}
-	free(key);
-}
-
-/* n keys inserted, a few others on top, the many deleted, then the few. */
-static void
-overload(const IbltParams *params, uint32_t n, uint32_t few)
-{
-	IbltSketch *sketch = sketch_new(params);
-	IbltSketch *empty = sketch_new(params);
-	Model *model = model_new(params->limbs, few);
-	Decoded d;
-	uint32_t i;
-
-	add_many(sketch, n, 1, 1);
-	decode(sketch, &d);
-	check(d.n == 0 && d.result == IBLT_PEEL_INCOMPLETE,
-		  "%u of %u keys out of an overload, result %d", d.n, n,
-		  (int) d.result);
-	decoded_free(&d);
-	for (i = 0; i < few; i++)
-	{
-		model_add(model, i, i, 1);
-		(void) sketch_add(sketch, model_key(model, i), i, 1);
-	}
-	add_many(sketch, n, 7, -1);
-	model_settle(model);
-	check_decode(sketch, model, "after an overload");
-	for (i = 0; i < few; i++)
-		(void) sketch_add(sketch, model_key(model, i), i, -1);
-	iblt_core_seal(sketch);
-	iblt_core_seal(empty);
-	check(same_bytes(sketch, empty), "not empty again after %u keys", n);
-	model_free(model);
-	sketch_free(sketch);
-	sketch_free(empty);
-}
-
-static void
-test_overload(void)
-{
-	int hashes;
-
-	for (hashes = IBLT_MIN_HASHES; hashes <= IBLT_MAX_HASHES; hashes++)
-	{
-		unsigned limbs = hashes % 2 ? 1 : 4;
-		IbltParams params = make_params(usual_kind(limbs), limbs, hashes, 20,
-										hashes > 5, tap_random());
-		uint32_t n = 100 * 20 * (uint32_t) hashes;
-
-		if (hashes > 6)
-			set_values(&params, 3);
-
-		/* 7 must be no divisor of n, for the deletions to meet every key */
-		overload(&params, n + (n % 7 == 0), 20);
-	}
-	checked("100 times the capacity and back: decodes again, then is empty");
-}
-
 /* The words that no field element stands for, behind the masks. */
 static void
 test_not_representable(void)
@@ -451,8 +341,6 @@ main(void)
 {
 	(void) tap_seed();
 	test_differences();
-	test_shards();
-	test_overload();
 	test_not_representable();
 	return tap_done();
 }
