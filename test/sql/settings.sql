@@ -5,20 +5,6 @@ CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXIST
 RESET client_min_messages;
 
 SET search_path = public, iblt_internal;
--- the path is pinned where it is not inherited: by what users call, and in schema
--- iblt_internal by what a view, a procedure that commits or the peer calls first; and
--- structure_here, whose answer has names, has PostgreSQL's alone
-SELECT p.oid::regprocedure AS pins_the_path
-FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
-WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid IN (SELECT oid FROM pg_extension WHERE extname ~ '^iblt')
-AND d.deptype = 'e' AND p.pronamespace = 'iblt_internal'::regnamespace AND p.proconfig::text LIKE '%search_path%'
-ORDER BY p.proname, p.pronargs;
-SELECT p.oid::regprocedure AS without_a_path
-FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid JOIN pg_language l ON l.oid = p.prolang
-WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid IN (SELECT oid FROM pg_extension WHERE extname ~ '^iblt')
-AND d.deptype = 'e' AND l.lanname IN ('sql', 'plpgsql') AND p.pronamespace <> 'iblt_internal'::regnamespace
-AND NOT coalesce(p.proconfig @> '{"search_path=iblt_internal, pg_catalog, pg_temp"}', false)
-ORDER BY p.proname, p.pronargs;
 -- a name of pg_catalog would be called in the place of ours, or ours in its place
 SELECT p.oid::regprocedure AS has_a_name_of_postgresql FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
 AND EXISTS (SELECT FROM pg_proc q WHERE q.pronamespace = 'pg_catalog'::regnamespace AND q.proname = p.proname);
