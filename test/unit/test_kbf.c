@@ -8,6 +8,7 @@
  * overload leaves, is for test_kbf_size.c and test/sim/sim_kbf_ours.c.
  */
 #include "kbf_cell.h"
+#include "kbf_queue.h"
 #include "kbf_size.h"
 #include "model.h"
 
@@ -811,6 +812,67 @@ test_full(void)
 	free(other.bytes);
 }
 
+/* --- the queue --------------------------------------------------------------------- */
+
+#define QUEUED	400
+
+/*
+ * Inserts up to QUEUED pairs in three ways, with a flush at times: through the queue, one
+ * by one, and as sums of filters of one pair each, which add cells without the shortcut of
+ * iblt_kbf_put.
+ */
+static void
+queue_pairs(int round)
+{
+	static uint64_t codes[1 << IBLT_GF_MAX_DEGREE];
+	IbltKbfParams params = random_params();
+	IbltKbfQueue queue = {0};
+	IbltKbf		queued, direct, summed, one;
+	uint32_t	n = below(QUEUED);
+	size_t		size = round % 2 == 0 ? 8 : 1 + below(24);
+	uint32_t	i;
+
+	iblt_core_kbf_codes(&params, codes);
+	make_kbf(&queued, &params);
+	make_kbf(&direct, &params);
+	make_kbf(&summed, &params);
+	make_kbf(&one, &params);
+	for (i = 0; i < n; i++)
+	{
+		uint8_t		key[24];
+		unsigned	value = 1 + below(params.values);
+
+		iblt_store64(key, tap_random());
+		iblt_store64(key + 8, tap_random());
+		iblt_store64(key + 16, tap_random());
+		iblt_core_kbf_queue_insert(&queue, &queued, codes, key, size, value);
+		iblt_core_kbf_insert_with(&direct, codes, key, size, value);
+		iblt_core_kbf_init(&one, &params, one.bytes);
+		(void) iblt_core_kbf_insert(&one, key, size, value);
+		(void) iblt_core_kbf_add(&summed, &one);
+		if (below(50) == 0)
+			iblt_core_kbf_queue_flush(&queue, &queued);
+	}
+	iblt_core_kbf_queue_flush(&queue, &queued);
+	check(queued.keys == n && same(&queued, &direct) && same(&queued, &summed) && valid(&queued),
+		  "round %d: %u pairs of keys of %zu bytes, %d hashes of %u cells", round, n, size,
+		  params.hashes, params.subtable_cells);
+	free(queued.bytes);
+	free(direct.bytes);
+	free(summed.bytes);
+	free(one.bytes);
+}
+
+static void
+test_queue(void)
+{
+	int			round;
+
+	for (round = 0; round < 40; round++)
+		queue_pairs(round);
+	checked("pairs through the queue, one by one and as sums make the same filter");
+}
+
 /* --- answers ------------------------------------------------------------------------ */
 
 /* Which elements can a cell have, as a set of bits?  By trying all multisets. */
@@ -1064,6 +1126,7 @@ main(void)
 	test_deletions();
 	test_refusals();
 	test_full();
+	test_queue();
 	test_answers();
 	test_equal_values();
 	test_codes();
