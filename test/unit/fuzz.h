@@ -82,4 +82,20 @@ fuzz_mutate(uint8_t *data, size_t size, size_t max_size, unsigned int seed,
 	return size;
 }
 
+/*
+ * What libFuzzer calls, in a file that has open_and_use(), honest() and LARGEST_INPUT.  No
+ * value has fewer bytes than "least".
+ */
+#define FUZZ_TARGET(least, header_size) \
+	int \
+	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) \
+	{ \
+		return size > LARGEST_INPUT ? 0 : fuzz_input(data, size, open_and_use); \
+	} \
+	size_t \
+	LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed) \
+	{ \
+		return fuzz_mutate(data, size, max_size, seed, least, header_size, honest); \
+	}
+
 #endif							/* FUZZ_H */

@@ -198,12 +198,6 @@ open_and_use(uint8_t *bytes, size_t size)
 	combine(&sketch);
 }
 
-int
-LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-	return size > LARGEST_INPUT ? 0 : fuzz_input(data, size, open_and_use);
-}
-
 /* An honest sketch of a few rows, of a shape that seed chooses; its size. */
 static size_t
 honest(uint8_t *bytes, size_t max_size, unsigned int seed)
@@ -253,9 +247,4 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	return sketch.size;
 }
 
-size_t
-LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
-						unsigned int seed)
-{
-	return fuzz_mutate(data, size, max_size, seed, 560, HEADER_SIZE, honest);
-}
+FUZZ_TARGET(560, HEADER_SIZE)

@@ -170,12 +170,6 @@ open_and_use(uint8_t *bytes, size_t size)
 	fold(&kbf);
 }
 
-int
-LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-	return size > LARGEST_INPUT ? 0 : fuzz_input(data, size, open_and_use);
-}
-
 /* An honest filter of a few pairs, of a shape that seed chooses; its size. */
 static size_t
 honest(uint8_t *bytes, size_t max_size, unsigned int seed)
@@ -211,10 +205,4 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	return kbf.size;
 }
 
-size_t
-LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
-						unsigned int seed)
-{
-	return fuzz_mutate(data, size, max_size, seed, IBLT_KBF_HEADER_SIZE + 8,
-					   IBLT_KBF_HEADER_SIZE, honest);
-}
+FUZZ_TARGET(IBLT_KBF_HEADER_SIZE + 8, IBLT_KBF_HEADER_SIZE)
