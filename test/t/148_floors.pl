@@ -4,9 +4,6 @@ use strict;
 use warnings;
 
 use IbltTest;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
 
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
