@@ -118,7 +118,7 @@ BEGIN
 		compare.extra_columns := 'error';
 		PERFORM columns_left_out(plan.here, plan.there, compare);
 	END IF;
-	IF unready(plan) THEN
+	IF unready(plan) IS NOT NULL THEN
 		plan.recheck := 0;
 		item.unready := true;
 	ELSIF plan.links = '{}' AND compare.recheck IS NULL AND item.subscription IS NOT NULL THEN

@@ -10,11 +10,29 @@
 -- which is never in memory as a whole.  Beside the rows, its figures go through the
 -- setting that iblt_compare_stats reads.
 
--- How many differences of a batch are not confirmed.
-CREATE FUNCTION number_unconfirmed(batch difference[]) RETURNS bigint
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+-- The batches that are still to be looked at again, and behind them the figures; "differences" is
+-- the number of those that were answered without.
+CREATE FUNCTION last_batches(plan plan, batches held[], figures figures, number bigint,
+	differences bigint) RETURNS SETOF batch
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-	SELECT count(*) FROM unnest(batch) AS d WHERE NOT d.confirmed
+DECLARE
+	started timestamptz := clock_timestamp();
+	unconfirmed bigint := 0;
+	b batch;
+BEGIN
+	IF cardinality(batches) > 0 THEN
+		FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
+			differences := differences + cardinality(b.differences);
+			unconfirmed := unconfirmed
+				+ (SELECT count(*) FROM unnest(b.differences) AS d WHERE NOT d.confirmed);
+			RETURN NEXT b;
+		END LOOP;
+		figures.recheck_ms := ms(started);
+	END IF;
+	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures, number, differences,
+		unconfirmed))::batch;
+END
 $$;
 
 -- The differences among the keys that find_keys gave, in batches.
@@ -27,11 +45,9 @@ DECLARE
 	size integer := batch_size(plan);
 	named record;
 	looked record;
-	b batch;
 	batches held[] := '{}';
 	doubtful text[] := '{}';
 	differences bigint := 0;
-	unconfirmed bigint := 0;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		RETURN QUERY SELECT * FROM plain_differences(plan);
@@ -56,17 +72,7 @@ BEGIN
 		PERFORM check_looked(plan, ARRAY(SELECT DISTINCT unnest(doubtful)));
 	END IF;
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
-	IF cardinality(batches) > 0 THEN
-		started := clock_timestamp();
-		FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
-			differences := differences + cardinality(b.differences);
-			unconfirmed := unconfirmed + number_unconfirmed(b.differences);
-			RETURN NEXT b;
-		END LOOP;
-		figures.recheck_ms := ms(started);
-	END IF;
-	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures, number, differences,
-		unconfirmed))::batch;
+	RETURN QUERY SELECT * FROM last_batches(plan, batches, figures, number, differences);
 END
 $$;
 
@@ -93,28 +99,6 @@ END
 $$;
 
 -- Starting again
-
--- The side whose relation is not what was described any more, or NULL.  Peers are asked over
--- new connections.
-CREATE FUNCTION altered_side(conns text[], peers text[], plan plan) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found text[];
-BEGIN
-	conns := connect(peers, conns);
-	PERFORM peers_bare(ARRAY[CASE WHEN (plan.here).bare THEN conns[1] END,
-		CASE WHEN (plan.there).bare THEN conns[2] END]);
-	found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
-			format('pg_catalog.to_regclass(%L)', s.relation))
-		FROM unnest(ARRAY[plan.here, plan.there]) AS s));
-	RETURN CASE WHEN found[1] IS DISTINCT FROM (plan.here).fingerprint THEN 'here'
-		WHEN found[2] IS DISTINCT FROM (plan.there).fingerprint THEN 'there' END;
-EXCEPTION WHEN @on_error@ THEN
-	-- the driver raises the error before this one
-	RETURN NULL;
-END
-$$;
 
 -- What an error says of several rows of a unique key (refuse_several), NULL for any other error.
 -- A subquery of a view may end with the same SQLSTATE.
@@ -145,6 +129,7 @@ CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	found text[];
 	altered text;
 BEGIN
 	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
@@ -158,7 +143,19 @@ BEGIN
 		RETURN false;
 	END IF;
 	PERFORM peers_close(conns);
-	altered := altered_side(conns, peers, plan);
+	BEGIN
+		-- peers are asked over new connections
+		conns := connect(peers, conns);
+		PERFORM peers_bare(ARRAY[CASE WHEN (plan.here).bare THEN conns[1] END,
+			CASE WHEN (plan.there).bare THEN conns[2] END]);
+		found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
+				format('pg_catalog.to_regclass(%L)', s.relation))
+			FROM unnest(ARRAY[plan.here, plan.there]) AS s));
+		altered := CASE WHEN found[1] IS DISTINCT FROM (plan.here).fingerprint THEN 'here'
+			WHEN found[2] IS DISTINCT FROM (plan.there).fingerprint THEN 'there' END;
+	EXCEPTION WHEN @on_error@ THEN
+		NULL;	-- the driver raises the error before this one
+	END;
 	PERFORM peers_close(conns);
 	IF altered IS NOT NULL AND attempt = 3 THEN
 		PERFORM refuse_altered(
@@ -218,9 +215,7 @@ BEGIN
 	PERFORM plain_check(CASE WHEN options.method = 'plain' AND on_too_many = 'sample'
 		THEN 'it gives no sample' END, 'Leave on_too_many out.');
 	plan := prepare(conns, relation, peer_relation, options);
-	IF plan.live_problem IS NOT NULL THEN
-		PERFORM live_notice(plan);
-	END IF;
+	PERFORM live_notice(plan);
 	plan.sample := on_too_many = 'sample';
 	RETURN plan;
 END

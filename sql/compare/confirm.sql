@@ -102,15 +102,18 @@ $$;
 
 -- Rechecking
 
--- Should differences wait for replication, which cannot pass?
-CREATE FUNCTION unready(plan plan) RETURNS boolean
+-- Why replication, for which differences should wait, cannot pass; NULL if it can.
+CREATE FUNCTION unready(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF NOT plan.wait THEN
-		RETURN false;
+	IF plan.wait IS NOT FALSE AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready) THEN
+		RETURN 'The subscription is disabled or still copies the relation, '
+			'or other servers replicate to both sides, '
+			'or servers that are not compared replicate to the nodes, '
+			'or there is a standby between the sides, or one of a server that is not known.';
 	END IF;
-	RETURN EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready);
+	RETURN NULL;
 END
 $$;
 
@@ -118,17 +121,14 @@ $$;
 CREATE FUNCTION is_ready(plan plan) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	problem text := unready(plan);
 BEGIN
-	IF NOT unready(plan) THEN
-		RETURN true;
+	IF problem IS NOT NULL THEN
+		PERFORM iblt_tell('warning',
+			'replication of this relation is not ready, differences cannot be confirmed', problem);
 	END IF;
-	PERFORM iblt_tell('warning',
-		'replication of this relation is not ready, differences cannot be confirmed',
-		'The subscription is disabled or still copies the relation, '
-			'or other servers replicate to both sides, '
-			'or servers that are not compared replicate to the nodes, '
-			'or there is a standby between the sides, or one of a server that is not known.');
-	RETURN false;
+	RETURN problem IS NULL;
 END
 $$;
 

@@ -66,24 +66,6 @@ BEGIN
 END
 $$;
 
--- An error if iblt, or what talks to other servers, is not on a server.
-CREATE FUNCTION require_iblt(place text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found json;
-BEGIN
-	PERFORM peer_send(place, 'SELECT pg_catalog.json_build_array(
-		(SELECT extversion FROM pg_catalog.pg_extension
-			WHERE extname OPERATOR(pg_catalog.=) ''iblt''), pg_catalog.to_regprocedure(
-			''iblt_internal.hello(integer, regclass, text, boolean, jsonb)'') IS NOT NULL)');
-	found := peer_value(place, 0.001, 0);
-	IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
-		PERFORM refuse_protocol(place, NULL, found ->> 0);
-	END IF;
-END
-$$;
-
 -- The relations of these names, or OIDs, as their places describe them; an error if a server
 -- does not speak this protocol.  A relation that is not there is NULL, in this database an
 -- error.  A small fold of the digest here goes to other servers, as a parameter, for it has keys
@@ -94,6 +76,7 @@ CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	place text;
 	queries text[];
 	answers text[];
 	answer jsonb;
@@ -115,7 +98,16 @@ BEGIN
 		-- of iblt, or of the condition
 		IF SQLERRM LIKE 'on %: %' THEN
 			PERFORM ask_discard(places);
-			PERFORM require_iblt(place) FROM unnest(places) AS place WHERE place IS NOT NULL;
+			FOREACH place IN ARRAY array_remove(places, NULL) LOOP
+				PERFORM peer_send(place, 'SELECT pg_catalog.json_build_array(
+					(SELECT extversion FROM pg_catalog.pg_extension
+						WHERE extname OPERATOR(pg_catalog.=) ''iblt''), pg_catalog.to_regprocedure(
+						''iblt_internal.hello(integer, regclass, text, boolean, jsonb)'') IS NOT NULL)');
+				answer := peer_value(place, 0.001, 0);
+				IF NOT (answer ->> 1)::boolean OR answer ->> 0 IS NULL THEN
+					PERFORM refuse_protocol(place, NULL, answer ->> 0);
+				END IF;
+			END LOOP;
 		END IF;
 		RAISE;
 	END;

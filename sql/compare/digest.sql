@@ -8,10 +8,6 @@
 -- fingerprints whether they are of what was described (live_first).  If the fold was too small,
 -- or digests are read again, the question is live_answer, and the peer keeps its digest.
 
--- What a side has
-
--- The first question
-
 -- A plan with the keys that differ, if it is to read digests, and if the fold in the answer to the
 -- first question tells all of them; "mine" is the digest here, and "own" what it was before that
 -- was read.
@@ -55,17 +51,6 @@ $$;
 
 -- The plan
 
--- Are these the columns, in any order?
-CREATE FUNCTION live_same(names text[], columns plan_column[]) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	others text[] := iblt_field(columns);
-BEGIN
-	RETURN names @> others AND names <@ others;
-END
-$$;
-
 -- Why the digest of a side is not there or not trustworthy, or NULL.
 CREATE FUNCTION live_untrusted(s side, OUT state text,
 	OUT problem text, OUT hint text) RETURNS record
@@ -102,6 +87,8 @@ AS $$
 DECLARE
 	here live_digest := (plan.here).live;
 	there live_digest := (plan.there).live;
+	key text[] := iblt_field(plan.key);
+	columns text[] := iblt_field(plan.columns);
 BEGIN
 	IF num_nonnulls((plan.here).condition, (plan.there).condition, plan.lo, plan.hi) > 0 THEN
 		problem := 'only some rows are compared, and digests are of all rows';
@@ -115,11 +102,11 @@ BEGIN
 		hint := 'CALL iblt_track on one side, with the other side as its peer.';
 	ELSIF (plan.here).mapped OR (plan.there).mapped THEN
 		problem := 'columns have other names, or expressions stand for them';
-	ELSIF NOT live_same(here.key_columns, plan.key) THEN
+	ELSIF NOT (here.key_columns @> key AND here.key_columns <@ key) THEN
 		problem := format('the key of the digests is %s',
 			quoted(here.key_columns));
 		hint := 'Name these columns in key_columns.';
-	ELSIF NOT live_same(here.columns, plan.columns) THEN
+	ELSIF NOT (here.columns @> columns AND here.columns <@ columns) THEN
 		problem := format('the digests are of columns %s', quoted(here.columns));
 		hint := 'Name these in columns, or track the columns that are compared.';
 	ELSIF here.by_hash <> plan.by_hash OR here.key_size <> (plan.key_size + 7) / 8 * 8 THEN

@@ -86,7 +86,7 @@ BEGIN
 	END IF;
 	found := find_rows(ARRAY(SELECT s.place FROM unnest(sides) AS s),
 		ARRAY(SELECT (finder(plan, s)).lookup FROM unnest(sides) AS s),
-		reading_all(plan, sides, keys, NOT plan.by_hash));
+		reading_of(plan, keys, NOT plan.by_hash, sides));
 	FOR n IN 1 .. cardinality(sides) LOOP
 		PERFORM require_side_described(sides[n], found[n].fingerprint),
 			require_unique(plan, sides[n], found[n].checksum, keys);

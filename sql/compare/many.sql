@@ -125,17 +125,6 @@ BEGIN
 END
 $$;
 
--- Why too many differences may be rows in flight, for which nobody can wait; or NULL.
-CREATE FUNCTION unready_problem(plan plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN unready(plan)
-		THEN 'Replication of this relation is not ready: the subscription is disabled or '
-			'still copies the relation, or other servers replicate to both sides, '
-			'or servers that are not compared replicate to the nodes, '
-			'or there is a standby between the sides.' END
-$$;
-
 -- Waits until replication has passed, after too many differences, which may be rows in flight if it
 -- does not; not at all without rechecks.
 CREATE FUNCTION await_replication(plan plan, deadline timestamptz) RETURNS waited
@@ -144,7 +133,7 @@ AS $$
 DECLARE
 	waited waited;
 BEGIN
-	waited.problem := unready_problem(plan);
+	waited.problem := 'Replication of this relation is not ready. ' || unready(plan);
 	IF waited.problem IS NOT NULL OR plan.recheck = 0 THEN
 		RETURN waited;
 	END IF;

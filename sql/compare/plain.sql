@@ -1,12 +1,18 @@
 -- Comparing with a server without iblt -----------------------------------------------------
 
 -- Describes both relations, without anything of iblt where it is not, and makes the plan.
+-- A side with iblt describes itself.  Rows of both sides are looked at here, with functions of this
+-- database's schema.
 CREATE FUNCTION plain_prepare(conns text[], relation regclass, names text[], options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	conditions text[] := ARRAY[options.condition, options.peer_condition];
+	mappings jsonb[] := ARRAY[options.mapping, options.peer_mapping];
 	told jsonb[];
+	described jsonb;
+	sides side[];
 BEGIN
 	-- by another name, it may have another peer
 	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation_name THEN
@@ -16,12 +22,18 @@ BEGIN
 	told := ask_values(conns, ARRAY[plain_describe_sql(names[1]), plain_describe_sql(names[2])],
 		0.001, options.label);
 	PERFORM require_relations(conns, names, ARRAY[told[1] ->> 'relation', told[2] ->> 'relation']);
-	RETURN plain_plan(
-		plain_side('here', conns[1], names[1], options.condition, options.mapping,
-			told[1]),
-		plain_side('there', conns[2], names[2], options.peer_condition,
-			options.peer_mapping, told[2]),
-		told[1], told[2], options);
+	FOR n IN 1 .. 2 LOOP
+		described := told[n];
+		IF conns[n] IS NULL THEN
+			described := describe(names[n]::regclass, conditions[n], mappings[n]);
+		ELSIF NOT peer_is_bare(conns[n]) THEN
+			described := ask_call(conns[n], format('describe(pg_catalog.to_regclass(%L), %L, %L)',
+				names[n], conditions[n], mappings[n]));
+		END IF;
+		sides[n] := side_of(described || jsonb_build_object('condition', conditions[n]),
+			CASE n WHEN 1 THEN 'here' ELSE 'there' END, conns[n]);
+	END LOOP;
+	RETURN plain_plan(sides[1], sides[2], told[1], told[2], options);
 END
 $$;
 
@@ -74,7 +86,7 @@ BEGIN
 		cardinality(sides), plan.buckets));
 	answers := ask_values(ARRAY(SELECT s.place FROM unnest(sides) AS s),
 		ARRAY(SELECT plain_sums_sql(plan, s) FROM unnest(sides) AS s), 0, NULL,
-		reading_all(plan, sides));
+		reading_of(plan, sides => sides));
 	buckets := '{}';
 	FOR n IN 1 .. cardinality(sides) LOOP
 		words := string_to_array(answers[n], ' ');
@@ -121,25 +133,6 @@ AS $$
 		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer
 $$;
 
--- What the lookup query of a finder gives for rows that came as texts; an error unless it takes
--- all.
-CREATE FUNCTION plain_found(query text, keys text[], rows text[], fingerprint text)
-RETURNS found_rows
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found found_rows;
-BEGIN
-	EXECUTE query INTO found USING keys, rows;
-	PERFORM plain_check(CASE
-		WHEN (SELECT coalesce(sum(n), 0) FROM unnest(found.n) AS n) <> cardinality(rows)
-			THEN 'a key of the peer has another text or hash here' END,
-		'Install iblt on the peer, and use method => ''sketch''.');
-	found.fingerprint := fingerprint;
-	RETURN found;
-END
-$$;
-
 -- The rows on some sides whose keys have these hashes, or are in these buckets.
 CREATE FUNCTION plain_find(plan plan, sides side[], keys text[], in_buckets boolean)
 RETURNS found_rows[]
@@ -149,15 +142,24 @@ DECLARE
 	lookup text := (plain_finder(plan, in_buckets)).lookup;
 	answers text[] := ask_values(ARRAY(SELECT s.place FROM unnest(sides) AS s),
 		ARRAY(SELECT plain_rows_sql(plan, s, plain_find.keys, in_buckets) FROM unnest(sides) AS s),
-		0, NULL, reading_all(plan, sides));
+		0, NULL, reading_of(plan, sides => sides));
 	fingerprint text;
+	rows text[];
+	found found_rows;
 	result found_rows[];
 BEGIN
 	FOR n IN 1 .. cardinality(sides) LOOP
 		fingerprint := split_part(answers[n], ' ', 1);
 		PERFORM require_side_described(sides[n], fingerprint);
-		result[n] := plain_found(lookup, keys,
-			substr(answers[n], length(fingerprint) + 2)::text[], fingerprint);
+		rows := substr(answers[n], length(fingerprint) + 2)::text[];
+		EXECUTE lookup INTO found USING keys, rows;
+		found.fingerprint := fingerprint;
+		result[n] := found;
+		PERFORM plain_check(CASE
+			WHEN (SELECT coalesce(sum(u.number), 0) FROM unnest(found.n) AS u(number))
+					<> cardinality(rows)
+				THEN 'a key of the peer has another text or hash here' END,
+			'Install iblt on the peer, and use method => ''sketch''.');
 	END LOOP;
 	RETURN result;
 END
@@ -267,10 +269,7 @@ DECLARE
 	started timestamptz;
 	size integer;
 	next record;
-	b batch;
 	total bigint;
-	differences bigint := 0;
-	unconfirmed bigint := 0;
 BEGIN
 	IF read.many IS NOT NULL THEN
 		waited := await_replication(plan, deadline);
@@ -299,13 +298,7 @@ BEGIN
 		END LOOP;
 		figures.lookup_ms := CASE WHEN read.buckets <> '{}' THEN ms(started) END;
 	END IF;
-	FOR b IN SELECT * FROM recheck_batches(plan, read.batches) LOOP
-		differences := differences + cardinality(b.differences);
-		unconfirmed := unconfirmed + number_unconfirmed(b.differences);
-		RETURN NEXT b;
-	END LOOP;
-	figures.recheck_ms := CASE WHEN read.batches <> '{}' THEN ms(started) END;
-	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures, total,
-		CASE WHEN plan.recheck > 0 THEN differences ELSE total END, unconfirmed))::batch;
+	RETURN QUERY SELECT * FROM last_batches(plan, read.batches, figures, total,
+		CASE WHEN plan.recheck > 0 THEN 0 ELSE total END);
 END
 $$;

@@ -54,11 +54,25 @@ BEGIN
 END
 $$;
 
--- An error for a plan that must not be carried out.
-CREATE FUNCTION check_plan(plan plan) RETURNS void
+-- The plan of a comparison of two described relations, checked.
+CREATE FUNCTION checked_plan(here side, there side, options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	plan plan;
 BEGIN
+	IF here.collations <> there.collations THEN
+		PERFORM check_collations(here.collations, there.collations,
+			texts_of(here) = texts_of(there));
+	END IF;
+	plan := make_plan(here, there, options);
+	-- is there a condition that an index could read?  Small tables (audit_core) are read whole
+	plan.by_index := coalesce(options.by_index, false)
+		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
+		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true);
+	IF options.live <> 'off' THEN
+		plan := live_plan(plan, options.live_problem);
+	END IF;
 	-- a wrong port or name of a server would otherwise make it equal
 	IF (plan.here).identity = (plan.there).identity
 			AND (plan.here).condition IS NOT DISTINCT FROM (plan.there).condition THEN
@@ -84,29 +98,6 @@ BEGIN
 	IF (plan.here).more IS NOT FALSE OR (plan.there).more IS NOT FALSE THEN
 		PERFORM check_code(plan), check_mapping(plan);
 	END IF;
-END
-$$;
-
--- The plan of a comparison of two described relations, checked.
-CREATE FUNCTION checked_plan(here side, there side, options options) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan;
-BEGIN
-	IF here.collations <> there.collations THEN
-		PERFORM check_collations(here.collations, there.collations,
-			texts_of(here) = texts_of(there));
-	END IF;
-	plan := make_plan(here, there, options);
-	-- is there a condition that an index could read?  Small tables (audit_core) are read whole
-	plan.by_index := coalesce(options.by_index, false)
-		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
-		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true);
-	IF options.live <> 'off' THEN
-		plan := live_plan(plan, options.live_problem);
-	END IF;
-	PERFORM check_plan(plan);
 	IF plan.progress THEN
 		PERFORM progress(true, format(
 			'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,

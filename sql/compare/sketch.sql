@@ -52,21 +52,6 @@ BEGIN
 END
 $$;
 
--- The figures of what both sides gave; an error if a relation was altered.
-CREATE FUNCTION take_scanned(plan plan, scanned scanned[], started timestamptz,
-	here @extschema@.iblt, there @extschema@.iblt, INOUT figures figures) RETURNS figures
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM require_described(plan, scanned[1].fingerprint, scanned[2].fingerprint);
-	figures.rows_here := (iblt_header(here)).rows;
-	figures.rows_there := (iblt_header(there)).rows;
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-END
-$$;
-
 -- An empty sketch of the size of those that both sides keep.
 CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -153,7 +138,7 @@ DECLARE
 	empty declared.sketch%TYPE;		-- if no side is here: the size of both
 	most record;
 	larger integer;
-	call text;
+	folds text[];
 	difference declared.sketch%TYPE;
 	status record;
 	more boolean;
@@ -185,7 +170,12 @@ BEGIN
 	END IF;
 	here := sketch_of(scanned[1]);
 	there := sketch_of(scanned[2]);
-	figures := take_scanned(plan, scanned, started, here, there, figures);
+	PERFORM require_described(plan, scanned[1].fingerprint, scanned[2].fingerprint);
+	figures.rows_here := (iblt_header(here)).rows;
+	figures.rows_there := (iblt_header(there)).rows;
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
 	-- a variable would be a copy
 	IF is_elsewhere(plan) THEN
 		empty := empty_sketch(plan, capacity);
@@ -207,13 +197,17 @@ BEGIN
 		larger := larger_fold(CASE WHEN empty IS NOT NULL THEN empty
 			WHEN (plan.here).place IS NULL THEN here ELSE there END,
 			CASE WHEN (plan.there).place IS NULL THEN here ELSE there END, status.estimated);
-		call := format('iblt_compare_fold(%%s, %s)::text', larger);
-		PERFORM kept_ask(plan, call);
+		folds := ask_values(array_remove(places_of(plan), NULL), ARRAY(SELECT
+			format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text', kept_name(plan, s),
+				larger)
+			FROM unnest(ARRAY[plan.here, plan.there]) AS s WHERE s.place IS NOT NULL), 0);
+		PERFORM iblt_traffic_add(0, 0, 0, octet_length(folds[1])
+			+ coalesce(octet_length(folds[2]), 0));
 		IF (plan.here).place IS NOT NULL THEN
-			here := fold_of(kept_answer(plan, plan.here, call), larger, (plan.here).place);
+			here := fold_of(folds[1], larger, (plan.here).place);
 		END IF;
 		IF (plan.there).place IS NOT NULL THEN
-			there := fold_of(kept_answer(plan, plan.there, call), larger, (plan.there).place);
+			there := fold_of(folds[cardinality(folds)], larger, (plan.there).place);
 		END IF;
 	END LOOP;
 END
@@ -331,49 +325,5 @@ BEGIN
 		plan.seed := random_seed();
 	END LOOP;
 	plan.parts := NULL;
-END
-$$;
-
--- Asks a side on another server what a function says of the sketch that it keeps; the call has %s
--- in place of the sketch.
-CREATE FUNCTION kept_send(plan plan, s side, call text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peer_send(s.place, ask_sql(s.place, 'SELECT ' || format(call,
-		format('iblt_session_get(%L)', kept_name(plan, s))), NULL, NULL, NULL));
-END
-$$;
-
--- Asks both sides, as far as they are on other servers; over one connection, one after the other.
-CREATE FUNCTION kept_ask(plan plan, call text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF (plan.here).place IS NOT NULL THEN
-		PERFORM kept_send(plan, plan.here, call);
-	END IF;
-	IF (plan.there).place IS NOT NULL AND NOT is_together(plan) THEN
-		PERFORM kept_send(plan, plan.there, call);
-	END IF;
-END
-$$;
-
--- What a side answers; NULL for one of this database.
--- Answers may be large, so they come one by one.
-CREATE FUNCTION kept_answer(plan plan, s side, call text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answer text;
-BEGIN
-	IF s.place IS NOT NULL THEN
-		IF s.side = 'there' AND is_together(plan) THEN
-			PERFORM kept_send(plan, s, call);
-		END IF;
-		answer := peer_value(s.place, 0);
-		PERFORM iblt_traffic_add(0, 0, 0, octet_length(answer));
-	END IF;
-	RETURN answer;
 END
 $$;

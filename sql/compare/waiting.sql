@@ -4,8 +4,6 @@
 -- show, and settle_all() until sources show what followers may show already.  Both take the links
 -- of a plan, of two sides or of many nodes.  confirm.sql says what follows for differences.
 
--- Links
-
 -- Waiting until changes have passed
 
 -- Has the follower of a link applied everything up to a position? NULL if the slot's subscriber
@@ -81,41 +79,11 @@ BEGIN
 END
 $$;
 
--- Waits until what the source of a link shows now has reached the follower; false if that
--- takes too long.
--- iblt checks twice that positions fit, the second time beyond all there was the first
--- time: on a busy source, the range in which they fit is not small.
-CREATE FUNCTION wait_link(link link, deadline timestamptz) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF link.slot IS NOT NULL AND NOT wait_position(link, 0, deadline) THEN
-		RETURN false;
-	END IF;
-	RETURN wait_position(link, position_at(link.source_place), deadline);
-END
-$$;
-
 -- Why differences are not confirmed, for people.
 CREATE FUNCTION unconfirmed_cause(problem text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT coalesce(problem, 'rows kept changing, or replication did not pass in time')
-$$;
-
--- Why replication over a link did not pass in time.
-CREATE FUNCTION late_cause(link link) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	said text := CASE WHEN link.slot IS NULL
-		THEN ask_call(link.follower_place, 'standby_said()')
-		ELSE concat_ws(', ',
-			ask_call(link.follower_place, format('subscription_said(%L)', link.slot)),
-			ask_call(link.source_place, format('slot_said(%L)', link.slot))) END;
-BEGIN
-	RETURN 'replication did not pass in time' || coalesce(' (' || nullif(said, '') || ')', '');
-END
 $$;
 
 -- The positions of the slots of a comparison, NULL if there are none.
@@ -138,12 +106,15 @@ $$;
 
 -- Waits until what the source of each link shows now has reached its follower, but not again where
 -- replication has not moved since another table of this audit or run waited for it in vain.
+-- iblt checks twice that positions fit, the second time beyond all there was the first
+-- time: on a busy source, the range in which they fit is not small.
 CREATE FUNCTION pass(plan plan, deadline timestamptz) RETURNS waited
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	link link;
 	stuck boolean;
+	passed boolean;
 	waited waited;
 BEGIN
 	IF plan.links = '{}' THEN
@@ -162,8 +133,18 @@ BEGIN
 		deadline := clock_timestamp();
 	END IF;
 	FOREACH link IN ARRAY plan.links LOOP
-		IF NOT wait_link(link, deadline) THEN
-			waited.problem := late_cause(link);
+		passed := link.slot IS NULL OR wait_position(link, 0, deadline);
+		IF passed THEN
+			passed := wait_position(link, position_at(link.source_place), deadline);
+		END IF;
+		IF NOT passed THEN
+			waited.problem := 'replication did not pass in time' || coalesce(' ('
+				|| nullif(CASE WHEN link.slot IS NULL
+				THEN ask_call(link.follower_place, 'standby_said()')
+				ELSE concat_ws(', ',
+					ask_call(link.follower_place, format('subscription_said(%L)', link.slot)),
+					ask_call(link.source_place, format('slot_said(%L)', link.slot))) END, '') || ')',
+				'');
 			IF NOT stuck THEN
 				waited.stuck := slot_positions(plan);
 			END IF;
@@ -176,47 +157,39 @@ $$;
 
 -- Settling
 
--- Waits until a relation of a source shows what followers may show already; NULL, or why that takes
--- too long.
--- A server without iblt tells who has written, and not who of them has committed.
-CREATE FUNCTION settle(place text, relation text, deadline timestamptz) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	bare boolean := peer_is_bare(place);
-	call text := format(CASE WHEN bare THEN 'writers(%L::pg_catalog.regclass)'
-		ELSE 'committing(%L::pg_catalog.regclass)' END, relation);
-	transactions text[] := ask_call(place, call);
-	pause double precision := 0.002;
-BEGIN
-	WHILE transactions <> '{}' LOOP
-		IF clock_timestamp() > deadline THEN
-			RETURN CASE WHEN bare THEN 'transactions that write to the relation did not '
-					'end in time, and without iblt on their server nothing tells whether they '
-					'have committed'
-				ELSE 'transactions that have committed did not become visible in time' END;
-		END IF;
-		PERFORM pg_sleep(pause);
-		pause := least(pause * 1.5, 0.1);
-		transactions := CASE WHEN bare THEN ARRAY(SELECT unnest(transactions)
-				INTERSECT SELECT unnest(ask_call(place, call)::text[]))
-			ELSE ask_call(place, format('iblt_committing(%L)', transactions))::text[] END;
-	END LOOP;
-	RETURN NULL;
-END
-$$;
-
 -- Waits until the sources of all links show what followers may show already; NULL, or why that
 -- takes too long.
+-- A server without iblt tells who has written, and not who of them has committed.
 CREATE FUNCTION settle_all(plan plan, deadline timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	s record;
+	call text;
+	transactions text[];
+	pause double precision;
 	problem text;
 BEGIN
-	FOR s IN SELECT DISTINCT l.source_place AS place, l.relation FROM unnest(plan.links) AS l LOOP
-		problem := coalesce(settle(s.place, s.relation, deadline), problem);
+	FOR s IN SELECT DISTINCT l.source_place AS place, l.relation,
+			peer_is_bare(l.source_place) AS bare FROM unnest(plan.links) AS l LOOP
+		call := format(CASE WHEN s.bare THEN 'writers(%L::pg_catalog.regclass)'
+			ELSE 'committing(%L::pg_catalog.regclass)' END, s.relation);
+		transactions := ask_call(s.place, call);
+		pause := 0.002;
+		WHILE transactions <> '{}' LOOP
+			IF clock_timestamp() > deadline THEN
+				problem := CASE WHEN s.bare THEN 'transactions that write to the relation did not '
+						'end in time, and without iblt on their server nothing tells whether they '
+						'have committed'
+					ELSE 'transactions that have committed did not become visible in time' END;
+				EXIT;
+			END IF;
+			PERFORM pg_sleep(pause);
+			pause := least(pause * 1.5, 0.1);
+			transactions := CASE WHEN s.bare THEN ARRAY(SELECT unnest(transactions)
+					INTERSECT SELECT unnest(ask_call(s.place, call)::text[]))
+				ELSE ask_call(s.place, format('iblt_committing(%L)', transactions))::text[] END;
+		END LOOP;
 	END LOOP;
 	RETURN problem;
 END

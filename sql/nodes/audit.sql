@@ -241,7 +241,7 @@ BEGIN
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		PERFORM peer_close(conn) FROM unnest(conns) AS conn;
-		e := iblt_raise(peer_fail(NULL, secret, e));
+		e := iblt_raise(peers_fail('{}', secret, e));
 		RAISE;
 	END;
 END

@@ -61,7 +61,7 @@ BEGIN
 			PERFORM peer_close(conn) FROM unnest(conns) AS conn;
 			again := nodes_again(without, e, attempt, nodes, names, options);
 			IF again.attempt IS NULL THEN
-				e := peer_fail(NULL, secret, e);
+				e := peers_fail('{}', secret, e);
 				PERFORM iblt_raise(e, true);
 				RAISE;
 			ELSIF again.failed IS NOT NULL THEN

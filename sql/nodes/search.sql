@@ -38,7 +38,7 @@ BEGIN
 		ARRAY(SELECT CASE WHEN digests THEN live_sql(nodes.plan, u, false)
 			ELSE scan_sql(nodes.plan, u, capacity) END FROM unnest(nodes.sides) AS u),
 		CASE WHEN digests THEN 0.001 ELSE 0.02 END, NULL,
-		reading_all(nodes.plan, nodes.sides))::scanned[];
+		reading_of(nodes.plan, sides => nodes.sides))::scanned[];
 	FOR n IN 1 .. cardinality(scanned) LOOP
 		s := nodes.sides[n];
 		PERFORM require_side_described(s, scanned[n].fingerprint);

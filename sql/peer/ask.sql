@@ -27,12 +27,16 @@ $$;
 -- An error names the statements under way, and the log shows them with it, also those of
 -- parallel workers.  So keys and bounds are not part of a question: it has them as its
 -- parameters.  dblink has none, so another server gets them in a message that it does not show.
--- A label comes with the first question over a connection.
+-- A label comes with the first question over a connection.  In a transaction of the caller's, the
+-- answer to the first question over a connection of theirs is NULL, and nothing has happened
+-- there.  So that question has the isolation level that the connection has.
 CREATE FUNCTION ask_sql(place text, query text, columns text, how reading, label text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	shown text := CASE WHEN num_nonnulls(how.keys, how.lo, how.hi) > 0 THEN query END;
+	free text := 'pg_catalog.transaction_timestamp()'
+		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()';
 BEGIN
 	IF peer_is_bare(place) THEN
 		RETURN plain_settings(label, how.reader, described_at(how, place), asks => true) || query;
@@ -42,7 +46,8 @@ BEGIN
 			how.reader, query, how.keys, how.lo, how.hi, described_at(how, place), columns);
 	END IF;
 	IF label IS NOT NULL AND peer_is_lent(place) THEN
-		RETURN peer_first_sql(query, shown);
+		RETURN format('SELECT 1; %s SELECT CASE WHEN %s THEN (%s) END', peer_trust_sql(
+			format('IF %s THEN PERFORM %s; END IF', free, peer_pin_sql(NULL, shown))), free, query);
 	END IF;
 	RETURN peer_settings(label, shown) || query;
 END
@@ -93,72 +98,42 @@ BEGIN
 END
 $$;
 
--- The answer of another server, with pauses as in iblt_peer_wait.
-CREATE FUNCTION ask_collect(place text, columns text, pause double precision) RETURNS answer
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	names text[];
-	taken record;
-BEGIN
-	IF strpos(columns, ',') = 0 THEN
-		RETURN ROW(peer_value(place, pause), NULL)::answer;
-	END IF;
-	names := string_to_array(ask_names(columns), ', ');
-	taken := peer_result(place, format(
-		'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
-			' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
-		array_to_string(names, '), 0) + coalesce(octet_length(iblt_r.'),
-		ask_answer_sql('iblt_r', columns), iblt_peer_dblink(),
-		array_to_string(names, ' text, ')), pause);
-	PERFORM iblt_traffic_add(1, 0, taken.bytes);
-	RETURN taken.answer;
-END
-$$;
-
--- What questions to one place answer, put as one statement.
--- So the answers are of one snapshot: two would show what was written in between as a difference.
-CREATE FUNCTION ask_together(place text, queries text[], columns text, how reading,
-	pause double precision, label text) RETURNS answer[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	rows boolean := columns <> 'value text';
-	query text := 'SELECT ARRAY[%s] AS answer FROM %s';
-	answers text[];
-	items text[];
-BEGIN
-	FOR n IN 1 .. cardinality(queries) LOOP
-		answers[n] := CASE WHEN place IS NULL THEN ask_answer_sql('q' || n, columns)
-			ELSE ask_row_sql('q' || n, columns) END;
-		items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, ask_names(columns));
-	END LOOP;
-	query := format(query, array_to_string(answers, ', '), array_to_string(items, ', '));
-	IF place IS NULL THEN
-		RETURN ask_here(query, how, NULL::answer[]);
-	END IF;
-	PERFORM peer_send(place, ask_sql(place, query,
-		CASE WHEN rows THEN 'answer found_rows[]' ELSE 'answer text[]' END, how, label));
-	query := peer_value(place, pause);
-	RETURN CASE WHEN rows
-		THEN ARRAY(SELECT ROW(NULL, u.r)::answer
-			FROM (SELECT unnest(query::found_rows[]) AS r) AS u)
-		ELSE ARRAY(SELECT ROW(u.v, NULL)::answer FROM unnest(query::text[]) AS u(v)) END;
-END
-$$;
-
 -- What each of these places answers to its question, one "value", or a row with other columns; a
 -- label is the application_name there, and pauses are as in iblt_peer_wait.
+-- Questions to one place are put as one statement, so the answers are of one snapshot.  Two would
+-- show what was written in between as a difference.
 CREATE FUNCTION ask(places text[], queries text[], columns text, how reading,
 	pause double precision, label text DEFAULT NULL) RETURNS answer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	many integer := cardinality(places);
+	one_value boolean := columns = 'value text';
+	names text[] := string_to_array(ask_names(columns), ', ');
+	items text[];
+	rows text[];
+	query text;
+	taken record;
 	answers answer[];
 BEGIN
 	IF many > 1 AND (places[1] = ALL (places) OR num_nonnulls(VARIADIC places) = 0) THEN
-		RETURN ask_together(places[1], queries, columns, how, pause, label);
+		FOR n IN 1 .. many LOOP
+			rows[n] := CASE WHEN places[1] IS NULL THEN ask_answer_sql('q' || n, columns)
+				ELSE ask_row_sql('q' || n, columns) END;
+			items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, ask_names(columns));
+		END LOOP;
+		query := format('SELECT ARRAY[%s] AS answer FROM %s', array_to_string(rows, ', '),
+			array_to_string(items, ', '));
+		IF places[1] IS NULL THEN
+			RETURN ask_here(query, how, NULL::answer[]);
+		END IF;
+		PERFORM peer_send(places[1], ask_sql(places[1], query,
+			CASE WHEN one_value THEN 'answer text[]' ELSE 'answer found_rows[]' END, how, label));
+		query := peer_value(places[1], pause);
+		RETURN CASE WHEN one_value
+			THEN ARRAY(SELECT ROW(u.v, NULL)::answer FROM unnest(query::text[]) AS u(v))
+			ELSE ARRAY(SELECT ROW(NULL, u.r)::answer
+				FROM (SELECT unnest(query::found_rows[]) AS r) AS u) END;
 	END IF;
 	FOR n IN 1 .. many LOOP
 		-- a PERFORM would be planned for each message
@@ -173,8 +148,17 @@ BEGIN
 		END IF;
 	END LOOP;
 	FOR n IN 1 .. many LOOP
-		IF places[n] IS NOT NULL THEN
-			answers[n] := ask_collect(places[n], columns, pause);
+		IF places[n] IS NOT NULL AND one_value THEN
+			answers[n] := ROW(peer_value(places[n], pause), NULL)::answer;
+		ELSIF places[n] IS NOT NULL THEN
+			taken := peer_result(places[n], format(
+				'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
+					' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
+				array_to_string(names, '), 0) + coalesce(octet_length(iblt_r.'),
+				ask_answer_sql('iblt_r', columns), iblt_peer_dblink(),
+				array_to_string(names, ' text, ')), pause);
+			PERFORM iblt_traffic_add(1, 0, taken.bytes);
+			answers[n] := taken.answer;
 		END IF;
 	END LOOP;
 	RETURN answers;
@@ -269,15 +253,6 @@ AS $$
 	SELECT num_nonnulls((plan.here).place, (plan.there).place) = 2
 $$;
 
--- Are both sides in one place?
-CREATE FUNCTION is_together(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (plan.here).place IS NOT DISTINCT FROM (plan.there).place;
-END
-$$;
-
 -- The answer of describe() as a side, which may be asked by plain queries; NULL for NULL.
 CREATE FUNCTION side_of(described jsonb, side text, place text DEFAULT NULL) RETURNS side
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -305,20 +280,14 @@ BEGIN
 END
 $$;
 
--- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
-CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
-RETURNS reading
+-- How the two sides of a plan, or these ones, are read, as reader() says, perhaps keys that an
+-- index finds.
+CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false,
+	sides side[] DEFAULT NULL) RETURNS reading
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT reading_all(plan, ARRAY[plan.here, plan.there], keys, indexed)
-$$;
-
--- The same of sides that are more than two.
-CREATE FUNCTION reading_all(plan plan, sides side[], keys text[] DEFAULT NULL,
-	indexed boolean DEFAULT false) RETURNS reading
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi, reads(VARIADIC sides))::reading
+	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi, reads(VARIADIC
+		coalesce(sides, ARRAY[plan.here, plan.there])))::reading
 $$;
 
 -- How long a side takes for the question that is being made, in milliseconds, as an

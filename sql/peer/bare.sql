@@ -43,65 +43,41 @@ AS $$
 	WHERE coalesce(other, value) IS NOT NULL) AS s(settings)
 $$;
 
--- The body of a function in SQL as an expression, whose arguments are columns of that name.
--- Calls of others of iblt's functions become such bodies, too.
-CREATE FUNCTION plain_body(name text) RETURNS text
+-- What gives, or does, what a call of a function does, where the function is not there.
+-- A function in SQL that names nothing but what PostgreSQL has, and such functions of iblt, is
+-- asked for by its body, whose arguments are columns of that name.  One in PL/pgSQL becomes a
+-- block, which answers by an argument OUT.  The setting iblt.block has that then.
+CREATE FUNCTION plain_call(call text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	body text := (SELECT prosrc FROM pg_proc WHERE oid = ('iblt_internal.' || name)::regproc);
-	c record;
+	p pg_proc := (SELECT p FROM pg_proc p
+		WHERE p.oid = ('iblt_internal.' || split_part(call, '(', 1))::regproc);
+	given text := regexp_replace(call, '^[^(]*\((.*)\)$', '\1');
+	named text := (SELECT string_agg(quote_ident(a), ', ' ORDER BY i)
+		FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i));
+	body text := p.prosrc;
+	inner_call text;
 BEGIN
-	FOR c IN SELECT DISTINCT m[1] AS call, m[2] AS name, m[3] AS arguments
-			FROM regexp_matches(body, '(\m(\w+)\(([^()]*)\))', 'g') AS m
-			JOIN pg_proc p ON p.proname = m[2]
-				AND p.pronamespace = 'iblt_internal'::regnamespace LOOP
-		body := replace(body, c.call, '(' || plain_query(c.name, c.arguments) || ')');
-	END LOOP;
-	RETURN body;
-END
-$$;
-
--- A query for what a function in SQL gives for such arguments.
-CREATE FUNCTION plain_query(name text, arguments text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE p.pronargs WHEN 0 THEN 'SELECT (%s)'
-			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, plain_body(name), arguments, name,
-		(SELECT string_agg(quote_ident(a), ', ' ORDER BY i)
-			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)))
-	FROM pg_proc p WHERE p.oid = ('iblt_internal.' || plain_query.name)::regproc
-$$;
-
--- A statement that does what a function in PL/pgSQL does.
--- It answers by an argument OUT, which the setting iblt.block has then.
-CREATE FUNCTION plain_block(name text, arguments text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('DO %L', format('<<%I>> DECLARE %sBEGIN %s%s;%s END', name,
+	IF p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'sql') THEN
+		FOR inner_call IN SELECT DISTINCT m[1]
+				FROM regexp_matches(body, '(\m(\w+)\([^()]*\))', 'g') AS m
+				JOIN pg_proc ON proname = m[2]
+					AND pronamespace = 'iblt_internal'::regnamespace LOOP
+			body := replace(body, inner_call, '(' || plain_call(inner_call) || ')');
+		END LOOP;
+		RETURN format(CASE p.pronargs WHEN 0 THEN 'SELECT (%s)'
+			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, body, given, p.proname, named);
+	END IF;
+	RETURN format('DO %L', format('<<%I>> DECLARE %sBEGIN %s%s;%s END', p.proname,
 		(SELECT string_agg(format('%I %s; ', p.proargnames[i], format_type(a.type, NULL)), ''
 			ORDER BY i) FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]))
 			WITH ORDINALITY AS a(type, i)),
-		'SELECT ' || nullif(arguments, '') || (SELECT ' INTO '
-			|| string_agg(quote_ident(a), ', ' ORDER BY i) || '; '
-			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)),
-		p.prosrc, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.block'', %I::text, true);',
+		'SELECT ' || nullif(given, '') || ' INTO ' || named || '; ',
+		body, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.block'', %I::text, true);',
 			p.proargnames[i]) FROM unnest(p.proargmodes) WITH ORDINALITY AS m(mode, i)
-			WHERE m.mode = 'o')))
-	FROM pg_proc p WHERE p.oid = ('iblt_internal.' || plain_block.name)::regproc
-$$;
-
--- What gives, or does, what a call of a function does, where the function is not there.
--- A function that names nothing but what PostgreSQL has is asked for by its body.
-CREATE FUNCTION plain_call(call text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE l.lanname WHEN 'sql' THEN plain_query(c.name, c.arguments)
-		ELSE plain_block(c.name, c.arguments) END
-	FROM (SELECT split_part(call, '(', 1), regexp_replace(call, '^[^(]*\((.*)\)$', '\1'))
-		AS c(name, arguments)
-	JOIN pg_proc p ON p.oid = ('iblt_internal.' || c.name)::regproc
-	JOIN pg_language l ON l.oid = p.prolang
+			WHERE m.mode = 'o')));
+END
 $$;
 
 -- The expression of a hash of the identity and the columns of a relation, whose OID is the

@@ -97,7 +97,7 @@ END
 $$;
 
 -- What messages call the other end of a connection: by its name where there are several
--- (peer_titles, nodes_title).
+-- (nodes_title).
 CREATE FUNCTION peer_title(conn text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -183,95 +183,40 @@ BEGIN
 END
 $$;
 
--- A connection that the caller opened; an error if it is closed or in a transaction.
-CREATE FUNCTION peer_borrow(conn text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF NOT iblt_peer_is_open(conn) THEN
-		RAISE EXCEPTION USING ERRCODE = 'connection_does_not_exist',
-			MESSAGE = format('the connection to %s is closed', peer_title(conn)),
-			HINT = 'Open it again with dblink_connect.';
-	END IF;
-	PERFORM peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
-		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()');
-	IF NOT peer_value(conn, 0.001, 0)::boolean THEN
-		PERFORM refuse_transaction(conn);
-	END IF;
-	RETURN conn;
-END
-$$;
-
--- Gives a connection back to the caller, without a sketch that was kept; false if it is not
--- free.
-CREATE FUNCTION peer_return(conn text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	e failure;
-BEGIN
-	IF peer_is_bare(conn) THEN
-		RETURN true;
-	END IF;
-	PERFORM peer_send(conn, peer_trust_sql(
-		format('PERFORM iblt_internal.session_forget(%L)', conn)));
-	IF iblt_peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
-		PERFORM peer_value(conn, 0.001, 0);
-		RETURN true;
-	END IF;
-	RETURN false;
-EXCEPTION WHEN @on_any_error@ THEN
-	-- it is still at work, or its transaction is not over
-	@take_failure@;
-	IF e.state = '57014' THEN
-		-- the handler of a driver may have called this
-		e.secret := true;
-		PERFORM iblt_raise(e);
-	END IF;
-	RETURN false;
-END
-$$;
-
 -- Gives connections so many seconds, before PostgreSQL 16 only those that name no
 -- connect_timeout; NULL takes that back, and says whether the time was over.
 CREATE FUNCTION iblt_peer_patience(seconds integer) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- How many seconds a connection to a peer may take to be made, for a caller who has that timeout.
--- libpq does not take less than two seconds.  From PostgreSQL 16 on dblink heeds no
--- connect_timeout, and of several hosts it may wait for the first one for minutes.
-CREATE FUNCTION peer_patience(peer text, timeout interval) RETURNS integer
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	o text := peer;
-BEGIN
-	IF NOT iblt_peer_is_string(peer) THEN
-		o := (SELECT array_to_string(s.srvoptions, ' ') FROM pg_foreign_server AS s
-			WHERE s.srvname = peer);
-	END IF;
-	RETURN greatest(2, coalesce(
-		nullif(substring(o FROM 'connect_timeout\s*=\s*''?(\d{1,5})'), '0')::integer,
-		least(CASE WHEN o ~ ',' THEN NULL ELSE 10 END, ceil(extract(epoch FROM least(timeout,
-			nullif(current_setting('statement_timeout')::interval, '0')))))))::integer;
-END
-$$;
-
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
 -- that the caller opened, and without a name there is none.
+-- A connection has the time of its connect_timeout, or that of the caller.  libpq does not take
+-- less than two seconds.  From PostgreSQL 16 on dblink heeds no connect_timeout, and of several
+-- hosts it may wait for the first one for minutes.
 CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	is_string boolean := iblt_peer_is_string(peer);
+	o text := peer;
 	late boolean;
 	e failure;
 BEGIN
 	IF conn IS NULL THEN
 		RETURN NULL;
 	ELSIF conn = peer THEN
-		RETURN peer_borrow(conn);
-	ELSIF iblt_peer_is_string(peer) AND strpos(peer, '=') = 0
-			AND strpos(peer, '://') = 0 THEN
+		IF NOT iblt_peer_is_open(conn) THEN
+			RAISE EXCEPTION USING ERRCODE = 'connection_does_not_exist',
+				MESSAGE = format('the connection to %s is closed', peer_title(conn)),
+				HINT = 'Open it again with dblink_connect.';
+		END IF;
+		PERFORM peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
+			' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()');
+		IF NOT peer_value(conn, 0.001, 0)::boolean THEN
+			PERFORM refuse_transaction(conn);
+		END IF;
+		RETURN conn;
+	ELSIF is_string AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = CASE peer_title(conn)
 				WHEN '"here"' THEN 'here_peer is neither a foreign server nor a connection string'
@@ -280,11 +225,17 @@ BEGIN
 				' such as ''host=node_b dbname=shop''.';
 	END IF;
 	PERFORM iblt_peer_dblink();
-	IF iblt_peer_is_string(peer) THEN
+	IF is_string THEN
 		PERFORM iblt_hide_statement();
+	ELSE
+		o := (SELECT array_to_string(s.srvoptions, ' ') FROM pg_foreign_server AS s
+			WHERE s.srvname = peer);
 	END IF;
 	BEGIN
-		late := iblt_peer_patience(peer_patience(peer, timeout));
+		late := iblt_peer_patience(greatest(2, coalesce(
+			nullif(substring(o FROM 'connect_timeout\s*=\s*''?(\d{1,5})'), '0')::integer,
+			least(CASE WHEN o ~ ',' THEN NULL ELSE 10 END, ceil(extract(epoch FROM least(timeout,
+				nullif(current_setting('statement_timeout')::interval, '0')))))))::integer);
 		conn := iblt_peer_open(conn, peer);
 		PERFORM iblt_peer_patience(NULL);
 	EXCEPTION WHEN @on_any_error@ THEN
@@ -314,11 +265,34 @@ $$;
 CREATE FUNCTION peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	e failure;
 BEGIN
 	PERFORM iblt_session_drop('iblt here'), iblt_session_drop('iblt there');
-	IF conn IS NULL OR peer_is_lent(conn) AND peer_return(conn) THEN
+	IF conn IS NULL THEN
 		RETURN;
-	ELSIF iblt_peer_is_open(conn) THEN
+	ELSIF peer_is_lent(conn) THEN
+		BEGIN
+			IF peer_is_bare(conn) THEN
+				RETURN;
+			END IF;
+			PERFORM peer_send(conn, peer_trust_sql(
+				format('PERFORM iblt_internal.session_forget(%L)', conn)));
+			IF iblt_peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
+				PERFORM peer_value(conn, 0.001, 0);
+				RETURN;
+			END IF;
+		EXCEPTION WHEN @on_any_error@ THEN
+			-- it is still at work, or its transaction is not over
+			@take_failure@;
+			IF e.state = '57014' THEN
+				-- the handler of a driver may have called this
+				e.secret := true;
+				PERFORM iblt_raise(e);
+			END IF;
+		END;
+	END IF;
+	IF iblt_peer_is_open(conn) THEN
 		EXECUTE format('SELECT %s.dblink_disconnect($1)', iblt_peer_dblink()) USING conn;
 	END IF;
 END
@@ -341,36 +315,27 @@ BEGIN
 END
 $$;
 
--- What messages call peers: a foreign server, or a connection of the caller's, by its name, and
--- one of a connection string by its side.
-CREATE FUNCTION peer_titles(peers text[], conns text[]) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	names text[] := '{here,there}';
-BEGIN
-	FOR n IN 1 .. 2 LOOP
-		IF conns[n] = peers[n] OR NOT iblt_peer_is_string(peers[n]) THEN
-			names[n] := peers[n];
-		END IF;
-	END LOOP;
-	RETURN names;
-END
-$$;
-
 -- Begins an attempt of a driver: with counters at 0, and a connection to each side that is not
 -- here.
+-- Messages call a foreign server, or a connection of the caller's, by its name, and a peer of a
+-- connection string by its side.
 -- "borrow" is false for a driver whose first question asks whether a connection that the caller
--- opened is in a transaction (peer_first_sql).
+-- opened is in a transaction (ask_sql).
 CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NULL,
 	borrow boolean DEFAULT true) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
+	names text[] := '{here,there}';
 BEGIN
 	IF conns[1] IS NOT NULL THEN
-		PERFORM nodes_title(peer_titles(peers, conns), conns);
+		FOR n IN 1 .. 2 LOOP
+			IF conns[n] = peers[n] OR NOT iblt_peer_is_string(peers[n]) THEN
+				names[n] := peers[n];
+			END IF;
+		END LOOP;
+		PERFORM nodes_title(names, conns);
 	END IF;
 	FOR n IN 1 .. 2 LOOP
 		CONTINUE WHEN conns[n] IS NULL OR n = 2 AND conns[2] = conns[1]
@@ -398,13 +363,13 @@ BEGIN
 END
 $$;
 
--- Closes a connection after an error, and gives what iblt_raise is to raise for the driver:
+-- Closes connections after an error, and gives what iblt_raise is to raise for the driver:
 -- nothing if the driver is to raise the error again as it is, with its context.
-CREATE FUNCTION peer_fail(conn text, secret boolean, e failure) RETURNS failure
+CREATE FUNCTION peers_fail(conns text[], secret boolean, e failure) RETURNS failure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peer_close(conn);
+	PERFORM peers_close(conns);
 	e.secret := coalesce(secret, false);
 	IF e.state IN ('IB002', 'IB003') THEN
 		e.datatype_name := NULL;		-- see told_too_many
@@ -413,16 +378,6 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	RETURN e;
-END
-$$;
-
--- The same for the connections of both sides.
-CREATE FUNCTION peers_fail(conns text[], secret boolean, e failure) RETURNS failure
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peers_close(conns);
-	RETURN peer_fail(NULL, secret, e);
 END
 $$;
 

@@ -43,22 +43,6 @@ AS $$
 			left(label, 63)), shown)
 $$;
 
--- A first question over a connection that the caller has opened: all of its message, for a query
--- of one value whose names have schemas.
--- In a transaction of the caller's the answer is NULL, and nothing has happened there.  So the
--- query has the isolation level that this connection has.
-CREATE FUNCTION peer_first_sql(query text, shown text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	free text := 'pg_catalog.transaction_timestamp()'
-		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()';
-BEGIN
-	RETURN format('SELECT 1; %s SELECT CASE WHEN %s THEN (%s) END', peer_trust_sql(
-		format('IF %s THEN PERFORM %s; END IF', free, peer_pin_sql(NULL, shown))), free, query);
-END
-$$;
-
 -- Starts a query on the peer, and does not wait for it; true.
 CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

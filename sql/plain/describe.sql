@@ -49,56 +49,45 @@ AS $$
 		plain_types(), modified_types())
 $$;
 
--- A query for the order of the index i of pg_index, as fields of unique_key.
--- As describe_order gives it.  Of texts, only the order of their bytes is known to be the same on
--- both sides.
-CREATE FUNCTION plain_order_sql() RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN format($q$
-		SELECT jsonb_strip_nulls(jsonb_build_object(
-			'index', (SELECT format('%%I.%%I', n.nspname, x.relname) FROM pg_class x
-				JOIN pg_namespace n ON n.oid = x.relnamespace WHERE x.oid = i.indexrelid),
-			'collations', CASE WHEN count(l.other) > 0 THEN jsonb_agg(l.other ORDER BY k.n) END,
-			'orders', jsonb_agg(CASE k.coll WHEN 0 THEN '' ELSE 'C ' || getdatabaseencoding() END
-				ORDER BY k.n),
-			'unordered', coalesce(min(CASE WHEN NOT o.opcdefault
-					THEN format('operator class %%s is not the default of its type', o.opcname)
-				WHEN o.opcintype <> ALL (%L::oid[])
-					THEN format('type %%s may sort differently elsewhere', o.opcintype::regtype)
-				WHEN NOT l.bytewise
-					THEN format('plain queries know no order of collation %%I', c.collname) END),
-				CASE WHEN count(DISTINCT k.flags & 1) > 1
-				THEN 'its columns are sorted in different directions' END)))
-		FROM unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[], i.indoption::int2[])
-			WITH ORDINALITY AS k(attnum, coll, class, flags, n)
-		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-		JOIN pg_opclass o ON o.oid = k.class
-		LEFT JOIN pg_collation c ON c.oid = k.coll,
-		LATERAL (SELECT (
-			SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'b'
-				OR coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'c'
-				AND upper(coalesce(j ->> 'datcollate', j ->> 'collcollate')) IN ('C', 'POSIX')
-			FROM (SELECT CASE c.oid WHEN 100 THEN (SELECT to_jsonb(d) FROM pg_database d
-				WHERE d.datname = current_database()) ELSE to_jsonb(c) END) AS r(j)),
-			(SELECT format('%%I.%%I', s.nspname, c.collname) FROM pg_namespace s
-			WHERE s.oid = c.collnamespace AND (c.oid <> 100 OR a.attcollation <> 100)))
-			AS l(bytewise, other)
-		WHERE k.n <= i.indnkeyatts$q$,
-		ordered_types());
-END
-$$;
-
--- A query for the unique keys of pg_class c, the best first, as iblt_describe gives them.
+-- A query for the unique keys of pg_class c, the best first, as iblt_describe gives them,
+-- with the order of the index i, as describe_order gives it.  Of texts, only the order of their
+-- bytes is known to be the same on both sides.
 CREATE FUNCTION plain_keys_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT $q$
+	SELECT format($q$
 		SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || u.sorted
 			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
-		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, ($q$
-			|| plain_order_sql() || $q$) AS sorted, ARRAY(
+		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, (
+			SELECT jsonb_strip_nulls(jsonb_build_object(
+				'index', (SELECT format('%%I.%%I', n.nspname, x.relname) FROM pg_class x
+					JOIN pg_namespace n ON n.oid = x.relnamespace WHERE x.oid = i.indexrelid),
+				'collations', CASE WHEN count(l.other) > 0 THEN jsonb_agg(l.other ORDER BY k.n) END,
+				'orders', jsonb_agg(CASE k.coll WHEN 0 THEN '' ELSE 'C ' || getdatabaseencoding() END
+					ORDER BY k.n),
+				'unordered', coalesce(min(CASE WHEN NOT o.opcdefault
+						THEN format('operator class %%s is not the default of its type', o.opcname)
+					WHEN o.opcintype <> ALL (%L::oid[])
+						THEN format('type %%s may sort differently elsewhere', o.opcintype::regtype)
+					WHEN NOT l.bytewise
+						THEN format('plain queries know no order of collation %%I', c.collname) END),
+					CASE WHEN count(DISTINCT k.flags & 1) > 1
+					THEN 'its columns are sorted in different directions' END)))
+			FROM unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[], i.indoption::int2[])
+				WITH ORDINALITY AS k(attnum, coll, class, flags, n)
+			JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+			JOIN pg_opclass o ON o.oid = k.class
+			LEFT JOIN pg_collation c ON c.oid = k.coll,
+			LATERAL (SELECT (
+				SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'b'
+					OR coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'c'
+					AND upper(coalesce(j ->> 'datcollate', j ->> 'collcollate')) IN ('C', 'POSIX')
+				FROM (SELECT CASE c.oid WHEN 100 THEN (SELECT to_jsonb(d) FROM pg_database d
+					WHERE d.datname = current_database()) ELSE to_jsonb(c) END) AS r(j)),
+				(SELECT format('%%I.%%I', s.nspname, c.collname) FROM pg_namespace s
+				WHERE s.oid = c.collnamespace AND (c.oid <> 100 OR a.attcollation <> 100)))
+				AS l(bytewise, other)
+			WHERE k.n <= i.indnkeyatts) AS sorted, ARRAY(
 				SELECT a.attname::text
 				FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
 				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
@@ -109,7 +98,8 @@ AS $$
 			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
 			WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
 			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
-		WHERE cardinality(u.columns) = u.indnkeyatts$q$
+		WHERE cardinality(u.columns) = u.indnkeyatts$q$,
+		ordered_types())
 $$;
 
 -- A query for row versions of pg_class c, what replicates it, its bytes, and an estimate of its

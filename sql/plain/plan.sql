@@ -211,21 +211,3 @@ AS $$
 	SELECT CASE WHEN s.bare THEN jsonb_build_object('columns', told -> 'columns',
 		'keys', told -> 'keys', 'mapped', told -> 'mapped') ELSE '{}' END
 $$;
-
--- A side of which plain_describe_sql told that; one with iblt describes itself.
--- Rows of both sides are looked at here, with functions of this database's schema.
-CREATE FUNCTION plain_side(side text, conn text, relation text, condition text, mapping jsonb,
-	told jsonb) RETURNS side
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF conn IS NULL THEN
-		told := describe(relation::regclass, condition, mapping);
-	ELSIF NOT peer_is_bare(conn) THEN
-		told := ask_call(conn, format('describe(pg_catalog.to_regclass(%L), %L, %L)', relation,
-			condition, mapping));
-	END IF;
-	RETURN side_of(told || jsonb_build_object('condition', condition),
-		side, conn);
-END
-$$;

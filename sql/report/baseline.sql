@@ -163,7 +163,7 @@ BEGIN
 		END LOOP;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		e := iblt_raise(peer_fail(NULL, false, e));
+		e := iblt_raise(peers_fail('{}', false, e));
 		RAISE;
 	END;
 	RETURN concat(lines, chr(10), baseline_seal(lines));
@@ -347,7 +347,7 @@ BEGIN
 		schema := lines[1] ->> 'schema';
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		e := iblt_raise(peer_fail(NULL, false, e));
+		e := iblt_raise(peers_fail('{}', false, e));
 		RAISE;
 	END;
 	FOR n IN 2 .. cardinality(lines) LOOP

@@ -48,7 +48,7 @@ BEGIN
 	RETURN track_start(relation, NULL, NULL, capacity, offer);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e), true);
+	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
 	RAISE;
 END
 $$;
@@ -114,7 +114,7 @@ BEGIN
 	PERFORM peer_close(conn);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e), true);
+	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
 	RAISE;
 END
 $$;
@@ -180,7 +180,7 @@ BEGIN
 	RETURN work;
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	e := peer_fail(conn, peers_secret(ARRAY[peer]), e);
+	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
 	IF SQLSTATE = '57014' THEN
 		PERFORM iblt_raise(e, true);
 		RAISE;
@@ -204,7 +204,7 @@ BEGIN
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
 			IF e.state = '57014' THEN
-				PERFORM iblt_raise(peer_fail(NULL, peers_secret(ARRAY[peer]), e), true);
+				PERFORM iblt_raise(peers_fail('{}', peers_secret(ARRAY[peer]), e), true);
 				RAISE;
 			END IF;
 			work.problem := e.message;

@@ -112,7 +112,7 @@ my $view = "peer_relation => 'all_of_them', key_columns => '{id}'";
 is(compare($subscriber, $_), '3 both t', "$_: a difference is confirmed") foreach (qw(parent plain));
 is(compare($subscriber, 'family', $view), '3 both t', 'as is one from a view');
 
-my $settle = "SELECT iblt_internal.settle(NULL, 'public.%s', clock_timestamp() + interval '0.5 s') IS NULL";
+my $settle = q{SELECT iblt_internal.settle_all(jsonb_populate_record(NULL::iblt_internal.plan, '{"links": [{"relation": "public.%s"}]}'), clock_timestamp() + interval '0.5 s') IS NULL};
 
 # Longer than a second: a commit that waits for a synchronous standby does not end by itself.
 {

@@ -253,7 +253,6 @@ foreach my $capacity (100, 4000, 16000)
 			mine iblt := (SELECT iblt_agg(g, 1, (SELECT s FROM kept)) FROM generate_series(1, 3000) g);
 			whole iblt := (SELECT s FROM kept);
 			plan iblt_internal.plan := jsonb_populate_record(NULL::iblt_internal.plan, '{"kept": "kept", "there": {"side": "there", "place": "grow", "schema": "public"}}');
-			call text;
 			theirs iblt;
 			before integer;
 			steps integer;
@@ -263,9 +262,8 @@ foreach my $capacity (100, 4000, 16000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					call := format('iblt_internal.iblt_compare_fold(%%s, %s)::text', iblt_internal.larger_fold(mine, theirs, n));
-					PERFORM iblt_internal.kept_ask(plan, call);
-					theirs := iblt_internal.kept_answer(plan, plan.there, call);
+					theirs := iblt_internal.ask_one('grow', format('SELECT iblt_internal.iblt_compare_fold(iblt_internal.iblt_session_get(%L), %s)::text',
+						iblt_internal.kept_name(plan, plan.there), iblt_internal.larger_fold(mine, theirs, n)), 0);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);
