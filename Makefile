@@ -44,7 +44,7 @@ SQL_PARTS_iblt_audit = iblt_audit \
 	plain/describe plain/plan plain/statements \
 	compare/types compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \
 	compare/digest compare/figures compare/finder compare/lookup compare/many compare/mapping compare/plain \
-	compare/prepare compare/shards compare/sketch compare/waiting \
+	compare/prepare compare/sketch compare/waiting \
 	audit/types audit/audit audit/list audit/plain audit/scope audit/sides audit/small audit/table \
 	structure/kinds structure/structure structure/audit structure/sequences \
 	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/rows run/run \

@@ -98,8 +98,6 @@ BEGIN
 END
 $$;
 
--- Starting again
-
 -- What an error says of several rows of a unique key (refuse_several), NULL for any other error.
 -- A subquery of a view may end with the same SQLSTATE.
 CREATE FUNCTION said_not_unique(e failure) RETURNS text
@@ -251,8 +249,6 @@ BEGIN
 	RETURN NULL;
 END
 $$;
-
--- The driver
 
 -- What the argument rows asks for, as options have it, '' for another value.
 -- It is of any type, so that it takes a boolean and a text.

@@ -25,8 +25,6 @@
 -- (src/protocol/committing.c).  A server without iblt does not tell whether a transaction that
 -- has written has committed, so there iblt waits until all of them have ended.
 
--- Batches
-
 -- The mark of a difference that was held, NULL if it did not stand still while its sources
 -- settled; "settled" is NULL behind a wait.
 CREATE FUNCTION held_mark(mark bigint, before bigint, settled boolean) RETURNS bigint
@@ -100,14 +98,13 @@ BEGIN
 END
 $$;
 
--- Rechecking
-
 -- Why replication, for which differences should wait, cannot pass; NULL if it can.
 CREATE FUNCTION unready(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF plan.wait IS NOT FALSE AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready) THEN
+	IF plan.wait IS NOT FALSE
+			AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready) THEN
 		RETURN 'The subscription is disabled or still copies the relation, '
 			'or other servers replicate to both sides, '
 			'or servers that are not compared replicate to the nodes, '
@@ -126,7 +123,8 @@ DECLARE
 BEGIN
 	IF problem IS NOT NULL THEN
 		PERFORM iblt_tell('warning',
-			'replication of this relation is not ready, differences cannot be confirmed', problem);
+			'replication of this relation is not ready, differences cannot be confirmed',
+			problem);
 	END IF;
 	RETURN problem IS NULL;
 END

@@ -99,10 +99,11 @@ BEGIN
 		IF SQLERRM LIKE 'on %: %' THEN
 			PERFORM ask_discard(places);
 			FOREACH place IN ARRAY array_remove(places, NULL) LOOP
-				PERFORM peer_send(place, 'SELECT pg_catalog.json_build_array(
-					(SELECT extversion FROM pg_catalog.pg_extension
-						WHERE extname OPERATOR(pg_catalog.=) ''iblt''), pg_catalog.to_regprocedure(
-						''iblt_internal.hello(integer, regclass, text, boolean, jsonb)'') IS NOT NULL)');
+				PERFORM peer_send(place, 'SELECT pg_catalog.json_build_array('
+					'(SELECT extversion FROM pg_catalog.pg_extension'
+					' WHERE extname OPERATOR(pg_catalog.=) ''iblt''),'
+					' pg_catalog.to_regprocedure(''iblt_internal'
+					'.hello(integer, regclass, text, boolean, jsonb)'') IS NOT NULL)');
 				answer := peer_value(place, 0.001, 0);
 				IF NOT (answer ->> 1)::boolean OR answer ->> 0 IS NULL THEN
 					PERFORM refuse_protocol(place, NULL, answer ->> 0);

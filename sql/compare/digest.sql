@@ -5,51 +5,8 @@
 -- the peer already has a small fold of the digest here (prepare).  The peer subtracts it from
 -- its own, sees how many keys differ, and answers with its description and a fold of the size
 -- for them (hello_live).  Only then does the plan say whether the digests fit, and the two
--- fingerprints whether they are of what was described (live_first).  If the fold was too small,
+-- fingerprints whether they are of what was described (prepare).  If the fold was too small,
 -- or digests are read again, the question is live_answer, and the peer keeps its digest.
-
--- A plan with the keys that differ, if it is to read digests, and if the fold in the answer to the
--- first question tells all of them; "mine" is the digest here, and "own" what it was before that
--- was read.
--- Both digests were read with a fingerprint, and each has to be of the relation as described.  A
--- digest that is started again gets another generation.
-CREATE FUNCTION live_first(plan plan, own live_digest, mine @extschema@.iblt) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	here live_digest := (plan.here).live;
-	there live_digest := (plan.there).live;
-	difference declared.sketch%TYPE;
-	status record;
-	found live_found;
-BEGIN
-	IF plan.from_digests AND there.fold IS NOT NULL THEN
-		PERFORM require_described(plan, own.fingerprint, there.fingerprint);
-		IF own.generation <> here.generation THEN
-			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
-		END IF;
-		PERFORM iblt_traffic_add(0, 0, 0, octet_length(there.fold));
-		difference := there.fold;
-		difference := iblt_subtract(mine, difference);
-		status := iblt_compare_decode(difference);
-		IF status.complete THEN
-			found.rows_here := (iblt_header(mine)).rows;
-			found.rows_there := found.rows_here - (iblt_header(difference)).rows;
-			found.ms_here := own.ms;
-			found.ms_there := there.ms;
-			found.keys := status.keys;
-			found.number := status.recovered;
-			found.sample := iblt_fold(difference, 9, 0.1)::text;
-			plan.found := found;
-		END IF;
-	END IF;
-	there.fold := NULL;
-	plan.there.live := there;
-	RETURN plan;
-END
-$$;
-
--- The plan
 
 -- Why the digest of a side is not there or not trustworthy, or NULL.
 CREATE FUNCTION live_untrusted(s side, OUT state text,
@@ -165,8 +122,6 @@ BEGIN
 END
 $$;
 
--- Scanning all the same
-
 -- A plan that scans, because digests that were read do not do.
 CREATE FUNCTION live_give_up(plan plan, problem text) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -226,8 +181,6 @@ BEGIN
 	RETURN 'live digests are not used: ' || plan.live_problem;
 END
 $$;
-
--- Reading
 
 -- A query for what the digest of a side gives: as a whole, or of another server a small fold, or
 -- with "fitting" one of the size that the difference from the small fold in $1 takes.

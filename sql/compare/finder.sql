@@ -19,34 +19,6 @@ AS $$
 	FROM generate_subscripts(key, 1) AS i, LATERAL key_type(key[i]) AS type
 $$;
 
--- The query that joins the found_rows of both sides, which are $1 and $2: by the id of the key, or
--- line by line with the keys in $3.
--- In step, and not kept, as a function in FROM would be.
-CREATE FUNCTION pairs_sql(plan plan) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL
-		THEN 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
-			' h.checksum AS h_checksum, t.checksum AS t_checksum, h.mark AS h_mark,'
-			' t.mark AS t_mark, h.content AS h_content, t.content AS t_content,'
-			' h.columns AS h_columns, t.columns AS t_columns'
-			' FROM unnest($1.id, $1.key, $1.n, $1.rows_checksum, $1.mark, $1.content, $1.columns)'
-			' AS h(id, key, n, checksum, mark, content, columns)'
-			' FULL JOIN unnest($2.id, $2.key, $2.n, $2.rows_checksum, $2.mark, $2.content,'
-			' $2.columns) AS t(id, key, n, checksum, mark, content, columns) USING (id)'
-		ELSE format('SELECT id, %s AS key, (h_checksum IS NOT NULL)::integer AS h_n,'
-			' (t_checksum IS NOT NULL)::integer AS t_n,'
-			' h_checksum, t_checksum, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
-			' FROM (SELECT unnest($3) AS id,'
-			' unnest($1.checksum) AS h_checksum, unnest($2.checksum) AS t_checksum,'
-			' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
-			' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
-			' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
-			key_json_sql(plan.key)) END
-$$;
-
--- By key
-
 -- The expression of a key as jsonb, from the key in one word, in the column id.
 -- An integer's text is also that in json, which is faster to read than what
 -- jsonb_build_object makes of a value.
@@ -108,8 +80,6 @@ BEGIN
 END
 $$;
 
--- By hash
-
 -- A query for the rows of keys with the hashes in $1 on a side; "rows" are the rows t in
 -- place of those of rows_sql.
 -- A line for each key that has rows.  Equal rows are counted, and the checksums of all rows of a
@@ -146,8 +116,6 @@ BEGIN
 		json_sql(plan.key, true));
 END
 $$;
-
--- The choice
 
 -- How the rows of keys are found on a side.
 -- An index finds unique keys that are kept as they are.  Rows of other servers come by a condition,

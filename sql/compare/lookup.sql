@@ -116,7 +116,9 @@ AS $$
 $$;
 
 -- Those of the keys whose rows, which were found on both sides, differ.
--- With 'changed', rows that differ in some columns have only these and the key.
+-- The rows of both sides are joined by the id of the key, or line by line with the keys, in step
+-- and not kept, as a function in FROM would be.  With 'changed', rows that differ in some columns
+-- have only these and the key.
 CREATE FUNCTION differing(plan plan, here found_rows,
 	there found_rows, keys text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -134,7 +136,25 @@ BEGIN
 			CASE WHEN $4 THEN concat(h_checksum, ' ', h_mark, ' ', t_checksum, ' ', t_mark) END,
 			NULL, h_checksum, t_checksum, differs)::difference), '{}')
 		FROM (%s) AS pair, %s
-		WHERE h_checksum IS DISTINCT FROM t_checksum$q$, pairs_sql(plan),
+		WHERE h_checksum IS DISTINCT FROM t_checksum$q$,
+		CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL
+			THEN 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
+			' h.checksum AS h_checksum, t.checksum AS t_checksum, h.mark AS h_mark,'
+			' t.mark AS t_mark, h.content AS h_content, t.content AS t_content,'
+			' h.columns AS h_columns, t.columns AS t_columns'
+			' FROM unnest($1.id, $1.key, $1.n, $1.rows_checksum, $1.mark, $1.content, $1.columns)'
+			' AS h(id, key, n, checksum, mark, content, columns)'
+			' FULL JOIN unnest($2.id, $2.key, $2.n, $2.rows_checksum, $2.mark, $2.content,'
+			' $2.columns) AS t(id, key, n, checksum, mark, content, columns) USING (id)'
+			ELSE format('SELECT id, %s AS key, (h_checksum IS NOT NULL)::integer AS h_n,'
+			' (t_checksum IS NOT NULL)::integer AS t_n,'
+			' h_checksum, t_checksum, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
+			' FROM (SELECT unnest($3) AS id,'
+			' unnest($1.checksum) AS h_checksum, unnest($2.checksum) AS t_checksum,'
+			' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
+			' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
+			' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
+				key_json_sql(plan.key)) END,
 		CASE WHEN names_columns(plan)
 		THEN $q$LATERAL (SELECT CASE WHEN num_nulls(h_columns, t_columns) = 0
 			THEN nullif(ARRAY(SELECT c.name
@@ -169,10 +189,8 @@ $$;
 CREATE FUNCTION look_at_ids(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	looked record := look(plan, keys_of_ids(plan, ids));
 BEGIN
-	RETURN looked.differences;
+	RETURN (look(plan, keys_of_ids(plan, ids))).differences;
 END
 $$;
 

@@ -43,22 +43,42 @@ RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	sides side[] := ARRAY[here, there];
+	told jsonb[] := ARRAY[mine, theirs];
+	mappings jsonb[] := ARRAY[options.mapping, options.peer_mapping];
+	mapped jsonb[] := told;
+	s side;
+	other side;
+	checks side;
+	expression text;
 	plan plan;
-	mapped jsonb[];
 BEGIN
 	PERFORM plain_check_sides(with_own_rows(here, there, options), mine, theirs),
 		plain_check_sides(with_own_rows(there, here, options), theirs, mine);
 	options.live := 'off';
-	IF there.bare AND there.condition IS NOT NULL THEN
-		PERFORM plain_check_expression(here, there.condition, true, mine, theirs);
-	END IF;
-	IF here.bare AND here.condition IS NOT NULL THEN
-		PERFORM plain_check_expression(there, here.condition, true, theirs, mine);
-	END IF;
-	mapped := ARRAY[plain_mapped(here, there, options.mapping, mine, theirs),
-		plain_mapped(there, here, options.peer_mapping, theirs, mine)];
-	plan := checked_plan(jsonb_populate_record(here, plain_columns_of(here, mapped[1])),
-		jsonb_populate_record(there, plain_columns_of(there, mapped[2])), options);
+	FOR n IN 1 .. 2 LOOP
+		s := CASE n WHEN 1 THEN here ELSE there END;
+		other := CASE n WHEN 1 THEN there ELSE here END;
+		-- the other side checks the condition and the expressions of one without iblt
+		checks := CASE WHEN s.bare THEN other ELSE s END;
+		IF s.bare AND s.condition IS NOT NULL THEN
+			PERFORM plain_check_expression(other, s.condition, true, told[3 - n], told[n]);
+		END IF;
+		IF mappings[n] IS NOT NULL THEN
+			FOREACH expression IN ARRAY ARRAY(SELECT value
+					FROM jsonb_each_text(mappings[n] -> 'expressions') WHERE s.bare) LOOP
+				PERFORM plain_check_expression(other, expression, false, told[3 - n], told[n]);
+			END LOOP;
+			mapped[n] := map_columns(told[n], mappings[n], ask_call(checks.place, format(
+				'made_columns(%L::pg_catalog.regclass, %L)', checks.relation, mappings[n]))::jsonb);
+		END IF;
+		IF s.bare THEN
+			sides[n] := jsonb_populate_record(s, jsonb_build_object('columns',
+				mapped[n] -> 'columns', 'keys', mapped[n] -> 'keys', 'mapped',
+				mapped[n] -> 'mapped'));
+		END IF;
+	END LOOP;
+	plan := checked_plan(sides[1], sides[2], options);
 	PERFORM plain_check_types(plan, mapped[1], mapped[2]);
 	plan.columns := plain_read_as(plan.columns, mapped[1]);
 	plan.by_hash := true;

@@ -1,7 +1,5 @@
 -- Checks of a plan -----------------------------------------------------------------
 
--- Collations
-
 -- The condition and the expressions of a side, NULL for one that has not checked them.
 CREATE FUNCTION texts_of(s side) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -32,8 +30,6 @@ BEGIN
 END
 $$;
 
--- Code of other users
-
 -- An error if a plan reads row versions, and this role may not read those of a side.
 CREATE FUNCTION require_version_rights(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -51,6 +47,16 @@ BEGIN
 				HINT = 'Grant SELECT on the table, or on these columns too, or set recheck => 0.';
 		END IF;
 	END LOOP;
+END
+$$;
+
+-- Does a side of this database have rows of other servers?
+CREATE FUNCTION is_remote_here(plan plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN (plan.here).remote AND (plan.here).place IS NULL
+		OR (plan.there).remote AND (plan.there).place IS NULL;
 END
 $$;
 
@@ -110,8 +116,10 @@ $$;
 
 -- Describes both relations and makes the plan of a comparison, over connections to those sides
 -- that are not here.  If the first is not, "relation" is NULL, and the options have its name.
--- With digests, the question to the peer has a fold of the digest here, and so a plan may have
--- the keys that differ.
+-- With digests, the question to the peer has a fold of the digest here, and the answer a fold of
+-- the digest there.  If their difference tells all keys, the plan has them.  Both digests were read
+-- with a fingerprint, and each has to be of the relation as described.  A digest that is started
+-- again gets another generation.
 -- Relies on: the stores of the digest, in the snapshot of a statement.
 CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, options options)
 RETURNS plan
@@ -122,8 +130,12 @@ DECLARE
 	sides side[];
 	begun timestamptz := clock_timestamp();
 	own live_digest;
+	theirs live_digest;
 	mine declared.sketch%TYPE;
 	small text;
+	difference declared.sketch%TYPE;
+	status record;
+	found live_found;
 	plan plan;
 BEGIN
 	IF options.method = 'plain' THEN
@@ -157,9 +169,32 @@ BEGIN
 		PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
 	END IF;
 	plan := checked_plan(sides[1], sides[2], options);
-	IF mine IS NOT NULL THEN
-		plan := live_first(plan, own, mine);
+	IF mine IS NULL THEN
+		RETURN plan;
 	END IF;
+	theirs := (plan.there).live;
+	IF plan.from_digests AND theirs.fold IS NOT NULL THEN
+		PERFORM require_described(plan, own.fingerprint, theirs.fingerprint);
+		IF own.generation <> ((plan.here).live).generation THEN
+			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
+		END IF;
+		PERFORM iblt_traffic_add(0, 0, 0, octet_length(theirs.fold));
+		difference := theirs.fold;
+		difference := iblt_subtract(mine, difference);
+		status := iblt_compare_decode(difference);
+		IF status.complete THEN
+			found.rows_here := (iblt_header(mine)).rows;
+			found.rows_there := found.rows_here - (iblt_header(difference)).rows;
+			found.ms_here := own.ms;
+			found.ms_there := theirs.ms;
+			found.keys := status.keys;
+			found.number := status.recovered;
+			found.sample := iblt_fold(difference, 9, 0.1)::text;
+			plan.found := found;
+		END IF;
+	END IF;
+	theirs.fold := NULL;
+	plan.there.live := theirs;
 	RETURN plan;
 END
 $$;

@@ -4,8 +4,6 @@
 -- show, and settle_all() until sources show what followers may show already.  Both take the links
 -- of a plan, of two sides or of many nodes.  confirm.sql says what follows for differences.
 
--- Waiting until changes have passed
-
 -- Has the follower of a link applied everything up to a position? NULL if the slot's subscriber
 -- seems to be another one.
 -- Slot names are not unique across servers: in a chain all may have the same.  Positions
@@ -115,6 +113,7 @@ DECLARE
 	link link;
 	stuck boolean;
 	passed boolean;
+	said text;
 	waited waited;
 BEGIN
 	IF plan.links = '{}' THEN
@@ -138,13 +137,13 @@ BEGIN
 			passed := wait_position(link, position_at(link.source_place), deadline);
 		END IF;
 		IF NOT passed THEN
-			waited.problem := 'replication did not pass in time' || coalesce(' ('
-				|| nullif(CASE WHEN link.slot IS NULL
+			said := CASE WHEN link.slot IS NULL
 				THEN ask_call(link.follower_place, 'standby_said()')
 				ELSE concat_ws(', ',
 					ask_call(link.follower_place, format('subscription_said(%L)', link.slot)),
-					ask_call(link.source_place, format('slot_said(%L)', link.slot))) END, '') || ')',
-				'');
+					ask_call(link.source_place, format('slot_said(%L)', link.slot))) END;
+			waited.problem := 'replication did not pass in time'
+				|| coalesce(' (' || nullif(said, '') || ')', '');
 			IF NOT stuck THEN
 				waited.stuck := slot_positions(plan);
 			END IF;
@@ -154,8 +153,6 @@ BEGIN
 	RETURN waited;
 END
 $$;
-
--- Settling
 
 -- Waits until the sources of all links show what followers may show already; NULL, or why that
 -- takes too long.

@@ -196,10 +196,8 @@ CREATE FUNCTION ask_one(place text, query text, pause double precision DEFAULT 0
 	label text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	values text[] := ask_values(ARRAY[place], ARRAY[query], pause, label);
 BEGIN
-	RETURN values[1];
+	RETURN (ask_values(ARRAY[place], ARRAY[query], pause, label))[1];
 END
 $$;
 
@@ -220,10 +218,8 @@ $$;
 CREATE FUNCTION ask_call(place text, call text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	values text[] := ask_calls(ARRAY[place], call);
 BEGIN
-	RETURN values[1];
+	RETURN (ask_calls(ARRAY[place], call))[1];
 END
 $$;
 
@@ -236,8 +232,6 @@ BEGIN
 		ELSE 'iblt_wal_position() - ''0/0''::pg_catalog.pg_lsn' END);
 END
 $$;
-
--- The sides of a plan
 
 -- Where the sides are.
 CREATE FUNCTION places_of(plan plan) RETURNS text[]

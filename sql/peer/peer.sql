@@ -3,10 +3,6 @@
 -- dblink makes the connection.  It may be in any schema, or not be there, so it is
 -- looked for when it is needed.  No error and no log shows a connection string.
 
--- Sketches kept in a session
-
--- Questions and counters
-
 -- The schema of dblink, quoted; an error without dblink.
 CREATE FUNCTION iblt_peer_dblink() RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
@@ -52,8 +48,6 @@ CREATE FUNCTION iblt_traffic_add(messages bigint, sent bigint, received bigint,
 CREATE FUNCTION iblt_traffic_take(OUT messages bigint, OUT sent bigint,
 	OUT received bigint, OUT sketches bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
--- The connection
 
 -- Is it a connection string, which messages must not show? Otherwise it is a foreign server.
 -- auto_explain logs the plans of nested statements with their parameters, so PL/pgSQL
@@ -188,17 +182,33 @@ $$;
 CREATE FUNCTION iblt_peer_patience(seconds integer) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
+-- How many seconds a connection to a peer may take to be made, for a caller who has that timeout.
+-- libpq does not take less than two seconds.  From PostgreSQL 16 on dblink heeds no
+-- connect_timeout, and of several hosts it may wait for the first one for minutes.
+CREATE FUNCTION peer_patience(peer text, timeout interval) RETURNS integer
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	o text := peer;
+BEGIN
+	IF NOT iblt_peer_is_string(peer) THEN
+		o := (SELECT array_to_string(s.srvoptions, ' ') FROM pg_foreign_server AS s
+			WHERE s.srvname = peer);
+	END IF;
+	RETURN greatest(2, coalesce(
+		nullif(substring(o FROM 'connect_timeout\s*=\s*''?(\d{1,5})'), '0')::integer,
+		least(CASE WHEN o ~ ',' THEN NULL ELSE 10 END, ceil(extract(epoch FROM least(timeout,
+			nullif(current_setting('statement_timeout')::interval, '0')))))))::integer;
+END
+$$;
+
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
 -- that the caller opened, and without a name there is none.
--- A connection has the time of its connect_timeout, or that of the caller.  libpq does not take
--- less than two seconds.  From PostgreSQL 16 on dblink heeds no connect_timeout, and of several
--- hosts it may wait for the first one for minutes.
 CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	is_string boolean := iblt_peer_is_string(peer);
-	o text := peer;
 	late boolean;
 	e failure;
 BEGIN
@@ -227,15 +237,9 @@ BEGIN
 	PERFORM iblt_peer_dblink();
 	IF is_string THEN
 		PERFORM iblt_hide_statement();
-	ELSE
-		o := (SELECT array_to_string(s.srvoptions, ' ') FROM pg_foreign_server AS s
-			WHERE s.srvname = peer);
 	END IF;
 	BEGIN
-		late := iblt_peer_patience(greatest(2, coalesce(
-			nullif(substring(o FROM 'connect_timeout\s*=\s*''?(\d{1,5})'), '0')::integer,
-			least(CASE WHEN o ~ ',' THEN NULL ELSE 10 END, ceil(extract(epoch FROM least(timeout,
-				nullif(current_setting('statement_timeout')::interval, '0')))))))::integer);
+		late := iblt_peer_patience(peer_patience(peer, timeout));
 		conn := iblt_peer_open(conn, peer);
 		PERFORM iblt_peer_patience(NULL);
 	EXCEPTION WHEN @on_any_error@ THEN

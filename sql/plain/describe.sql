@@ -62,19 +62,21 @@ AS $$
 			SELECT jsonb_strip_nulls(jsonb_build_object(
 				'index', (SELECT format('%%I.%%I', n.nspname, x.relname) FROM pg_class x
 					JOIN pg_namespace n ON n.oid = x.relnamespace WHERE x.oid = i.indexrelid),
-				'collations', CASE WHEN count(l.other) > 0 THEN jsonb_agg(l.other ORDER BY k.n) END,
-				'orders', jsonb_agg(CASE k.coll WHEN 0 THEN '' ELSE 'C ' || getdatabaseencoding() END
-					ORDER BY k.n),
+				'collations', CASE WHEN count(l.other) > 0
+					THEN jsonb_agg(l.other ORDER BY k.n) END,
+				'orders', jsonb_agg(CASE k.coll WHEN 0 THEN ''
+					ELSE 'C ' || getdatabaseencoding() END ORDER BY k.n),
 				'unordered', coalesce(min(CASE WHEN NOT o.opcdefault
 						THEN format('operator class %%s is not the default of its type', o.opcname)
 					WHEN o.opcintype <> ALL (%L::oid[])
 						THEN format('type %%s may sort differently elsewhere', o.opcintype::regtype)
 					WHEN NOT l.bytewise
-						THEN format('plain queries know no order of collation %%I', c.collname) END),
+						THEN format('plain queries know no order of collation %%I', c.collname)
+						END),
 					CASE WHEN count(DISTINCT k.flags & 1) > 1
 					THEN 'its columns are sorted in different directions' END)))
-			FROM unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[], i.indoption::int2[])
-				WITH ORDINALITY AS k(attnum, coll, class, flags, n)
+			FROM unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[],
+				i.indoption::int2[]) WITH ORDINALITY AS k(attnum, coll, class, flags, n)
 			JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 			JOIN pg_opclass o ON o.oid = k.class
 			LEFT JOIN pg_collation c ON c.oid = k.coll,

@@ -1,7 +1,5 @@
 -- The plan of a plain comparison -------------------------------------------------------
 
--- Which method
-
 -- Those of some connections whose servers have no extension iblt, and NULL for the others.
 CREATE FUNCTION plain_without(conns text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -44,8 +42,6 @@ BEGIN
 	RETURN method;
 END
 $$;
-
--- Checks
 
 -- An error if there is a problem.
 CREATE FUNCTION plain_check(problem text, hint text) RETURNS void
@@ -151,8 +147,6 @@ BEGIN
 END
 $$;
 
--- The plan
-
 -- Into how many buckets the rows are put, of which there are about so many.
 -- Sums of more buckets are more to send, and of fewer buckets more rows.
 CREATE FUNCTION plain_buckets(row_number bigint) RETURNS integer
@@ -180,34 +174,4 @@ BEGIN
 	END LOOP;
 	RETURN columns;
 END
-$$;
-
--- What plain_describe_sql told of a side, with the columns of a mapping.
--- The other side checks expressions of one without iblt.
-CREATE FUNCTION plain_mapped(s side, other side, mapping jsonb, told jsonb, others jsonb)
-RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	checks side := CASE WHEN s.bare THEN other ELSE s END;
-	expression text;
-BEGIN
-	IF mapping IS NULL THEN
-		RETURN told;
-	END IF;
-	FOREACH expression IN ARRAY ARRAY(SELECT value
-			FROM jsonb_each_text(mapping -> 'expressions') WHERE s.bare) LOOP
-		PERFORM plain_check_expression(checks, expression, false, others, told);
-	END LOOP;
-	RETURN map_columns(told, mapping, ask_call(checks.place, format(
-		'made_columns(%L::pg_catalog.regclass, %L)', checks.relation, mapping))::jsonb);
-END
-$$;
-
--- What a mapping makes of a side without iblt, which does not describe itself.
-CREATE FUNCTION plain_columns_of(s side, told jsonb) RETURNS jsonb
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN s.bare THEN jsonb_build_object('columns', told -> 'columns',
-		'keys', told -> 'keys', 'mapped', told -> 'mapped') ELSE '{}' END
 $$;

@@ -43,14 +43,6 @@ BEGIN
 END
 $$;
 
--- The expression of a hash of columns.
-CREATE FUNCTION plain_hash_sql(columns plan_column[], seed bigint) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT plain_chain_sql(plain_texts_sql(columns, seed),
-		format('%L::int8', seed))
-$$;
-
 -- The seed of the hashes that both sides make.
 -- The peer knows this seed.  Another one, which it does not know, is that of the checksums
 -- that decide here whether rows are equal.
@@ -65,7 +57,8 @@ CREATE FUNCTION plain_key_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN plain_hash_sql(plan.key, plain_seed(plan) # 1);
+	RETURN plain_chain_sql(plain_texts_sql(plan.key, plain_seed(plan) # 1),
+		format('%L::int8', plain_seed(plan) # 1));
 END
 $$;
 
@@ -86,8 +79,6 @@ AS $$
 	SELECT same_server_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END)
 $$;
-
--- The sums
 
 -- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
 -- milliseconds, as four words.
@@ -115,8 +106,6 @@ BEGIN
 		rows_sql(plan, s), array_to_string('k'::text || names, ', '));
 END
 $$;
-
--- The rows
 
 -- What a row brings behind its columns: system columns, and the hash of its
 -- key.

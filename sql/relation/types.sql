@@ -150,7 +150,7 @@ CREATE TYPE link AS (
 	relation text			-- of the source
 );
 
--- The keys that differ, from digests that were read with the descriptions (live_first).
+-- The keys that differ, from digests that were read with the descriptions (prepare).
 CREATE TYPE live_found AS (
 	rows_here bigint,
 	rows_there bigint,

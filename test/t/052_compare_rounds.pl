@@ -41,7 +41,7 @@ sql(q{CREATE TABLE script (step text, number int, statement text); CREATE SEQUEN
 		PERFORM set_config('steps.' || name, n::text, true);
 		FOR s IN SELECT statement FROM public.script WHERE step = name AND number IN (n, 0) LOOP EXECUTE s; END LOOP;
 	END $$});
-foreach my $step ([ 'wait', 'pass', 'iblt_internal.plan, timestamptz', 'iblt_internal.waited' ], [ 'settle', 'settle', 'text, text, timestamptz', 'text' ],
+foreach my $step ([ 'wait', 'pass', 'iblt_internal.plan, timestamptz', 'iblt_internal.waited' ], [ 'settle', 'settle_all', 'iblt_internal.plan, timestamptz', 'text' ],
 	[ 'look', 'look', 'iblt_internal.plan, text[]', 'record' ])
 {
 	my ($name, $function, $arguments, $returns) = @$step;

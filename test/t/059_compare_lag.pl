@@ -128,7 +128,7 @@ $publisher->safe_psql('postgres', 'UPDATE t SET v = v + 1');
 {
 	my $error = failure(call($subscriber, 't', "timeout => '1 year', progress => true"));
 	like($error, qr/ERROR:  IB003: too many differences to confirm: about/, 'a disabled subscription: too many to confirm');
-	like($error, qr/DETAIL:  These may be rows in flight. Replication of this relation is not ready: /, 'the detail says why');
+	like($error, qr/DETAIL:  These may be rows in flight. Replication of this relation is not ready\. /, 'the detail says why');
 	is(scalar(() = $error =~ /NOTICE: .*sketches of/g), 1, 'one scan');
 	like($subscriber->safe_psql('postgres', $_), qr/^not comparable\|IB003\|/, 'an audit could not tell') foreach @audit;
 	$before = rows_of('t');

@@ -139,7 +139,7 @@ is($here->safe_psql('postgres', q{SET extra_float_digits = 1; SET search_path = 
 		one text;
 	BEGIN
 		FOREACH c IN ARRAY iblt_internal.common_columns(s, s, NULL) LOOP
-			one := format('SELECT id, %s AS h, public.iblt_checksum(ROW(t.%I)) AS k FROM public.v AS t', iblt_internal.plain_hash_sql(ARRAY[c], 5), c.name);
+			one := format('SELECT id, %s AS h, public.iblt_checksum(ROW(t.%I)) AS k FROM public.v AS t', iblt_internal.plain_chain_sql(iblt_internal.plain_texts_sql(ARRAY[c], 5), '5'), c.name);
 			RETURN QUERY EXECUTE format('SELECT %L FROM (%s) AS a JOIN (%s) AS b USING (id) WHERE (a.h = b.h) IS DISTINCT FROM (a.k = b.k)',
 				c.type_here, one, replace(one, 'public.v AS t', 'public.w AS t'));
 		END LOOP;
