@@ -98,7 +98,7 @@ BEGIN
 END
 $$;
 
--- What an error says of several rows of a unique key (refuse_several), NULL for any other error.
+-- What an error says of several rows of a unique key (check_several), NULL for any other error.
 -- A subquery of a view may end with the same SQLSTATE.
 CREATE FUNCTION said_not_unique(e failure) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

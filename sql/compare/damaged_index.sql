@@ -101,19 +101,14 @@ CREATE FUNCTION check_unfound(plan plan, s side, keys text[], hashes text[], sca
 	ids text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	several jsonb;
 BEGIN
 	IF ids = '{}' THEN
 		RETURN;
 	ELSIF 1 <> ALL (ARRAY(SELECT f.n FROM unnest(scanned.id, scanned.n) AS f(id, n)
 			WHERE f.id = ANY (ids))) THEN
-		several := key_of_several(plan, s, ARRAY(SELECT k.key FROM unnest(keys, hashes)
+		PERFORM check_several(plan, s, ARRAY(SELECT k.key FROM unnest(keys, hashes)
 			AS k(key, hash)
-			WHERE k.hash IN (SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)));
-	END IF;
-	IF several IS NOT NULL THEN
-		PERFORM refuse_several(s.side, several::text);
+			WHERE k.hash IN (SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)), false);
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
 		MESSAGE = format('an index of %s does not find rows that the table has (%s)',

@@ -14,15 +14,6 @@ BEGIN
 END
 $$;
 
--- An error unless both sides read what was described, as two fingerprints tell.
-CREATE FUNCTION require_described(plan plan, here text, there text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM require_side_described(plan.here, here), require_side_described(plan.there, there);
-END
-$$;
-
 -- The error for a place without iblt, or with another protocol.
 CREATE FUNCTION refuse_protocol(place text, protocol integer, version text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -3,42 +3,37 @@
 -- The rows of keys are looked up on both sides at the same time, and those that differ
 -- become differences.
 
--- A key that an index finds several rows of, as a JSON object; NULL if it does not any more.
+-- An error if an index finds several rows of one of these unique keys; with "sure" also if it does
+-- not any more, without a key.
 -- A join would take the first row only, as the planner trusts a unique index.  For a table of
--- Citus, each lookup is a statement of its own.
-CREATE FUNCTION key_of_several(plan plan, s side, keys text[]) RETURNS jsonb
+-- Citus, each lookup is a statement of its own.  The drivers begin again with keys as hashes
+-- (options_again), which counts these rows.
+CREATE FUNCTION check_several(plan plan, s side, keys text[], sure boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	f finder := finder(plan, s);
-	places integer[];
+	place integer;
 	key jsonb;
 BEGIN
-	IF s.distributed THEN
-		RETURN NULL;
+	IF NOT s.distributed THEN
+		plan.lo := NULL;	-- as in finder_by_key
+		plan.hi := NULL;
+		place := (ask_values(ARRAY[s.place], ARRAY[format('SELECT min(n)::text FROM (SELECT'
+				' iblt_k.iblt_n AS n FROM %s, LATERAL (SELECT count(*) FROM %s WHERE %s)'
+				' AS iblt_c(n) WHERE iblt_c.n > 1) AS iblt_d',
+			f.keys, rows_sql(plan, s), f.matches)], 0.001, NULL, reading_of(plan, keys, true)))[1];
 	END IF;
-	plan.lo := NULL;	-- as in finder_by_key
-	plan.hi := NULL;
-	places := ask_values(ARRAY[s.place], ARRAY[format('SELECT min(n)::text FROM (SELECT'
-			' iblt_k.iblt_n AS n FROM %s, LATERAL (SELECT count(*) FROM %s WHERE %s) AS iblt_c(n)'
-			' WHERE iblt_c.n > 1) AS iblt_d',
-		f.keys, rows_sql(plan, s), f.matches)], 0.001, NULL, reading_of(plan, keys, true));
-	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_u(id)', key_json_sql(plan.key))
-		INTO key USING keys[places[1]];
-	RETURN CASE WHEN places[1] IS NOT NULL THEN key END;
-END
-$$;
-
--- The error for several rows of a unique key.
--- The drivers begin again with keys as hashes (options_again), which counts these rows.
-CREATE FUNCTION refuse_several(side text, key text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	IF place IS NOT NULL THEN
+		EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_u(id)', key_json_sql(plan.key))
+			INTO key USING keys[place];
+	ELSIF NOT sure THEN
+		RETURN;
+	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
-		MESSAGE = format('rows have the same key (%s), although it is unique', side),
-		DETAIL = concat('One such key is ' || key || '. ', 'Either a unique index is damaged, '
-			'or this transaction has violated a deferred constraint.'),
+		MESSAGE = format('rows have the same key (%s), although it is unique', s.side),
+		DETAIL = concat('One such key is ' || key::text || '. ', 'Either a unique index is '
+			'damaged, or this transaction has violated a deferred constraint.'),
 		HINT = 'Delete the rows that are too many, and REINDEX. '
 			'Until then, name more columns in key_columns to tell these rows apart.';
 END
@@ -52,7 +47,7 @@ AS $$
 BEGIN
 	IF NOT plan.by_hash AND plan.buckets IS NULL
 			AND cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
-		PERFORM refuse_several(s.side, key_of_several(plan, s, keys)::text);
+		PERFORM check_several(plan, s, keys, true);
 	END IF;
 END
 $$;

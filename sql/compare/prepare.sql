@@ -174,7 +174,8 @@ BEGIN
 	END IF;
 	theirs := (plan.there).live;
 	IF plan.from_digests AND theirs.fold IS NOT NULL THEN
-		PERFORM require_described(plan, own.fingerprint, theirs.fingerprint);
+		PERFORM require_side_described(plan.here, own.fingerprint),
+			require_side_described(plan.there, theirs.fingerprint);
 		IF own.generation <> ((plan.here).live).generation THEN
 			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
 		END IF;

@@ -108,21 +108,6 @@ BEGIN
 END
 $$;
 
--- Says what two sketches have told; "number" is an estimate unless they name all keys.
-CREATE FUNCTION exchange_progress(plan plan, figures figures, number bigint, complete boolean,
-	larger boolean DEFAULT false) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM progress(plan.progress, format('sketches of %s and %s rows: %s', figures.rows_here,
-		figures.rows_there, format(CASE WHEN complete THEN '%s keys differ'
-			WHEN larger AND is_elsewhere(plan)
-			THEN 'about %s keys differ, asking for larger parts of both sketches'
-			WHEN larger THEN 'about %s keys differ, asking for a larger part of the peer''s sketch'
-			ELSE 'about %s keys differ, more than sketches of this size can name' END, number)));
-END
-$$;
-
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
@@ -152,7 +137,8 @@ BEGIN
 		keys := (plan.found).keys;
 		number := (plan.found).number;
 		sample := (plan.found).sample;
-		PERFORM exchange_progress(plan, figures, number, true);
+		PERFORM progress(plan.progress, format('sketches of %s and %s rows: %s keys differ',
+			figures.rows_here, figures.rows_there, number));
 		RETURN;
 	END IF;
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
@@ -170,7 +156,8 @@ BEGIN
 	END IF;
 	here := sketch_of(scanned[1]);
 	there := sketch_of(scanned[2]);
-	PERFORM require_described(plan, scanned[1].fingerprint, scanned[2].fingerprint);
+	PERFORM require_side_described(plan.here, scanned[1].fingerprint),
+		require_side_described(plan.there, scanned[2].fingerprint);
 	figures.rows_here := (iblt_header(here)).rows;
 	figures.rows_there := (iblt_header(there)).rows;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
@@ -191,7 +178,14 @@ BEGIN
 		more := NOT status.complete AND NOT surely_more(plan, number, most.capacity)
 			AND least((iblt_header(here)).cells, (iblt_header(there)).cells) <> most.cells;
 		IF plan.progress THEN
-			PERFORM exchange_progress(plan, figures, number, status.complete, more);
+			PERFORM progress(true, format('sketches of %s and %s rows: %s', figures.rows_here,
+				figures.rows_there, format(CASE WHEN status.complete THEN '%s keys differ'
+				WHEN more AND is_elsewhere(plan)
+				THEN 'about %s keys differ, asking for larger parts of both sketches'
+				WHEN more
+				THEN 'about %s keys differ, asking for a larger part of the peer''s sketch'
+				ELSE 'about %s keys differ, more than sketches of this size can name' END,
+				number)));
 		END IF;
 		EXIT WHEN NOT more;
 		larger := larger_fold(CASE WHEN empty IS NOT NULL THEN empty

@@ -53,29 +53,6 @@ BEGIN
 END
 $$;
 
--- The names of columns that are given with their types.
-CREATE FUNCTION ask_names(columns text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT regexp_replace(columns, '(\w+) [^,]+', '\1', 'g')
-$$;
-
--- The expression of what such columns of an item of FROM tell: a text, or found_rows.
-CREATE FUNCTION ask_row_sql(item text, columns text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE columns WHEN 'value text' THEN '%s.value::text'
-		ELSE 'ROW(%s.*)::found_rows' END, item)
-$$;
-
--- The expression of an answer from these columns.
-CREATE FUNCTION ask_answer_sql(item text, columns text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE columns WHEN 'value text' THEN 'ROW(%s, NULL)::answer'
-		ELSE 'ROW(NULL, %s)::answer' END, ask_row_sql(item, columns))
-$$;
-
 -- What a query in this database gives in its column "answer".
 -- A reader is called as it stands: a function in FROM would write a large row to a file.
 CREATE FUNCTION ask_here(query text, how reading, INOUT answer anyelement) RETURNS anyelement
@@ -109,7 +86,11 @@ AS $$
 DECLARE
 	many integer := cardinality(places);
 	one_value boolean := columns = 'value text';
-	names text[] := string_to_array(ask_names(columns), ', ');
+	names text := regexp_replace(columns, '(\w+) [^,]+', '\1', 'g');
+	-- what an item of FROM tells: a text, or found_rows
+	row_sql text := CASE WHEN one_value THEN '%s.value::text' ELSE 'ROW(%s.*)::found_rows' END;
+	answer_sql text := format(CASE WHEN one_value THEN 'ROW(%s, NULL)::answer'
+		ELSE 'ROW(NULL, %s)::answer' END, row_sql);
 	items text[];
 	rows text[];
 	query text;
@@ -118,9 +99,9 @@ DECLARE
 BEGIN
 	IF many > 1 AND (places[1] = ALL (places) OR num_nonnulls(VARIADIC places) = 0) THEN
 		FOR n IN 1 .. many LOOP
-			rows[n] := CASE WHEN places[1] IS NULL THEN ask_answer_sql('q' || n, columns)
-				ELSE ask_row_sql('q' || n, columns) END;
-			items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, ask_names(columns));
+			rows[n] := format(CASE WHEN places[1] IS NULL THEN answer_sql ELSE row_sql END,
+				'q' || n);
+			items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, names);
 		END LOOP;
 		query := format('SELECT ARRAY[%s] AS answer FROM %s', array_to_string(rows, ', '),
 			array_to_string(items, ', '));
@@ -143,8 +124,7 @@ BEGIN
 	FOR n IN 1 .. many LOOP
 		IF places[n] IS NULL THEN
 			answers[n] := ask_here(format('SELECT %s AS answer FROM (%s) AS iblt_r(%s)',
-				ask_answer_sql('iblt_r', columns), queries[n], ask_names(columns)), how,
-				NULL::answer);
+				format(answer_sql, 'iblt_r'), queries[n], names), how, NULL::answer);
 		END IF;
 	END LOOP;
 	FOR n IN 1 .. many LOOP
@@ -154,9 +134,9 @@ BEGIN
 			taken := peer_result(places[n], format(
 				'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
 					' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
-				array_to_string(names, '), 0) + coalesce(octet_length(iblt_r.'),
-				ask_answer_sql('iblt_r', columns), iblt_peer_dblink(),
-				array_to_string(names, ' text, ')), pause);
+				replace(names, ', ', '), 0) + coalesce(octet_length(iblt_r.'),
+				format(answer_sql, 'iblt_r'), iblt_peer_dblink(),
+				replace(names, ', ', ' text, ')), pause);
 			PERFORM iblt_traffic_add(1, 0, taken.bytes);
 			answers[n] := taken.answer;
 		END IF;

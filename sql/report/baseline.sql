@@ -86,7 +86,8 @@ BEGIN
 	result.read_at := clock_timestamp();
 	scanned := ask_values('{NULL}', ARRAY[scan_sql(plan, plan.here, result.capacity)],
 		how => reading_of(plan))::scanned[];
-	PERFORM require_described(plan, scanned[1].fingerprint, scanned[1].fingerprint);
+	PERFORM require_side_described(plan.here, scanned[1].fingerprint),
+		require_side_described(plan.there, scanned[1].fingerprint);
 	result.sketch := sketch_of(scanned[1]);
 	result.rows := (iblt_header(result.sketch)).rows;
 	RETURN result;
