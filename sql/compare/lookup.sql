@@ -184,8 +184,10 @@ $$;
 CREATE FUNCTION look_at_ids(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	looked record := look(plan, keys_of_ids(plan, ids));
 BEGIN
-	RETURN (look(plan, keys_of_ids(plan, ids))).differences;
+	RETURN looked.differences;
 END
 $$;
 

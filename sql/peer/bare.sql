@@ -12,10 +12,9 @@ CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || CASE WHEN described IS NULL
-		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, plain_restrict_sql(asks))
-		ELSE (SELECT format('DO %L; ', format('BEGIN PERFORM %s, %s;%s END', settings,
-				plain_restrict_sql(NOT bool_or(d.views)), string_agg(plain_lock_sql(d), '')))
-			FROM unnest(described) AS d) END
+		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, restricts)
+		ELSE (SELECT format('DO %L; ', format('BEGIN PERFORM %s, %s;%s END', settings, restricts,
+			string_agg(plain_lock_sql(d), ''))) FROM unnest(described) AS d) END
 	FROM (SELECT 'pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
@@ -40,7 +39,14 @@ AS $$
 		FROM pg_proc p, unnest(p.proconfig) AS c
 		WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = as_of)
 		AS own(name, other) USING (name)
-	WHERE coalesce(other, value) IS NOT NULL) AS s(settings)
+	WHERE coalesce(other, value) IS NOT NULL) AS s(settings),
+	-- a server which can do so refuses views and foreign tables that do not come with PostgreSQL
+	LATERAL (SELECT format($q$CASE
+			WHEN pg_catalog.current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL
+			THEN pg_catalog.set_config('restrict_nonsystem_relation_kind', %L, true) END$q$,
+		CASE WHEN CASE WHEN described IS NULL THEN asks
+				ELSE (SELECT NOT bool_or(d.views) FROM unnest(described) AS d) END
+			THEN 'view, foreign-table' ELSE '' END)) AS r(restricts)
 $$;
 
 -- What gives, or does, what a call of a function does, where the function is not there.

@@ -112,14 +112,3 @@ AS $$
 		plain_view_code_sql(format('to_regclass(%L)', d.relation)))
 	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name)
 $$;
-
--- The expression that makes a server which can do so refuse views and foreign tables that do not
--- come with PostgreSQL, or not any more.
-CREATE FUNCTION plain_restrict_sql(refuse boolean) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format($q$CASE WHEN pg_catalog.current_setting('restrict_nonsystem_relation_kind', true)
-			IS NOT NULL
-		THEN pg_catalog.set_config('restrict_nonsystem_relation_kind', %L, true) END$q$,
-		CASE WHEN refuse THEN 'view, foreign-table' ELSE '' END)
-$$;
