@@ -24,10 +24,28 @@ BEGIN
 END
 $$;
 
--- The mappings of columns of some tables: an object from their names to objects with the arguments
--- of iblt_compare.
-CREATE FUNCTION audit_mappings(mappings jsonb) RETURNS jsonb
+-- An error for a mapping of a table that is not in the list.
+CREATE FUNCTION audit_check_mappings(items audit_item[], mappings jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	unknown text := (SELECT string_agg(name, ', ') FROM jsonb_object_keys(mappings) AS name
+		WHERE name NOT IN (SELECT audit_name(i) FROM unnest(items) AS i));
+BEGIN
+	IF unknown IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = 'mappings names tables that are not compared: ' || unknown,
+			HINT = 'Give the names of tables of this side with their schemas.';
+	END IF;
+END
+$$;
+
+-- The other arguments of an audit.  Mappings of columns are an object from the names of tables to
+-- objects with the arguments of iblt_compare.
+CREATE FUNCTION audit_make_options(compare options, trust_filters boolean, mappings jsonb)
+RETURNS audit_options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	twice boolean;
@@ -50,39 +68,13 @@ BEGIN
 	IF twice THEN
 		PERFORM refuse_early('mappings names a table twice', NULL);
 	END IF;
-	RETURN (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
+	mappings := (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
 				FROM unnest(parse_ident(key)) AS part), jsonb_build_object(
 			'here', make_mapping(NULL, value -> 'expressions'), 'there', make_mapping(
 				value -> 'peer_columns',
 				coalesce(value -> 'peer_expressions', value -> 'expressions'))))
 		FROM jsonb_each(mappings));
-END
-$$;
-
--- An error for a mapping of a table that is not in the list.
-CREATE FUNCTION audit_check_mappings(items audit_item[], mappings jsonb) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	unknown text := (SELECT string_agg(name, ', ') FROM jsonb_object_keys(mappings) AS name
-		WHERE name NOT IN (SELECT audit_name(i) FROM unnest(items) AS i));
-BEGIN
-	IF unknown IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = 'mappings names tables that are not compared: ' || unknown,
-			HINT = 'Give the names of tables of this side with their schemas.';
-	END IF;
-END
-$$;
-
--- The other arguments of an audit.
-CREATE FUNCTION audit_make_options(compare options, trust_filters boolean, mappings jsonb)
-RETURNS audit_options
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN ROW(compare, coalesce(trust_filters, false), audit_mappings(mappings))::audit_options;
+	RETURN ROW(compare, coalesce(trust_filters, false), mappings)::audit_options;
 END
 $$;
 
@@ -250,55 +242,6 @@ BEGIN
 END
 $$;
 
--- All tables
-
--- Compares all tables of a list, over connections of those names.
-CREATE FUNCTION audit_rows(conns text[], peers text[], target audit_target,
-	options audit_options) RETURNS audit_row[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	items audit_item[];
-	batch record;
-	done integer := 0;
-	started timestamptz;
-	result audit_row;
-	results audit_row[] := '{}';
-	compared record;
-	stuck text;
-BEGIN
-	conns := connect(peers, conns, (options.compare).timeout);
-	options.compare.method := plain_method(conns, (options.compare).method);
-	PERFORM audit_check_peers(conns);
-	items := audit_list(conns, target);
-	PERFORM audit_check_mappings(items, options.mappings);
-	IF (options.compare).live <> 'off' AND (options.compare).method <> 'plain'
-			AND options.mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
-		items := audit_by_parent(conns, items);
-	END IF;
-	FOR n IN 1 .. cardinality(items) LOOP
-		IF n > done THEN
-			batch := audit_batch(conns, peers, items, n, options, 100);
-			done := batch.last;
-		END IF;
-		result := batch.equal[n];
-		IF result.status IS NULL THEN
-			started := clock_timestamp();
-			compared := audit_table(conns, peers, items[n], options, stuck);
-			stuck := compared.stuck;
-			result := compared.result;
-			result.total_ms := ms(started);
-		END IF;
-		PERFORM progress((options.compare).progress, format(
-			'table %s of %s, %s: %s%s', n, cardinality(items),
-			coalesce(result.relation, result.peer_relation), result.status, ': ' || result.detail));
-		results[n] := result;
-	END LOOP;
-	PERFORM peers_close(conns);
-	RETURN results;
-END
-$$;
-
 -- The driver
 
 CREATE FUNCTION @extschema@.iblt_audit(
@@ -333,7 +276,15 @@ DECLARE
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
 	options audit_options := audit_make_options(@arguments options@, trust_filters, mappings);
-	results jsonb;
+	items audit_item[];
+	batch record;
+	done integer := 0;
+	started timestamptz;
+	compared record;
+	stuck text;
+	result audit_row;
+	results audit_row[] := '{}';
+	kept jsonb;
 	e failure;
 BEGIN
 	BEGIN
@@ -342,9 +293,38 @@ BEGIN
 		IF target.kind = 'subscription' AND here_peer IS NULL THEN
 			peers[2] := audit_peer(target.name, peer);
 		END IF;
-		results := to_jsonb(audit_rows(conns, peers, target, options));
-		PERFORM keep_stats('iblt_audit', results);
-		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, results);
+		conns := connect(peers, conns, (options.compare).timeout);
+		options.compare.method := plain_method(conns, (options.compare).method);
+		PERFORM audit_check_peers(conns);
+		items := audit_list(conns, target);
+		PERFORM audit_check_mappings(items, options.mappings);
+		IF (options.compare).live <> 'off' AND (options.compare).method <> 'plain'
+				AND options.mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
+			items := audit_by_parent(conns, items);
+		END IF;
+		FOR n IN 1 .. cardinality(items) LOOP
+			IF n > done THEN
+				batch := audit_batch(conns, peers, items, n, options, 100);
+				done := batch.last;
+			END IF;
+			result := batch.equal[n];
+			IF result.status IS NULL THEN
+				started := clock_timestamp();
+				compared := audit_table(conns, peers, items[n], options, stuck);
+				stuck := compared.stuck;
+				result := compared.result;
+				result.total_ms := ms(started);
+			END IF;
+			PERFORM progress((options.compare).progress, format(
+				'table %s of %s, %s: %s%s', n, cardinality(items),
+				coalesce(result.relation, result.peer_relation), result.status,
+				': ' || result.detail));
+			results[n] := result;
+		END LOOP;
+		PERFORM peers_close(conns);
+		kept := to_jsonb(results);
+		PERFORM keep_stats('iblt_audit', kept);
+		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));

@@ -32,54 +32,6 @@ BEGIN
 END
 $$;
 
--- Items that know whether their table is here, at this place, and which it is in this database.
--- What has the name of a table there may be anything here: a partition, or a view.
-CREATE FUNCTION audit_locate(place text, items audit_item[]) RETURNS audit_item[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	item audit_item;
-	unknown integer[] := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n
-		WHERE place IS NULL OR items[n].absent IS NULL ORDER BY n);
-	found text[];
-BEGIN
-	IF unknown <> '{}' THEN
-		found := audit_ask_each(place, ARRAY(SELECT items[n]
-			FROM unnest(unknown) WITH ORDINALITY AS u(n, i) ORDER BY i));
-	END IF;
-	FOR i IN 1 .. cardinality(unknown) LOOP
-		item := items[unknown[i]];
-		item.absent := found[i] IS NULL;
-		item.relid := CASE WHEN place IS NULL THEN found[i]::oid END;
-		items[unknown[i]] := item;
-	END LOOP;
-	RETURN items;
-END
-$$;
-
--- Tables
-
--- The items of an audit of given tables, each once, or NULL.
-CREATE FUNCTION audit_list_tables(tables regclass[]) RETURNS audit_item[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT array_agg(audit_make_item(n.nspname, coalesce(c.relname, t.relid::text), false, true,
-			relid => t.relid) ORDER BY t.position)
-	FROM (SELECT relid, min(position) AS position
-		FROM unnest(tables) WITH ORDINALITY AS u(relid, position) GROUP BY relid) AS t
-	LEFT JOIN pg_class c ON c.oid = t.relid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
-$$;
-
--- The same of tables of another database, by their names.
-CREATE FUNCTION audit_list_names(tables text[]) RETURNS audit_item[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT array_agg(audit_make_item(t.parts[1], t.parts[2], false, true) ORDER BY t.position)
-	FROM (SELECT parse_ident(nodes_relation(name, 'here_tables')) AS parts,
-			min(position) AS position
-		FROM unnest(tables) WITH ORDINALITY AS u(name, position) GROUP BY 1) AS t
-$$;
-
 -- The items of an audit of a schema, or with NULL of the whole database, which are the tables of
 -- either side, or NULL.
 CREATE FUNCTION audit_list_schema(conns text[], schema text, peer_schema text)
@@ -117,24 +69,9 @@ AS $$
 		THEN ARRAY['not published: ' || published.operations_left_out] ELSE '{}' END
 $$;
 
--- Why a table in publications of one name on both sides cannot be compared, or NULL.
+-- The items of an audit of a publication of either side, or NULL.
 -- Both sides may have a publication of the name, if they publish to each other or if it
 -- came with a dump.  Then no table of either may be passed over.
-CREATE FUNCTION audit_twofold_problem(mine published_table, theirs published_table) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE
-		WHEN mine IS NULL
-			THEN 'only the publication of this name on the peer has this table, not the one here'
-		WHEN theirs IS NULL
-			THEN 'only the publication of this name here has this table, not the one on the peer'
-		WHEN mine.filter IS DISTINCT FROM theirs.filter
-				OR mine.unpublished IS DISTINCT FROM theirs.unpublished
-			THEN 'the publications of this name here and on the peer differ in the rows or '
-				'columns of this table' END
-$$;
-
--- The items of an audit of a publication of either side, or NULL.
 CREATE FUNCTION audit_list_publication(conns text[], publication text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -150,7 +87,15 @@ BEGIN
 			MESSAGE = format('publication "%s" exists neither here nor on the peer', publication);
 	END IF;
 	RETURN (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
-			CASE WHEN twofold THEN audit_twofold_problem(h.t, p.t) END,
+			CASE WHEN NOT twofold THEN NULL
+				WHEN h.t IS NULL THEN
+					'only the publication of this name on the peer has this table, not the one here'
+				WHEN p.t IS NULL THEN
+					'only the publication of this name here has this table, not the one on the peer'
+				WHEN (h.t).filter IS DISTINCT FROM (p.t).filter
+						OR (h.t).unpublished IS DISTINCT FROM (p.t).unpublished
+					THEN 'the publications of this name here and on the peer differ in the rows or '
+						'columns of this table' END,
 			audit_notes(coalesce(h.t, p.t)), coalesce(h.t, p.t), subscriber)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
@@ -251,27 +196,56 @@ BEGIN
 END
 $$;
 
--- All of them
-
 -- The items of an audit; an error if there are none.
+-- Except for tables that were given, they know whether their table is here, and which it is in this
+-- database.  What has the name of a table there may be anything here: a partition, or a view.
 CREATE FUNCTION audit_list(conns text[], target audit_target) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	items audit_item[] := CASE target.kind
-		WHEN 'tables' THEN coalesce(audit_list_tables(target.tables),
-			audit_list_names(target.here_tables))
-		WHEN 'schema' THEN audit_list_schema(conns, target.name, target.peer_schema)
-		WHEN 'database' THEN audit_list_schema(conns, NULL, NULL)
-		WHEN 'publication' THEN audit_list_publication(conns, target.name)
-		WHEN 'subscription' THEN audit_list_subscription(conns, target.name) END;
+	items audit_item[];
+	item audit_item;
+	unknown integer[];
+	found text[];
 BEGIN
+	CASE target.kind
+		WHEN 'tables' THEN items := CASE WHEN target.tables <> '{}' THEN (
+				SELECT array_agg(audit_make_item(n.nspname, coalesce(c.relname, t.relid::text),
+					false, true, relid => t.relid) ORDER BY t.position)
+				FROM (SELECT relid, min(position) AS position FROM unnest(target.tables)
+					WITH ORDINALITY AS u(relid, position) GROUP BY relid) AS t
+				LEFT JOIN pg_class c ON c.oid = t.relid
+				LEFT JOIN pg_namespace n ON n.oid = c.relnamespace)
+			ELSE (SELECT array_agg(audit_make_item(t.parts[1], t.parts[2], false, true)
+					ORDER BY t.position)
+				FROM (SELECT parse_ident(nodes_relation(name, 'here_tables')) AS parts,
+						min(position) AS position FROM unnest(target.here_tables)
+						WITH ORDINALITY AS u(name, position) GROUP BY 1) AS t) END;
+		WHEN 'schema' THEN items := audit_list_schema(conns, target.name, target.peer_schema);
+		WHEN 'database' THEN items := audit_list_schema(conns, NULL, NULL);
+		WHEN 'publication' THEN items := audit_list_publication(conns, target.name);
+		WHEN 'subscription' THEN items := audit_list_subscription(conns, target.name);
+	END CASE;
 	IF items IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
 			MESSAGE = 'there are no tables to audit'
 				|| coalesce(format(' in %s "', target.kind) || target.name || '"', ''),
 			DETAIL = 'An answer without tables would read as if all were equal.';
+	ELSIF target.kind = 'tables' THEN
+		RETURN items;
 	END IF;
-	RETURN CASE target.kind WHEN 'tables' THEN items ELSE audit_locate(conns[1], items) END;
+	unknown := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n
+		WHERE conns[1] IS NULL OR items[n].absent IS NULL ORDER BY n);
+	IF unknown <> '{}' THEN
+		found := audit_ask_each(conns[1], ARRAY(SELECT items[n]
+			FROM unnest(unknown) WITH ORDINALITY AS u(n, i) ORDER BY i));
+	END IF;
+	FOR i IN 1 .. cardinality(unknown) LOOP
+		item := items[unknown[i]];
+		item.absent := found[i] IS NULL;
+		item.relid := CASE WHEN conns[1] IS NULL THEN found[i]::oid END;
+		items[unknown[i]] := item;
+	END LOOP;
+	RETURN items;
 END
 $$;

@@ -54,54 +54,6 @@ EXCEPTION WHEN @on_error@ THEN
 END
 $$;
 
--- The plans for small tables, NULL for those that must be compared alone.
-CREATE FUNCTION plain_plans_small(conns text[], smalls audit_small[]) RETURNS plan[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answers text[] := ask_values(conns, ARRAY[
-		plain_describe_many_sql(ARRAY(SELECT audit_name(s.item) FROM unnest(smalls) AS s)),
-		plain_describe_many_sql(ARRAY(SELECT audit_peer_name(s.item) FROM unnest(smalls) AS s))],
-		0.005, 'iblt_audit');
-	mine jsonb := answers[1];
-	theirs jsonb := answers[2];
-	plans plan[];
-BEGIN
-	FOR i IN 1 .. cardinality(smalls) LOOP
-		plans[i] := plain_plan_small(conns, smalls[i], mine -> (i - 1), theirs -> (i - 1));
-	END LOOP;
-	RETURN plans;
-END
-$$;
-
--- A query for the sums of all small tables of a side, NULL for those without a plan.
-CREATE FUNCTION plain_sums_small_sql(plans plan[], side text) RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT ARRAY[%s]::text[]::text', string_agg(CASE WHEN p.buckets IS NULL
-		THEN 'NULL' ELSE format('(%s)', plain_sums_sql(plans[i],
-			CASE side WHEN 'here' THEN p.here ELSE p.there END)) END, ', ' ORDER BY i))
-	FROM generate_subscripts(plans, 1) AS i,
-	LATERAL (SELECT (plans[i]).buckets, (plans[i]).here, (plans[i]).there) AS p
-$$;
-
--- What was described of both sides of all small tables with a plan.
-CREATE FUNCTION plain_reads_small(plans plan[]) RETURNS described[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	p plan;
-	result described[] := '{}';
-BEGIN
-	FOREACH p IN ARRAY plans LOOP
-		IF p.buckets IS NOT NULL THEN
-			result := result || reads(p.here, p.there);
-		END IF;
-	END LOOP;
-	RETURN result;
-END
-$$;
-
 -- The rows for those small tables that are equal, and NULL for the others; none if a side
 -- could not answer.
 CREATE FUNCTION plain_compare_small(conns text[], smalls audit_small[]) RETURNS audit_row[]
@@ -109,16 +61,39 @@ CREATE FUNCTION plain_compare_small(conns text[], smalls audit_small[]) RETURNS 
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
-	plans plan[];
-	sums text[];
+	answers text[];
+	here jsonb;
+	there jsonb;
+	p plan;
+	plans plan[];			-- NULL for those that must be compared alone
+	asked text[] := '{}';	-- a query for the sums of each, here
+	asked_there text[] := '{}';
+	read described[] := '{}';
 	mine text[];
 	theirs text[];
 BEGIN
 	BEGIN
-		plans := plain_plans_small(conns, smalls);
-		sums := ask_values(conns, ARRAY[plain_sums_small_sql(plans, 'here'),
-				plain_sums_small_sql(plans, 'there')], 0.005, NULL,
-			ROW('read_heap', NULL, NULL, NULL, plain_reads_small(plans))::reading);
+		answers := ask_values(conns, ARRAY[
+			plain_describe_many_sql(ARRAY(SELECT audit_name(s.item) FROM unnest(smalls) AS s)),
+			plain_describe_many_sql(ARRAY(SELECT audit_peer_name(s.item)
+				FROM unnest(smalls) AS s))], 0.005, 'iblt_audit');
+		here := answers[1];
+		there := answers[2];
+		FOR i IN 1 .. cardinality(smalls) LOOP
+			p := plain_plan_small(conns, smalls[i], here -> (i - 1), there -> (i - 1));
+			plans[i] := p;
+			asked[i] := 'NULL';
+			asked_there[i] := 'NULL';
+			IF p.buckets IS NOT NULL THEN
+				asked[i] := format('(%s)', plain_sums_sql(p, p.here));
+				asked_there[i] := format('(%s)', plain_sums_sql(p, p.there));
+				read := read || reads(p.here, p.there);
+			END IF;
+		END LOOP;
+		answers := ask_values(conns, ARRAY[
+				format('SELECT ARRAY[%s]::text[]::text', array_to_string(asked, ', ')),
+				format('SELECT ARRAY[%s]::text[]::text', array_to_string(asked_there, ', '))],
+			0.005, NULL, ROW('read_heap', NULL, NULL, NULL, read)::reading);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
 	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN
@@ -126,8 +101,8 @@ BEGIN
 			RETURN '{}';
 		END IF;
 	END;
-	mine := sums[1];
-	theirs := sums[2];
+	mine := answers[1];
+	theirs := answers[2];
 	traffic := iblt_traffic_take();
 	RETURN ARRAY(SELECT plain_judge_small(smalls[i], plans[i], mine[i], theirs[i],
 			(traffic.sent + traffic.received) / cardinality(smalls))

@@ -3,12 +3,6 @@
 -- An audit asks these functions of both sides.  They answer jsonb, which reads the same
 -- on all servers.
 
--- Publications
-
--- Subscriptions
-
--- Asking them
-
 -- The names that calls of these functions answer at some places, each once.
 CREATE FUNCTION audit_ask_names(places text[], call text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -11,10 +11,6 @@
 --
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
--- What is asked
-
--- Which tables
-
 -- An item with what it takes to compare it with many others; NULL after an error.
 CREATE FUNCTION audit_describe_small(conns text[], item audit_item, options audit_options)
 RETURNS audit_small
@@ -42,59 +38,6 @@ BEGIN
 	END;
 	RETURN small;
 END
-$$;
-
--- The small tables from a place in the list on: of that many items at most, and if they are
--- described here, of some 80 KB for each.
-CREATE FUNCTION audit_find_small(conns text[], items audit_item[], first integer,
-	options audit_options, most integer, OUT smalls audit_small[], OUT last integer) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	places integer[];		-- of those that may be small
-	candidates audit_item[];
-	small audit_small;
-	pages numeric := 0;
-BEGIN
-	smalls := '{}';
-	last := least(first + most - 1, cardinality(items));
-	places := ARRAY(SELECT n FROM generate_series(first, last) AS n,
-			LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
-		WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'
-		AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
-	-- one alone is described and compared in as many questions
-	IF cardinality(places) < 2 THEN
-		RETURN;
-	END IF;
-	candidates := audit_ask_scopes(conns,
-		ARRAY(SELECT items[n] FROM unnest(places) WITH ORDINALITY AS u(n, i) ORDER BY i));
-	FOR i IN 1 .. cardinality(candidates) LOOP
-		small := audit_describe_small(conns, candidates[i], options);
-		small.core := audit_core(small.here);
-		IF small.core IS NOT NULL OR conns[1] IS NOT NULL AND (small.item).name <> '' THEN
-			small.n := places[i];
-			smalls := smalls || small;
-			pages := pages + coalesce((small.here ->> 'most_rows')::numeric * 28 / 8192, 0);
-		END IF;
-		IF pages > 10 * most THEN
-			last := places[i];
-			EXIT;
-		END IF;
-	END LOOP;
-END
-$$;
-
--- The question about tables; to this side with its own descriptions, or for them.
-CREATE FUNCTION audit_small_sql(smalls audit_small[], own boolean) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT audit_answers(%L)', array_agg(jsonb_populate_record(NULL::audit_question,
-		to_jsonb(s.compare) || jsonb_build_object('core', s.core, 'relation',
-			CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
-			'condition', CASE WHEN own THEN (s.compare).condition
-				ELSE (s.compare).peer_condition END,
-			'described', CASE WHEN own THEN coalesce(s.here, 'true') END)) ORDER BY n))
-	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)
 $$;
 
 -- The row for a small table with that many equal rows on each side; an error if its plan has
@@ -152,8 +95,17 @@ DECLARE
 	there jsonb;
 BEGIN
 	BEGIN
-		answers := ask_values(conns, ARRAY[audit_small_sql(smalls, true),
-			audit_small_sql(smalls, false)], 0.005, 'iblt_audit');
+		-- this side gets its own descriptions, or is asked for them
+		answers := ask_values(conns, ARRAY(SELECT format('SELECT audit_answers(%L)', (
+				SELECT array_agg(jsonb_populate_record(NULL::audit_question, to_jsonb(s.compare)
+					|| jsonb_build_object('core', s.core, 'relation',
+					CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
+					'condition', CASE WHEN own THEN (s.compare).condition
+						ELSE (s.compare).peer_condition END,
+					'described', CASE WHEN own THEN coalesce(s.here, 'true') END)) ORDER BY s.n)
+				FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)))
+			FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
+			ORDER BY u.side), 0.005, 'iblt_audit');
 	EXCEPTION WHEN @on_error@ THEN
 		PERFORM peers_close(conns);
 		RETURN '{}';
@@ -169,29 +121,53 @@ BEGIN
 END
 $$;
 
--- The rows for equal small tables, at their places in the list, and the last place looked at.
+-- The rows for equal small tables, at their places in the list, and the last place looked at: of
+-- that many items at most, and if they are described here, of some 80 KB for each.
 CREATE FUNCTION audit_batch(conns text[], peers text[], items audit_item[], first integer,
 	options audit_options, most integer, OUT equal audit_row[], OUT last integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	chosen record;
-	smalls audit_small[];
+	places integer[];		-- of those that may be small
+	candidates audit_item[];
+	small audit_small;
+	smalls audit_small[] := '{}';
+	pages numeric := 0;
 	compared audit_row[];
 	one audit_row;
 BEGIN
+	last := least(first + most - 1, cardinality(items));
 	BEGIN
 		conns := audit_begin(conns, peers);
-		chosen := audit_find_small(conns, items, first, options, most);
+		places := ARRAY(SELECT n FROM generate_series(first, last) AS n,
+				LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
+			WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'
+			AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
+		-- one alone is described and compared in as many questions
+		IF cardinality(places) < 2 THEN
+			RETURN;
+		END IF;
+		candidates := audit_ask_scopes(conns,
+			ARRAY(SELECT items[n] FROM unnest(places) WITH ORDINALITY AS u(n, i) ORDER BY i));
+		FOR i IN 1 .. cardinality(candidates) LOOP
+			small := audit_describe_small(conns, candidates[i], options);
+			small.core := audit_core(small.here);
+			IF small.core IS NOT NULL OR conns[1] IS NOT NULL AND (small.item).name <> '' THEN
+				small.n := places[i];
+				smalls := smalls || small;
+				pages := pages + coalesce((small.here ->> 'most_rows')::numeric * 28 / 8192, 0);
+			END IF;
+			IF pages > 10 * most THEN
+				last := places[i];
+				EXIT;
+			END IF;
+		END LOOP;
 	EXCEPTION WHEN @on_error@ THEN
 		-- an error shows again when the tables are compared alone
 		PERFORM peers_close(conns);
-		last := least(first + most - 1, cardinality(items));
 		RETURN;
 	END;
-	smalls := chosen.smalls;
-	last := chosen.last;
 	IF cardinality(smalls) < 2 THEN
 		RETURN;
 	END IF;

@@ -2,24 +2,6 @@
 
 -- Checks of its plan
 
--- An error for published columns that the subscriber lacks: replication stops at one.
-CREATE FUNCTION audit_check_columns(plan plan, subscriber text,
-	unpublished text[] DEFAULT '{}') RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	names text[] := iblt_field(
-		(CASE subscriber WHEN 'here' THEN plan.here ELSE plan.there END).columns);
-BEGIN
-	PERFORM require_none(
-		ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x
-			WHERE x <> ALL (names || unpublished)),
-		CASE subscriber WHEN 'here' THEN 'published columns are not here: %s'
-			ELSE 'published columns are not on the peer: %s' END,
-		'Add them to the subscriber. Logical replication needs them there.');
-END
-$$;
-
 -- What a side is whose rows are elsewhere, otherwise NULL.
 CREATE FUNCTION foreign_kind(s side) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -47,33 +29,13 @@ BEGIN
 END
 $$;
 
--- The mapping of the publisher of a table.
-CREATE FUNCTION audit_publisher(item audit_item, compare options) RETURNS jsonb
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
-		WHEN 'there' THEN compare.mapping END;
-END
-$$;
-
--- The columns that are not published, by the names that the plan has for them.
-CREATE FUNCTION audit_unpublished(item audit_item, compare options) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	mapping jsonb := audit_publisher(item, compare);
-BEGIN
-	RETURN ARRAY(SELECT mapped_name(mapping, own) FROM unnest(item.exclude) AS own);
-END
-$$;
-
 -- What is asked of the comparison of one table, whose scope is known.
 CREATE FUNCTION audit_compare_options(item audit_item, options audit_options) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	compare options := options.compare;
+	published jsonb;		-- the mapping of the publisher
 BEGIN
 	compare.relation_name := audit_name(item);
 	compare.label := 'iblt_audit ' || compare.relation_name;
@@ -83,10 +45,13 @@ BEGIN
 	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
 	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'there'],
 		'null');
+	published := CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
+		WHEN 'there' THEN compare.mapping END;
 	-- a publisher may have expressions in their place
-	compare.exclude := ARRAY(SELECT name FROM unnest(audit_unpublished(item, compare)) AS name
-		WHERE NOT coalesce(audit_publisher(item, compare) -> 'expressions' ? name, false));
-	-- of published columns, audit_check_columns says more
+	compare.exclude := ARRAY(SELECT name FROM unnest(item.exclude) AS own,
+			mapped_name(published, own) AS name
+		WHERE NOT coalesce(published -> 'expressions' ? name, false));
+	-- of published columns, audit_adjust_plan says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;
 	compare.seed := coalesce(compare.seed, random_seed());
@@ -99,11 +64,14 @@ $$;
 -- The plan of iblt_compare, with three changes.  Notes take the place of warnings.  Where
 -- replication is not ready, nothing is rechecked, because nothing could be confirmed.
 -- Where the peer does not have the slot of the subscription that is audited, rows are
--- rechecked all the same.
+-- rechecked all the same.  Published columns that the subscriber lacks are an error, because
+-- replication stops at one.
 CREATE FUNCTION audit_adjust_plan(INOUT item audit_item,
 	INOUT plan plan, compare options) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	names text[];
 BEGIN
 	IF item.listed THEN
 		PERFORM audit_check_foreign(plan);
@@ -112,7 +80,16 @@ BEGIN
 		item.notes := item.notes || item.not_unique;
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
-		PERFORM audit_check_columns(plan, item.subscriber, audit_unpublished(item, compare));
+		-- columns by the names that the plan has for them
+		names := iblt_field(
+				(CASE item.subscriber WHEN 'here' THEN plan.here ELSE plan.there END).columns)
+			|| ARRAY(SELECT mapped_name(CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
+				ELSE compare.mapping END, own) FROM unnest(item.exclude) AS own);
+		PERFORM require_none(
+			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (names)),
+			CASE item.subscriber WHEN 'here' THEN 'published columns are not here: %s'
+				ELSE 'published columns are not on the peer: %s' END,
+			'Add them to the subscriber. Logical replication needs them there.');
 	END IF;
 	IF compare.extra_columns = 'later' THEN
 		compare.extra_columns := 'error';
@@ -236,53 +213,6 @@ BEGIN
 END
 $$;
 
--- Compares one table: its row, and where replication is stuck.  Differences are counted.  If rows
--- are asked for, the first ones are kept for a page, without values of more than 20 kB.
-CREATE FUNCTION audit_compare(plan plan, item audit_item, INOUT stuck text, OUT result audit_row)
-RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found found_keys;
-	b batch;
-	shown difference[] := '{}';
-	problem text;
-BEGIN
-	plan.stuck := stuck;
-	found := find_keys(plan);
-	FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
-			found.sample) LOOP
-		result := audit_count(item, b.differences, result);
-		IF plan.content <> 'none' AND cardinality(shown) < 25 THEN
-			shown := shown || b.differences[: 25 - cardinality(shown)];
-		END IF;
-		problem := coalesce((b.waited).problem, problem);
-		stuck := coalesce((b.waited).stuck, stuck);
-	END LOOP;
-	result.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE
-			WHEN coalesce(pg_column_size((d).here), 0) + coalesce(pg_column_size((d).there), 0)
-				< 20000 THEN '{id,mark}'::text[] ELSE '{id,mark,here,there}' END)
-		FROM (SELECT unnest(shown) AS d) AS u);
-	result := audit_verdict(item, found.plan, b.figures, result, problem);
-END
-$$;
-
--- What to do about an error of a table, or NULL.
--- A hint may name what an audit does not have, but the comparison of one table.
-CREATE FUNCTION audit_advice(e failure, one_table text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN e.state = '42P01'
-			-- nodes have one name for it
-			THEN 'create it there' || CASE one_table WHEN 'iblt_compare'
-				THEN ', or compare it by iblt_compare under its other name' ELSE '' END
-		WHEN e.state = '42804' AND e.hint ~ 'cast_types'
-			THEN format('set cast_types => true, or leave the columns out by %s', one_table)
-		ELSE regexp_replace(CASE WHEN e.hint ~ '^[A-Z][a-z]'
-				THEN lower(left(e.hint, 1)) || substr(e.hint, 2) ELSE e.hint END,
-			'exclude (the columns|them)', format('leave \1 out by %s', one_table)) END
-$$;
-
 -- The row for a table that was not compared.
 -- Without an error, the list knows a problem already.
 CREATE FUNCTION audit_failed(item audit_item, e failure) RETURNS audit_row
@@ -290,8 +220,17 @@ CREATE FUNCTION audit_failed(item audit_item, e failure) RETURNS audit_row
 AS $$
 DECLARE
 	result audit_row;
-	advice text := audit_advice(e, CASE WHEN item IS NULL THEN 'iblt_compare_nodes'
-		ELSE 'iblt_compare' END);
+	one_table text := CASE WHEN item IS NULL THEN 'iblt_compare_nodes' ELSE 'iblt_compare' END;
+	-- a hint may name what an audit does not have, but the comparison of one table
+	advice text := CASE WHEN e.state = '42P01'
+			-- nodes have one name for it
+			THEN 'create it there' || CASE one_table WHEN 'iblt_compare'
+				THEN ', or compare it by iblt_compare under its other name' ELSE '' END
+		WHEN e.state = '42804' AND e.hint ~ 'cast_types'
+			THEN format('set cast_types => true, or leave the columns out by %s', one_table)
+		ELSE regexp_replace(CASE WHEN e.hint ~ '^[A-Z][a-z]'
+				THEN lower(left(e.hint, 1)) || substr(e.hint, 2) ELSE e.hint END,
+			'exclude (the columns|them)', format('leave \1 out by %s', one_table)) END;
 	told record := told_too_many(e);
 BEGIN
 	result.relation := audit_name(item);
@@ -334,7 +273,8 @@ END
 $$;
 
 -- Compares one table; an error is in its row, and is returned with the plan as well, and with where
--- replication is stuck.
+-- replication is stuck.  Differences are counted.  If rows are asked for, the first ones are kept
+-- for a page, without values of more than 20 kB.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
@@ -344,16 +284,33 @@ CREATE FUNCTION audit_attempt(conns text[], peers text[], item audit_item, optio
 AS $$
 DECLARE
 	planned record;
-	compared record;
+	found found_keys;
+	b batch;
+	counted audit_row;
+	shown difference[] := '{}';
+	problem text;
 BEGIN
 	BEGIN
 		conns := audit_begin(conns, peers);
 		planned := audit_plan(conns, item, options);
 		item := planned.item;
 		plan := planned.plan;
-		compared := audit_compare(plan, item, stuck);
-		stuck := compared.stuck;
-		result := compared.result;
+		plan.stuck := stuck;
+		found := find_keys(plan);
+		FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
+				found.sample) LOOP
+			counted := audit_count(item, b.differences, counted);
+			IF plan.content <> 'none' AND cardinality(shown) < 25 THEN
+				shown := shown || b.differences[: 25 - cardinality(shown)];
+			END IF;
+			problem := coalesce((b.waited).problem, problem);
+			stuck := coalesce((b.waited).stuck, stuck);
+		END LOOP;
+		counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE
+				WHEN coalesce(pg_column_size((d).here), 0) + coalesce(pg_column_size((d).there), 0)
+					< 20000 THEN '{id,mark}'::text[] ELSE '{id,mark,here,there}' END)
+			FROM (SELECT unnest(shown) AS d) AS u);
+		result := audit_verdict(item, found.plan, b.figures, counted, problem);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN @on_error@ THEN
 		IF result IS NULL THEN

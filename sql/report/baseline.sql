@@ -33,13 +33,13 @@ CREATE TYPE baseline_row AS (
 	keys jsonb				-- that differ, each with its side
 );
 
--- Reading a table
-
--- The plan to read a table by itself: that of its comparison with a table of the same kind.
-CREATE FUNCTION baseline_plan(
+-- A table as it is now, read as a comparison reads it, whole and in one snapshot; with the plan,
+-- which is that of its comparison with a table of the same kind.
+CREATE FUNCTION baseline_read(
 	relation regclass,
 	capacity integer,
-	seed bigint) RETURNS plan
+	seed bigint,
+	OUT plan plan, OUT result baseline_table) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -47,13 +47,13 @@ DECLARE
 	content text := 'none';
 	recheck integer := 0;
 	options options := @arguments options@;
-	sides side[];
-	plan plan;
+	side side;
+	scanned scanned[];
 BEGIN
 	PERFORM check_options(relation, options);
-	sides := describe_sides(ARRAY[NULL::text], ARRAY[relation::oid::text], ARRAY[NULL::text],
-		false, NULL);
-	plan := make_plan(sides[1], sides[1], options);
+	side := (describe_sides(ARRAY[NULL::text], ARRAY[relation::oid::text], ARRAY[NULL::text],
+		false, NULL))[1];
+	plan := make_plan(side, side, options);
 	IF (plan.here).kind NOT IN ('r', 'p', 'm') OR (plan.here).remote OR (plan.here).distributed
 			OR (plan.here).shards <> '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
@@ -61,18 +61,6 @@ BEGIN
 			DETAIL = 'It is neither a table nor a materialized view of this server alone.';
 	END IF;
 	PERFORM check_code(plan);
-	RETURN plan;
-END
-$$;
-
--- A table as it is now, read as a comparison reads it: whole, in one snapshot.
-CREATE FUNCTION baseline_read(plan plan) RETURNS baseline_table
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	result baseline_table;
-	scanned scanned[];
-BEGIN
 	result.relation := (plan.here).relation;
 	-- a type of one name may be made of other types by then
 	result.columns := ARRAY(SELECT concat_ws(' ', c.name, c.type, c.parts)
@@ -90,7 +78,6 @@ BEGIN
 		require_side_described(plan.there, scanned[1].fingerprint);
 	result.sketch := sketch_of(scanned[1]);
 	result.rows := (iblt_header(result.sketch)).rows;
-	RETURN result;
 END
 $$;
 
@@ -101,34 +88,6 @@ AS $$
 	SELECT format('%I.%I', t.pair ->> 0, t.pair ->> 1)
 	FROM jsonb_array_elements(audit_tables(schema)) WITH ORDINALITY AS t(pair, n) ORDER BY t.n
 $$;
-
--- The tables to read, in order: those given, each once, or all of a schema or the database.
-CREATE FUNCTION baseline_list(tables regclass[], schema text) RETURNS regclass[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	listed regclass[];
-BEGIN
-	IF num_nonnulls(tables, schema) > 1 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'only one of tables and schema can be given';
-	ELSIF array_position(tables, NULL) IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'tables must not contain nulls';
-	END IF;
-	listed := CASE WHEN tables IS NOT NULL
-		THEN ARRAY(SELECT u.t FROM unnest(tables) WITH ORDINALITY AS u(t, n)
-			GROUP BY u.t ORDER BY min(u.n))
-		ELSE ARRAY(SELECT t.name::regclass FROM baseline_tables(schema) AS t(name)) END;
-	IF listed = '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-			MESSAGE = 'there are no tables for a baseline';
-	END IF;
-	RETURN listed;
-END
-$$;
-
--- The text
 
 -- The last line of a baseline, for the lines before it.
 CREATE FUNCTION baseline_seal(lines text) RETURNS text
@@ -147,6 +106,7 @@ RETURNS text
 AS $$
 DECLARE
 	lines text;
+	listed regclass[];
 	relation regclass;
 	e failure;
 BEGIN
@@ -158,9 +118,25 @@ BEGIN
 		'database', current_database(), 'schema', nullif(schema, '*'), 'listed', tables IS NOT NULL,
 		'made_at', clock_timestamp());
 	BEGIN
-		FOREACH relation IN ARRAY baseline_list(tables, nullif(schema, '*')) LOOP
+		schema := nullif(schema, '*');
+		IF num_nonnulls(tables, schema) > 1 THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'only one of tables and schema can be given';
+		ELSIF array_position(tables, NULL) IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+				MESSAGE = 'tables must not contain nulls';
+		END IF;
+		listed := CASE WHEN tables IS NOT NULL
+			THEN ARRAY(SELECT u.t FROM unnest(tables) WITH ORDINALITY AS u(t, n)
+				GROUP BY u.t ORDER BY min(u.n))
+			ELSE ARRAY(SELECT t.name::regclass FROM baseline_tables(schema) AS t(name)) END;
+		IF listed = '{}' THEN
+			RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+				MESSAGE = 'there are no tables for a baseline';
+		END IF;
+		FOREACH relation IN ARRAY listed LOOP
 			lines := concat(lines, chr(10),
-				row_to_json(baseline_read(baseline_plan(relation, capacity, random_seed()))));
+				row_to_json((baseline_read(relation, capacity, random_seed())).result));
 		END LOOP;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
@@ -172,60 +148,6 @@ END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_baseline IS
 'a text with a sketch of each table as it is now, for iblt_audit_baseline';
-
--- The lines of a baseline without the last one, as JSON; an error for a text that is not
--- whole, or of another version.
-CREATE FUNCTION baseline_lines(baseline text) RETURNS json[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	lines text[] := string_to_array(rtrim(baseline, E'\r\n'), chr(10));
-	last integer := cardinality(lines);
-	result json[];
-BEGIN
-	IF coalesce(last, 0) < 3 OR lines[last] IS DISTINCT FROM
-			baseline_seal(array_to_string(lines[1:last - 1], chr(10))) THEN
-		RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
-			DETAIL = 'It is not the whole text that iblt_baseline returned.';
-	END IF;
-	result := lines[1:last - 1]::json[];
-	IF (result[1] ->> 'iblt_baseline' = '1' AND result[1] ->> 'protocol' = protocol()::text)
-			IS NOT TRUE THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'the baseline is of another version of iblt',
-			HINT = 'Make another baseline.';
-	END IF;
-	RETURN result;
-END
-$$;
-
--- Comparing
-
--- The keys of a difference, with the sides that they are on: "there" is the baseline.
--- A scan finds the keys of hashes, except for those that only the baseline has.
-CREATE FUNCTION baseline_keys(plan plan, difference @extschema@.iblt, list bytea, number integer)
-RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	decoded record := iblt_compare_keys(difference, list, 0, number);
-	result jsonb;
-	rows found_rows[];
-BEGIN
-	IF plan.by_hash THEN
-		rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
-			reading_of(plan, decoded.keys));
-		RETURN (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side) ORDER BY d.n)
-			FROM unnest(decoded.keys, decoded.sides) WITH ORDINALITY AS d(hash, side, n)
-			LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)
-				ON split_part(r.id, ' ', 1) = d.hash);
-	END IF;
-	EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''key'', %s, ''side'', side) ORDER BY n)'
-		' FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)', key_json_sql(plan.key))
-	INTO result USING decoded.keys, decoded.sides;
-	RETURN result;
-END
-$$;
 
 -- Some of the keys on a side, as words, or NULL if there are none.
 CREATE FUNCTION baseline_names(keys jsonb, side text, word text) RETURNS text
@@ -241,81 +163,80 @@ AS $$
 	HAVING count(*) > 0
 $$;
 
--- What a table has become, of which all keys that differ are known.
-CREATE FUNCTION baseline_differences(plan plan, difference @extschema@.iblt, list bytea,
-	number integer, INOUT result baseline_row) RETURNS baseline_row
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF number > 0 THEN
-		result.keys := baseline_keys(plan, difference, list, number);
-	END IF;
-	SELECT count(*) FILTER (WHERE e ->> 'side' = 'there'),
-		count(*) FILTER (WHERE e ->> 'side' = 'here'), count(*) FILTER (WHERE e ->> 'side' = 'both')
-	INTO result.missing, result.extra, result.changed
-	FROM jsonb_array_elements(coalesce(result.keys, '[]')) AS e;
-	IF number = 0 AND result.rows_here <> result.rows_there THEN
-		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
-			MESSAGE = 'the sketches are equal, and the numbers of rows are not';
-	END IF;
-	result.status := CASE number WHEN 0 THEN 'equal' ELSE 'differs' END;
-	result.detail := concat_ws('; ', result.detail,
-		baseline_names(result.keys, 'there', 'missing'),
-		baseline_names(result.keys, 'here', 'extra'),
-		baseline_names(result.keys, 'both', 'changed'));
-END
-$$;
-
--- Compares a table with what a baseline has of it.
-CREATE FUNCTION baseline_compare(relation regclass, before baseline_table) RETURNS baseline_row
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan := baseline_plan(relation, before.capacity, before.seed);
-	now baseline_table := baseline_read(plan);
-	difference declared.sketch%TYPE;
-	decoded record;
-	result baseline_row;
-BEGIN
-	result.relation := before.relation;
-	result.rows_here := now.rows;
-	result.rows_there := before.rows;
-	result.detail := format('baseline of %s, %s', to_char(before.read_at,
-		'YYYY-MM-DD HH24:MI:SS "UTC"'), before.lsn);
-	IF (now.columns, now.key, now.by_hash)
-			IS DISTINCT FROM (before.columns, before.key, before.by_hash) THEN
-		result.status := 'not comparable';
-		result.detail := concat_ws('; ', result.detail, format('columns or key were altered: '
-			'%s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(before.columns,
-			', '), array_to_string(before.key, ', '), array_to_string(now.columns, ', '),
-			array_to_string(now.key, ', ')));
-		RETURN result;
-	END IF;
-	difference := iblt_subtract(now.sketch, before.sketch);
-	decoded := iblt_compare_decode(difference);
-	IF decoded.complete THEN
-		RETURN baseline_differences(plan, difference, decoded.keys, decoded.recovered::integer,
-			result);
-	END IF;
-	result.status := 'differs';
-	result.sqlstate := 'IB002';
-	result.detail := format('%s; more keys differ than a baseline with capacity %s can name: '
-		'about %s', result.detail, before.capacity, decoded.estimated);
-	RETURN result;
-END
-$$;
-
--- The same, with an error in its row.  The work is rolled back, which frees the locks.
+-- Compares a table with what a baseline has of it; an error is in its row.
+-- The work is rolled back, which frees the locks.
 CREATE FUNCTION baseline_try(before baseline_table) RETURNS baseline_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	result baseline_row;
 	relation regclass;
+	made record;
+	plan plan;
+	now baseline_table;
+	difference declared.sketch%TYPE;
+	decoded record;
+	keys record;
+	rows found_rows[];
 BEGIN
 	BEGIN
 		relation := before.relation::regclass;
-		result := baseline_compare(relation, before);
+		made := baseline_read(relation, before.capacity, before.seed);
+		plan := made.plan;
+		now := made.result;
+		result.relation := before.relation;
+		result.rows_here := now.rows;
+		result.rows_there := before.rows;
+		result.detail := format('baseline of %s, %s', to_char(before.read_at,
+			'YYYY-MM-DD HH24:MI:SS "UTC"'), before.lsn);
+		IF (now.columns, now.key, now.by_hash)
+				IS DISTINCT FROM (before.columns, before.key, before.by_hash) THEN
+			result.status := 'not comparable';
+			result.detail := concat_ws('; ', result.detail, format('columns or key were altered: '
+				'%s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(
+				before.columns, ', '), array_to_string(before.key, ', '), array_to_string(
+				now.columns, ', '), array_to_string(now.key, ', ')));
+			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		END IF;
+		difference := iblt_subtract(now.sketch, before.sketch);
+		decoded := iblt_compare_decode(difference);
+		IF NOT decoded.complete THEN
+			result.status := 'differs';
+			result.sqlstate := 'IB002';
+			result.detail := format('%s; more keys differ than a baseline with capacity %s can '
+				'name: about %s', result.detail, before.capacity, decoded.estimated);
+			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		END IF;
+		IF decoded.recovered > 0 THEN
+			keys := iblt_compare_keys(difference, decoded.keys, 0, decoded.recovered::integer);
+			IF plan.by_hash THEN
+				-- a scan finds the keys of hashes, except for those that only the baseline has
+				rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
+					reading_of(plan, keys.keys));
+				result.keys := (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side)
+						ORDER BY d.n)
+					FROM unnest(keys.keys, keys.sides) WITH ORDINALITY AS d(hash, side, n)
+					LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)
+						ON split_part(r.id, ' ', 1) = d.hash);
+			ELSE
+				EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''key'', %s, ''side'', side)'
+					' ORDER BY n) FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)',
+					key_json_sql(plan.key)) INTO result.keys USING keys.keys, keys.sides;
+			END IF;
+		ELSIF now.rows <> before.rows THEN
+			RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+				MESSAGE = 'the sketches are equal, and the numbers of rows are not';
+		END IF;
+		SELECT count(*) FILTER (WHERE e ->> 'side' = 'there'),
+			count(*) FILTER (WHERE e ->> 'side' = 'here'),
+			count(*) FILTER (WHERE e ->> 'side' = 'both')
+		INTO result.missing, result.extra, result.changed
+		FROM jsonb_array_elements(coalesce(result.keys, '[]')) AS e;
+		result.status := CASE decoded.recovered WHEN 0 THEN 'equal' ELSE 'differs' END;
+		result.detail := concat_ws('; ', result.detail,
+			baseline_names(result.keys, 'there', 'missing'),
+			baseline_names(result.keys, 'here', 'extra'),
+			baseline_names(result.keys, 'both', 'changed'));
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN
@@ -337,15 +258,26 @@ CREATE FUNCTION @extschema@.iblt_audit_baseline(baseline text) RETURNS SETOF bas
 	@pinned_settings@
 AS $$
 DECLARE
+	texts text[] := string_to_array(rtrim(baseline, E'\r\n'), chr(10));
+	last integer := cardinality(texts);
 	lines json[];
-	schema text;
 	e failure;
 	before baseline_table;
 	names text[] := '{}';
 BEGIN
 	BEGIN
-		lines := baseline_lines(baseline);
-		schema := lines[1] ->> 'schema';
+		IF coalesce(last, 0) < 3 OR texts[last] IS DISTINCT FROM
+				baseline_seal(array_to_string(texts[1:last - 1], chr(10))) THEN
+			RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
+				DETAIL = 'It is not the whole text that iblt_baseline returned.';
+		END IF;
+		lines := texts[1:last - 1]::json[];
+		IF (lines[1] ->> 'iblt_baseline' = '1' AND lines[1] ->> 'protocol' = protocol()::text)
+				IS NOT TRUE THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+				MESSAGE = 'the baseline is of another version of iblt',
+				HINT = 'Make another baseline.';
+		END IF;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail('{}', false, e));
@@ -360,7 +292,7 @@ BEGIN
 		RETURN QUERY SELECT t.name, text 'not comparable', text 'the baseline has no such table',
 				NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
 				NULL::jsonb
-			FROM baseline_tables(schema) AS t(name) WHERE t.name <> ALL (names);
+			FROM baseline_tables(lines[1] ->> 'schema') AS t(name) WHERE t.name <> ALL (names);
 	END IF;
 END
 $$;

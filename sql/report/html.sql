@@ -22,13 +22,6 @@ AS $$
 	SELECT concat('<td', ' class="' || class || '"', '>', content, '</td>')
 $$;
 
--- A number in a cell.
-CREATE FUNCTION html_number(n bigint) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT html_cell(coalesce(grouped(n), ''), 'n')
-$$;
-
 -- A table with these rows.
 CREATE FUNCTION html_table(heads text[], body text, class text DEFAULT 'list') RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -6,24 +6,6 @@
 
 -- Rows side by side
 
--- The columns to show of some differences of a table: those of the key first, then those that
--- differ most.
-CREATE FUNCTION page_columns(relation text, kept run_difference[]) RETURNS text[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT array_agg(c.name ORDER BY c.in_key DESC, c.differing DESC, c.position, c.name)
-	FROM (SELECT n.name, bool_or(n.in_key) AS in_key,
-			count(*) FILTER (WHERE n.name = ANY (f.differs)) AS differing,
-			(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = to_regclass(relation)
-				AND a.attname = n.name) AS position
-		FROM unnest(kept) AS f, LATERAL (
-			SELECT k, true FROM jsonb_object_keys(f.key) AS k
-			UNION SELECT k, false FROM unnest(ARRAY[f.here, f.there]) AS r,
-				jsonb_object_keys(CASE jsonb_typeof(r) WHEN 'object' THEN r ELSE '{}' END) AS k
-			) AS n(name, in_key)
-		GROUP BY n.name) AS c
-$$;
-
 -- The cells of one side of a difference; "content" is the row, or NULL if it is not kept.
 CREATE FUNCTION page_side(d run_difference, content jsonb, rows bigint, columns text[])
 RETURNS text
@@ -41,32 +23,37 @@ AS $$
 				FROM coalesce(content -> c.name, d.key -> c.name) AS u) AS v(value)) END
 $$;
 
--- What a difference is, in words.
-CREATE FUNCTION page_kind(d run_difference) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT concat_ws('<br>',
-		CASE d.side WHEN 'there' THEN 'missing' WHEN 'here' THEN 'extra' ELSE 'changed' END,
-		CASE WHEN greatest(d.here_count, d.there_count) > 1 THEN format('rows: %s here, %s there',
-			d.here_count, d.there_count) END,
-		CASE WHEN d.confirmed IS FALSE THEN 'unconfirmed' END,
-		CASE WHEN d.here IS NULL AND d.there IS NULL
-			THEN html(array_to_string(d.differs, ', '), 1000) END)
-$$;
-
--- Differences of a table, side by side.
+-- Differences of a table, side by side: the columns of the key first, then those that differ most.
 CREATE FUNCTION page_rows(relation text, kept run_difference[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	most constant integer := 12;
-	columns text[] := page_columns(relation, kept);
+	columns text[] := (
+		SELECT array_agg(c.name ORDER BY c.in_key DESC, c.differing DESC, c.position, c.name)
+		FROM (SELECT n.name, bool_or(n.in_key) AS in_key,
+				count(*) FILTER (WHERE n.name = ANY (f.differs)) AS differing,
+				(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = to_regclass(relation)
+					AND a.attname = n.name) AS position
+			FROM unnest(kept) AS f, LATERAL (
+				SELECT k, true FROM jsonb_object_keys(f.key) AS k
+				UNION SELECT k, false FROM unnest(ARRAY[f.here, f.there]) AS r,
+					jsonb_object_keys(CASE jsonb_typeof(r) WHEN 'object' THEN r ELSE '{}' END) AS k
+				) AS n(name, in_key)
+			GROUP BY n.name) AS c);
 	shown text[] := columns[1:most];
 BEGIN
 	RETURN html_table(ARRAY['', ''] || ARRAY(SELECT html(c, 100) FROM unnest(shown) AS c), (
 			SELECT string_agg(format('<tbody><tr><th rowspan="2" scope="rowgroup">%s</th>'
 				'<th scope="row">here</th>%s</tr><tr><th scope="row">there</th>%s</tr></tbody>',
-				page_kind(d), page_side(d, d.here, d.here_count, shown),
+				concat_ws('<br>', CASE d.side WHEN 'there' THEN 'missing' WHEN 'here' THEN 'extra'
+						ELSE 'changed' END,
+					CASE WHEN greatest(d.here_count, d.there_count) > 1
+						THEN format('rows: %s here, %s there', d.here_count, d.there_count) END,
+					CASE WHEN d.confirmed IS FALSE THEN 'unconfirmed' END,
+					CASE WHEN d.here IS NULL AND d.there IS NULL
+						THEN html(array_to_string(d.differs, ', '), 1000) END),
+				page_side(d, d.here, d.here_count, shown),
 				page_side(d, d.there, d.there_count, shown)), chr(10) ORDER BY d.number)
 			FROM unnest(kept) AS d), 'rows')
 		|| coalesce(html_left_out(most, cardinality(columns), 'columns'), '');
@@ -74,19 +61,6 @@ END
 $$;
 
 -- Where differences are
-
--- A bar of a picture at x: three parts, one above the other, with a title.
-CREATE FUNCTION page_bar(x numeric, width numeric, heights numeric[], title text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT concat('<g><title>', title, '</title>', string_agg(format(
-		'<rect class="%s" x="%s" y="%s" width="%s" height="%s"/>', u.kind, x,
-		111 - u.top, width - 2, u.height), '' ORDER BY u.n), '</g>')
-	FROM (SELECT h.n, h.height, (ARRAY['missing', 'extra', 'changed'])[h.n] AS kind,
-			sum(h.height) OVER (ORDER BY h.n) AS top
-		FROM unnest(heights) WITH ORDINALITY AS h(height, n)) AS u
-	WHERE u.height > 0
-$$;
 
 -- A range of the key in words.
 CREATE FUNCTION page_range(after jsonb, up_to jsonb) RETURNS text
@@ -117,11 +91,17 @@ AS $$
 			greatest(12, least(48, 720 / greatest(count(*), 1))) AS width
 		FROM bar b
 	), picture AS (
-		SELECT string_agg(page_bar((b.bar - 1) * w.width, w.width, ARRAY(
-				SELECT CASE WHEN h.n > 0 THEN greatest(2, round(100.0 * h.n / w.most, 1)) ELSE 0 END
-				FROM unnest(ARRAY[b.missing, b.extra, b.changed]) WITH ORDINALITY AS h(n, place)
-				ORDER BY h.place), concat(page_range(b.after, b.up_to), ': ',
-				report_counts(b.missing, b.extra, b.changed, 0))), '' ORDER BY b.bar) AS bars
+		SELECT string_agg(concat('<g><title>', page_range(b.after, b.up_to), ': ',
+			report_counts(b.missing, b.extra, b.changed, 0), '</title>', (
+				SELECT string_agg(format('<rect class="%s" x="%s" y="%s" width="%s" height="%s"/>',
+					u.kind, (b.bar - 1) * w.width, 111 - u.top, w.width - 2, u.height), ''
+					ORDER BY u.place)
+				FROM (SELECT h.*, sum(h.height) OVER (ORDER BY h.place) AS top
+					FROM (SELECT k.place, k.kind, greatest(2, round(100.0 * k.n / w.most, 1))
+						FROM (VALUES (1, 'missing', b.missing), (2, 'extra', b.extra),
+							(3, 'changed', b.changed)) AS k(place, kind, n)
+						WHERE k.n > 0) AS h(place, kind, height)) AS u), '</g>'), ''
+			ORDER BY b.bar) AS bars
 		FROM bar b, whole w
 	)
 	SELECT format('<figure><svg role="img" aria-label="differences by ranges of the key" '
@@ -134,60 +114,6 @@ AS $$
 	FROM whole w, picture p WHERE w.most > 0
 $$;
 
--- Columns
-
--- In how many of the differences kept of a table each column differs.
-CREATE FUNCTION page_counts(run bigint, table_number integer) RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT format('<p>Columns that differ: %s%s.</p>%s', string_agg(format('<b>%s</b> %s',
-			html(c.name, 100), grouped(c.n)), ', ' ORDER BY c.place) FILTER (WHERE c.place <= 30),
-		CASE WHEN count(*) > 30 THEN format(', and %s more columns', count(*) - 30) END, chr(10))
-	FROM (SELECT u.name, count(*) AS n, row_number() OVER (ORDER BY count(*) DESC, u.name) AS place
-		FROM iblt_run_rows(NULL::run_difference, run, table_number, own => false) AS d,
-		unnest(d.differs) AS u(name) GROUP BY u.name) AS c
-	HAVING count(*) > 0
-$$;
-
--- A table that differs, of a run, or of an audit that kept the first rows.
-CREATE FUNCTION page_table(run bigint, t report_table) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	most constant integer := 25;
-	seen run_table;
-	kept run_difference[];
-BEGIN
-	IF run IS NULL THEN
-		kept := ARRAY(SELECT d FROM jsonb_array_elements(t.differences)
-			WITH ORDINALITY AS e(value, n), jsonb_populate_record(NULL::run_difference,
-				e.value || jsonb_build_object('number', e.n)) AS d ORDER BY e.n LIMIT most);
-	ELSE
-		seen := run_table_seen(run, t.table_number);
-		kept := ARRAY(
-			SELECT d
-			FROM iblt_run_rows(NULL::run_difference, run, t.table_number, own => false) AS d
-			ORDER BY d.number LIMIT most);
-	END IF;
-	RETURN concat('<h3>', html(t.name), '</h3>', chr(10),
-		CASE WHEN run IS NOT NULL
-			THEN concat(page_counts(run, t.table_number), page_picture(run, t.table_number)) END,
-		CASE WHEN kept <> '{}' THEN page_rows(coalesce(seen.relation, t.name), kept) END,
-		html_left_out(cardinality(kept), greatest(t.missing + t.extra + t.changed, seen.kept),
-			'differences'),
-		CASE WHEN run IS NOT NULL AND kept <> '{}' AND NOT EXISTS (SELECT FROM unnest(kept) AS d
-				WHERE d.here IS NOT NULL OR d.there IS NOT NULL)
-			THEN '<p class="note">The run kept keys and no rows (see its argument rows).</p>' END);
-END
-$$;
-
--- A table of a run that this role may see.
-CREATE FUNCTION run_table_seen(run bigint, table_number integer) RETURNS run_table
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT t FROM iblt_run_rows(NULL::run_table, run, table_number, own => false) AS t
-$$;
-
 -- The sections
 
 -- The tables with a status, with their counts; the first ones of many.
@@ -197,9 +123,9 @@ AS $$
 	SELECT html_section(format('%s (%s)', heading, grouped(count(*))),
 		html_table('{table,status,rows here,rows there,missing,extra,changed,unconfirmed,detail}',
 			string_agg(concat('<tr>', html_cell(html(t.name)), html_cell(html(t.status)),
-				html_number(t.rows_here), html_number(t.rows_there), html_number(t.missing),
-				html_number(t.extra), html_number(t.changed),
-				html_number(nullif(t.unconfirmed, 0)),
+				(SELECT string_agg(html_cell(coalesce(grouped(c.n), ''), 'n'), '' ORDER BY c.place)
+				FROM unnest(ARRAY[t.rows_here, t.rows_there, t.missing, t.extra, t.changed,
+					nullif(t.unconfirmed, 0)]) WITH ORDINALITY AS c(n, place)),
 				html_cell(coalesce(html(t.detail, 1000), '')), '</tr>', chr(10)), '' ORDER BY t.n)
 				FILTER (WHERE t.place <= most))
 		|| coalesce(html_left_out(most, count(*), 'tables'), ''))
@@ -208,63 +134,63 @@ AS $$
 	HAVING count(*) > 0
 $$;
 
--- The details of the tables that differ, of a run or of an audit with rows.
+-- The details of the tables that differ, of a run, or of an audit that kept the first rows.
 CREATE FUNCTION page_details(report report) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	most constant integer := 20;
+	run bigint := report.run;
+	most_tables constant integer := 20;
+	most constant integer := 25;
 	number bigint := (SELECT count(*) FROM unnest(report.tables) AS u WHERE u.status = 'differs'
-		AND (report.run IS NOT NULL OR u.differences IS NOT NULL));
+		AND (run IS NOT NULL OR u.differences IS NOT NULL));
 	result text := '';
 	t report_table;
+	seen run_table;
+	kept run_difference[];
 BEGIN
 	FOR t IN SELECT u.* FROM unnest(report.tables) AS u WHERE u.status = 'differs'
-		AND CASE WHEN report.run IS NULL THEN u.differences IS NOT NULL
-			ELSE (run_table_seen(report.run, u.table_number)).table_number IS NOT NULL END
-			ORDER BY u.n LIMIT most
+		AND CASE WHEN run IS NULL THEN u.differences IS NOT NULL
+			-- only what this role may see
+			ELSE EXISTS (SELECT FROM iblt_run_rows(NULL::run_table, run, u.table_number,
+				own => false)) END
+			ORDER BY u.n LIMIT most_tables
 	LOOP
-		result := result || page_table(report.run, t);
+		result := concat(result, '<h3>', html(t.name), '</h3>', chr(10));
+		IF run IS NULL THEN
+			kept := ARRAY(SELECT d FROM jsonb_array_elements(t.differences)
+				WITH ORDINALITY AS e(value, n), jsonb_populate_record(NULL::run_difference,
+					e.value || jsonb_build_object('number', e.n)) AS d ORDER BY e.n LIMIT most);
+		ELSE
+			seen := (SELECT r
+				FROM iblt_run_rows(NULL::run_table, run, t.table_number, own => false) AS r);
+			kept := ARRAY(SELECT d
+				FROM iblt_run_rows(NULL::run_difference, run, t.table_number, own => false) AS d
+				ORDER BY d.number LIMIT most);
+			result := concat(result, (
+				SELECT format('<p>Columns that differ: %s%s.</p>%s', string_agg(format(
+						'<b>%s</b> %s', html(c.name, 100), grouped(c.n)), ', ' ORDER BY c.place)
+						FILTER (WHERE c.place <= 30),
+					CASE WHEN count(*) > 30 THEN format(', and %s more columns', count(*) - 30) END,
+					chr(10))
+				FROM (SELECT u.name, count(*) AS n,
+						row_number() OVER (ORDER BY count(*) DESC, u.name) AS place
+					FROM iblt_run_rows(NULL::run_difference, run, t.table_number,
+						own => false) AS d, unnest(d.differs) AS u(name) GROUP BY u.name) AS c
+				HAVING count(*) > 0), page_picture(run, t.table_number));
+		END IF;
+		result := concat(result,
+			CASE WHEN kept <> '{}' THEN page_rows(coalesce(seen.relation, t.name), kept) END,
+			html_left_out(cardinality(kept), greatest(t.missing + t.extra + t.changed, seen.kept),
+				'differences'),
+			CASE WHEN run IS NOT NULL AND kept <> '{}' AND NOT EXISTS (SELECT
+					FROM unnest(kept) AS d WHERE d.here IS NOT NULL OR d.there IS NOT NULL)
+				THEN '<p class="note">The run kept keys and no rows (see its argument rows).</p>'
+				END);
 	END LOOP;
 	RETURN html_section('What differs', result
-		|| coalesce(html_left_out(most, number, 'tables that differ in detail'), ''));
+		|| coalesce(html_left_out(most_tables, number, 'tables that differ in detail'), ''));
 END
-$$;
-
--- The differences in structure.
-CREATE FUNCTION page_structure(report report) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT html_section(format('Structure and sequences (%s)', grouped(count(*))),
-		CASE count(*) WHEN 0 THEN '<p>No difference.</p>' || chr(10) ELSE
-		html_table('{severity,kind,object,property,here,there}', string_agg('<tr>' || (
-				SELECT string_agg(html_cell(coalesce(html(s.row ->> c.name), '')), '' ORDER BY c.n)
-				FROM unnest('{severity,kind,object,property,here,there}'::text[])
-					WITH ORDINALITY AS c(name, n)) || '</tr>' || chr(10), '' ORDER BY s.n)
-			FILTER (WHERE s.n <= 300))
-		|| coalesce(html_left_out(300, count(*), 'differences in structure'), '') END)
-	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
-	HAVING report.structure IS NOT NULL
-$$;
-
--- What the page says nothing of.
-CREATE FUNCTION page_left_out(report report) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT html_section('What this page leaves out', '<ul>' || CASE WHEN report.run IS NULL
-			THEN CASE WHEN EXISTS (SELECT FROM unnest(report.tables) AS t
-				WHERE t.differences IS NOT NULL)
-				THEN '<li>All but the first rows that differ, and where they are. '
-				ELSE '<li>Which columns and rows differ, and where. ' END
-				|| 'A run keeps them (iblt_audit_run with rows).</li>'
-			ELSE '<li>Differences that the run did not keep (its argument max_differences), and '
-				'what changed after the run had read it.</li>' END
-		|| CASE WHEN report.structure IS NULL THEN '<li>Views, indexes, constraints, rights and '
-			'sequences. The page is about rows of tables.</li>' ELSE '' END
-		|| '<li>Large objects, and rows of materialized views and of foreign tables, unless the '
-		'page lists them.</li>'
-		|| '<li>What the details of tables say was not compared, such as columns of one '
-		'side.</li></ul>' || chr(10))
 $$;
 
 -- A report as one HTML document.
@@ -288,9 +214,32 @@ BEGIN
 		page_list(report, 'Tables that differ', '{differs}', 200),
 		page_list(report, 'Not compared, and why', ARRAY(SELECT DISTINCT t.status
 			FROM unnest(report.tables) AS t WHERE t.status NOT IN ('equal', 'differs')), 200),
-		page_structure(report),
+		(SELECT html_section(format('Structure and sequences (%s)', grouped(count(*))),
+				CASE count(*) WHEN 0 THEN '<p>No difference.</p>' || chr(10) ELSE
+				html_table('{severity,kind,object,property,here,there}', string_agg('<tr>' || (
+						SELECT string_agg(html_cell(coalesce(html(s.row ->> c.name), '')), ''
+							ORDER BY c.n)
+						FROM unnest('{severity,kind,object,property,here,there}'::text[])
+							WITH ORDINALITY AS c(name, n)) || '</tr>' || chr(10), '' ORDER BY s.n)
+					FILTER (WHERE s.n <= 300))
+				|| coalesce(html_left_out(300, count(*), 'differences in structure'), '') END)
+			FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
+			HAVING report.structure IS NOT NULL),
 		page_details(report),
 		page_list(report, 'Equal', '{equal}', 500),
-		page_left_out(report), '</body></html>');
+		html_section('What this page leaves out', '<ul>' || CASE WHEN report.run IS NULL
+				THEN CASE WHEN EXISTS (SELECT FROM unnest(report.tables) AS t
+					WHERE t.differences IS NOT NULL)
+					THEN '<li>All but the first rows that differ, and where they are. '
+					ELSE '<li>Which columns and rows differ, and where. ' END
+					|| 'A run keeps them (iblt_audit_run with rows).</li>'
+				ELSE '<li>Differences that the run did not keep (its argument max_differences), '
+					'and what changed after the run had read it.</li>' END
+			|| CASE WHEN report.structure IS NULL THEN '<li>Views, indexes, constraints, rights '
+				'and sequences. The page is about rows of tables.</li>' ELSE '' END
+			|| '<li>Large objects, and rows of materialized views and of foreign tables, unless '
+			'the page lists them.</li>'
+			|| '<li>What the details of tables say was not compared, such as columns of one '
+			'side.</li></ul>' || chr(10)), '</body></html>');
 END
 $$;

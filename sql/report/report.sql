@@ -4,32 +4,6 @@
 -- monitoring (metrics.sql), or as a page (page.sql).  It is made of the rows of iblt_audit,
 -- or of a run, and changes nothing.  bin/iblt-audit.sh writes these forms.
 
--- The verdict on all tables and the structure: equal only if there are tables, each of them is
--- equal, and so is the structure.
-CREATE FUNCTION report_verdict(tables report_table[], structure jsonb) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
-				FROM jsonb_array_elements(structure) AS s
-				WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
-		WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
-			AND coalesce(jsonb_array_length(structure) = 0, true) THEN 'equal'
-		ELSE 'unknown' END
-	FROM unnest(tables) AS t
-$$;
-
--- The tables of a report from the rows of an audit.
-CREATE FUNCTION report_tables(tables json) RETURNS report_table[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT array_agg(ROW(t.n, (t.line ->> 'table_number')::integer,
-		one_line(coalesce(r.relation, r.peer_relation, '?')), coalesce(r.status, 'unknown'),
-		one_line(left(nullif(r.detail, ''), 2000)), r.rows_here, r.rows_there,
-		r.missing, r.extra, r.changed, r.unconfirmed, r.differences)::report_table ORDER BY t.n)
-	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
-	json_populate_record(NULL::audit_row, t.line) AS r
-$$;
-
 -- What a server answers to a plain query, or this database without one; NULL after an error
 -- there, because a report does without it.
 CREATE FUNCTION report_ask(peer text, query text) RETURNS text
@@ -93,73 +67,65 @@ BEGIN
 END
 $$;
 
--- A report of the rows of an audit, or of a run.
-CREATE FUNCTION make_report(tables json, run bigint, name text, subscription text,
-	peer text, here_peer text, structure json) RETURNS report
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	head run_head;
-	report report;
-BEGIN
-	report.tables := report_tables(tables);
-	report.structure := structure;
-	report.verdict := report_verdict(report.tables, report.structure);
-	report.made := clock_timestamp();
-	report.ended := CASE WHEN run IS NULL THEN report.made ELSE (
-		SELECT max((t ->> 'finished_at')::timestamptz) FROM json_array_elements(tables) AS t
-		HAVING count(*) = count(t ->> 'finished_at')) END;
-	report.run := run;
-	report.name := name;
-	IF run IS NOT NULL THEN
-		head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
-		report.name := coalesce(name, head.target);
-		peer := coalesce(peer, head.peer);
-		here_peer := coalesce(here_peer, head.here);
-		subscription := (SELECT max(t.item ->> 'subscription')
-			FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
-			-- not that of this database in place of another one
-			WHERE head.here_identity IS NULL OR here_peer IS NOT NULL);
-	END IF;
-	IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
-		report.state := subscription_state(subscription, peer, here_peer);
-	END IF;
-	RETURN report;
-END
-$$;
-
--- A report in a form; an error for a form that there is not.
-CREATE FUNCTION report_as(report report, tables json, form text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	CASE form
-		WHEN 'text' THEN RETURN report_text(report);
-		WHEN 'summary' THEN RETURN report_summary(report);
-		WHEN 'verdict' THEN RETURN report.verdict;
-		WHEN 'json' THEN RETURN report_json(report, tables);
-		WHEN 'tsv' THEN RETURN report_tsv(tables);
-		WHEN 'nagios' THEN RETURN report_nagios(report);
-		WHEN 'prometheus' THEN RETURN report_prometheus(report);
-		WHEN 'html' THEN RETURN report_page(report);
-		ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'form must be text, summary, verdict, json, tsv, html, nagios or prometheus';
-	END CASE;
-END
-$$;
-
--- A report of these tables, as iblt_audit_report gives it.
+-- A report of the rows of an audit, or of a run, in a form.
+-- It says equal only if there are tables, each of them is equal, and so is the structure.
 CREATE FUNCTION audit_report(tables json, form text, name text, subscription text, peer text,
 	run bigint, structure json, here_peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	head run_head;
 	report report;
 	e failure;
 BEGIN
 	BEGIN
-		report := make_report(tables, run, name, subscription, peer, here_peer, structure);
-		RETURN report_as(report, tables, form);
+		report.tables := (SELECT array_agg(ROW(t.n, (t.line ->> 'table_number')::integer,
+				one_line(coalesce(r.relation, r.peer_relation, '?')),
+				coalesce(r.status, 'unknown'), one_line(left(nullif(r.detail, ''), 2000)),
+				r.rows_here, r.rows_there, r.missing, r.extra, r.changed, r.unconfirmed,
+				r.differences)::report_table ORDER BY t.n)
+			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
+			json_populate_record(NULL::audit_row, t.line) AS r);
+		report.structure := structure;
+		report.verdict := (SELECT CASE
+				WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
+					FROM jsonb_array_elements(report.structure) AS s
+					WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
+				WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
+					AND coalesce(jsonb_array_length(report.structure) = 0, true) THEN 'equal'
+				ELSE 'unknown' END
+			FROM unnest(report.tables) AS t);
+		report.made := clock_timestamp();
+		report.ended := CASE WHEN run IS NULL THEN report.made ELSE (
+			SELECT max((t ->> 'finished_at')::timestamptz) FROM json_array_elements(tables) AS t
+			HAVING count(*) = count(t ->> 'finished_at')) END;
+		report.run := run;
+		report.name := name;
+		IF run IS NOT NULL THEN
+			head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
+			report.name := coalesce(name, head.target);
+			peer := coalesce(peer, head.peer);
+			here_peer := coalesce(here_peer, head.here);
+			subscription := (SELECT max(t.item ->> 'subscription')
+				FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
+				-- not that of this database in place of another one
+				WHERE head.here_identity IS NULL OR here_peer IS NOT NULL);
+		END IF;
+		IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
+			report.state := subscription_state(subscription, peer, here_peer);
+		END IF;
+		CASE form
+			WHEN 'text' THEN RETURN report_text(report);
+			WHEN 'summary' THEN RETURN report_summary(report);
+			WHEN 'verdict' THEN RETURN report.verdict;
+			WHEN 'json' THEN RETURN report_json(report, tables);
+			WHEN 'tsv' THEN RETURN report_tsv(tables);
+			WHEN 'nagios' THEN RETURN report_nagios(report);
+			WHEN 'prometheus' THEN RETURN report_prometheus(report);
+			WHEN 'html' THEN RETURN report_page(report);
+			ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE =
+				'form must be text, summary, verdict, json, tsv, html, nagios or prometheus';
+		END CASE;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail('{NULL,NULL}', peers_secret(ARRAY[here_peer, peer]), e));

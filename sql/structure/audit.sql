@@ -28,12 +28,16 @@ AS $$
 		ELSE absence END
 $$;
 
--- Are two expressions the same, but for what a dump and a restore change? Or two texts of a
--- view, which releases may qualify in two ways?
+-- Are two expressions the same, but for what a dump and a restore change? Or two texts of one
+-- query of a view, one as PostgreSQL prints it up to 15?
+-- From 16 on, columns of the only relation of a query have no qualifier.  Those of subqueries
+-- have one in all releases, so a text without one qualifier can be read in one way only.
 CREATE FUNCTION structure_same(a text, b text, qualified boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND structure_same_query(x.a, x.b) END
+	SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND EXISTS (
+		SELECT FROM regexp_matches(x.a || x.b, '(?<![\w$".])(\w+|"(?:[^"]|"")+")\.', 'g') AS m
+		WHERE structure_renamed(x.a, m[1], '') = structure_renamed(x.b, m[1], '')) END
 	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b)
 $$;
 
@@ -92,13 +96,21 @@ AS $$
 				AND (s.version_here < 160000) <> (s.version_there < 160000))))
 $$;
 
--- The structures of both sides, over connections of those names.
+-- The structures of both sides, over connections of those names, which are asked by plain queries
+-- from now on; an error if both are one, or if no side has the schema.
 CREATE FUNCTION structure_of(conns text[], peers text[], schema text, peer_schema text,
 	rights boolean, chosen text[] DEFAULT NULL) RETURNS structure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	other text;				-- the name of the schema there, if it is another one
+	query text;
+	answers text[];
+	here jsonb;
+	there jsonb;
 BEGIN
 	schema := nullif(schema, '*');
+	other := nullif(peer_schema, schema);
 	IF peers[2] IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'peer must not be null';
@@ -106,7 +118,24 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'peer_schema can only be given with schema';
 	END IF;
-	RETURN structure_read(connect(peers, conns), schema, peer_schema, rights, chosen);
+	conns := connect(peers, conns);
+	query := structure_sql(schema, rights, chosen);
+	PERFORM peers_bare(conns);
+	answers := ask_values(conns, ARRAY[CASE WHEN conns[1] IS NULL
+			THEN format('SELECT iblt_internal.structure_here(%L)', query) ELSE query END,
+		structure_sql(coalesce(peer_schema, schema), rights, chosen)], 0,
+		'iblt_audit_structure');
+	here := answers[1];
+	there := answers[2];
+	IF here -> 'identity' = there -> 'identity' AND other IS NULL THEN
+		PERFORM refuse_one_database(conns);
+	ELSIF schema IS NOT NULL AND here @> '{"schemas": 0}' AND there @> '{"schemas": 0}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+			MESSAGE = format('schema "%s" exists neither here nor on the peer', schema);
+	END IF;
+	RETURN ROW(structure_objects(here, NULL, NULL), structure_objects(there, other,
+		CASE WHEN other IS NOT NULL THEN schema END), (here -> 'version')::integer,
+		(there -> 'version')::integer, here ->> 'system' = there ->> 'system');
 END
 $$;
 

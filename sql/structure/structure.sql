@@ -137,17 +137,6 @@ BEGIN
 END
 $$;
 
--- Are two texts of a view those of one query, one as PostgreSQL prints it up to 15?
--- From 16 on, columns of the only relation of a query have no qualifier.  Those of subqueries
--- have one in all releases, so a text without one qualifier can be read in one way only.
-CREATE FUNCTION structure_same_query(a text, b text) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT EXISTS (
-		SELECT FROM regexp_matches(a || b, '(?<![\w$".])(\w+|"(?:[^"]|"")+")\.', 'g') AS m
-		WHERE structure_renamed(a, m[1], '') = structure_renamed(b, m[1], ''))
-$$;
-
 -- The names in a list that another list has, too.
 CREATE FUNCTION structure_common(names jsonb, others jsonb) RETURNS jsonb
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -189,38 +178,4 @@ AS $$
 				structure_renamed(f.value #>> '{}', quote_ident(schema), quote_ident(other) || '.'))
 				ELSE f.value END) FROM jsonb_each(p.facts) AS f)
 		WHERE other IS NOT NULL) AS o
-$$;
-
--- Asking
-
--- The structures of both sides, over connections that are asked by plain queries from now on;
--- an error if both are one, or if no side has the schema.
-CREATE FUNCTION structure_read(conns text[], schema text, peer_schema text, rights boolean,
-	chosen text[] DEFAULT NULL) RETURNS structure
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	other text := nullif(peer_schema, schema);
-	query text := structure_sql(schema, rights, chosen);
-	answers text[];
-	here jsonb;
-	there jsonb;
-BEGIN
-	PERFORM peers_bare(conns);
-	answers := ask_values(conns, ARRAY[CASE WHEN conns[1] IS NULL
-			THEN format('SELECT iblt_internal.structure_here(%L)', query) ELSE query END,
-		structure_sql(coalesce(peer_schema, schema), rights, chosen)], 0,
-		'iblt_audit_structure');
-	here := answers[1];
-	there := answers[2];
-	IF here -> 'identity' = there -> 'identity' AND other IS NULL THEN
-		PERFORM refuse_one_database(conns);
-	ELSIF schema IS NOT NULL AND here @> '{"schemas": 0}' AND there @> '{"schemas": 0}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
-			MESSAGE = format('schema "%s" exists neither here nor on the peer', schema);
-	END IF;
-	RETURN ROW(structure_objects(here, NULL, NULL), structure_objects(there, other,
-		CASE WHEN other IS NOT NULL THEN schema END), (here -> 'version')::integer,
-		(there -> 'version')::integer, here ->> 'system' = there ->> 'system');
-END
 $$;

@@ -33,7 +33,7 @@ CREATE MATERIALIZED VIEW kept AS SELECT * FROM a;
 SELECT iblt_internal.audit_tables('aud'), iblt_internal.audit_tables('aud_parts'), iblt_internal.audit_tables('no such');
 -- tables given, in their order, each once, and one that is not there
 SELECT (items[n]).schema, (items[n]).name, (items[n]).relid IS NOT NULL AS relid, (items[n]).listed
-FROM iblt_internal.audit_list_tables('{parts,a,parts,4294967295}') AS x(items), generate_subscripts(items, 1) AS n ORDER BY n;
+FROM iblt_internal.audit_list(NULL, iblt_internal.audit_make_target('{parts,a,parts,4294967295}', NULL, NULL, NULL)) AS x(items), generate_subscripts(items, 1) AS n ORDER BY n;
 SELECT iblt_internal.audit_generated('a'), iblt_internal.audit_generated('parts');
 
 -- publications
@@ -108,7 +108,8 @@ INSERT INTO hashed SELECT 'k' || i, i FROM generate_series(1, 40) AS i;
 SELECT call, outcome('SELECT public.iblt_baseline(' || call || ')') AS said FROM unnest(ARRAY[$$'{aud.base}', capacity => 0$$, $$'{aud.base}', capacity => 1$$, $$'{aud.base}', capacity => 100000$$, $$'{aud.base}', capacity => 100001$$, $$'{aud.base}', capacity => NULL$$, $$'{aud.base,NULL}'$$,
 	$$'{aud.base}', schema => 'aud'$$, $$'{}'$$, $$schema => 'aud_none'$$, $$'{aud.seen}'$$]) AS call;
 -- tables are read once each, in the order given
-SELECT iblt_internal.baseline_list('{aud.base,aud.hashed,aud.base}', NULL) AS one, iblt_internal.baseline_list('{aud.hashed,aud.base,aud.hashed}', NULL) AS other;
+SELECT listed, (SELECT string_agg(line::json ->> 'relation', ', ' ORDER BY n) FROM string_to_table(public.iblt_baseline(listed::regclass[]), chr(10)) WITH ORDINALITY AS u(line, n)) AS tables
+FROM (VALUES ('{aud.base,aud.hashed,aud.base}'), ('{aud.hashed,aud.base,aud.hashed}')) AS v(listed);
 SELECT public.iblt_baseline('{aud.base,aud.hashed}', capacity => 20) AS b \gset
 CREATE VIEW against AS SELECT n, relation, status, sqlstate, rows_here, rows_there, missing, extra, changed, regexp_replace(regexp_replace(detail, '^baseline of [^;]*', 'baseline'), 'about \d+', 'about N') AS detail,
 	(SELECT jsonb_agg(k ORDER BY k) FROM jsonb_array_elements(keys) AS k) AS keys FROM public.iblt_audit_baseline(current_setting('aud.baseline')) WITH ORDINALITY AS b(relation, status, detail, sqlstate, rows_here, rows_there, missing, extra, changed, keys, n);
@@ -140,7 +141,7 @@ FROM (VALUES (false, '{"kind": "schema", "name": "s"}'), (false, '{}'), (true, '
 SELECT outcome(format('SELECT iblt_internal.audit_check(%L, true, target(%L), options())', alone, what)) AS elsewhere, alone, what
 FROM (VALUES (false, '{"kind": "tables", "tables": [1]}'), (false, '{"kind": "tables", "here_tables": ["a.b"]}'), (false, '{"kind": "tables", "here_tables": ["a.b", null]}'), (true, '{"kind": "subscription"}'), (false, '{"kind": "subscription"}'), (true, '{"kind": "schema"}')) AS v(alone, what);
 SELECT iblt_internal.audit_make_target(NULL, '*', NULL, NULL), iblt_internal.audit_make_target(NULL, '*', 'p', NULL), iblt_internal.audit_make_target(NULL, NULL, NULL, 's'), iblt_internal.audit_make_target(NULL, NULL, NULL, NULL, here_tables => '{a.b}'), iblt_internal.audit_make_target('{a}', NULL, NULL, NULL, here_tables => '{a.b}');
-SELECT (i).schema, (i).name, (i).absent, (i).listed FROM unnest(iblt_internal.audit_list_names('{b.c,"a.\"B b\"",b.c}')) AS i;
+SELECT (i).schema, (i).name, (i).absent, (i).listed FROM unnest(iblt_internal.audit_list(NULL, iblt_internal.audit_make_target(NULL, NULL, NULL, NULL, here_tables => '{b.c,"a.\"B b\"",b.c}'))) AS i;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
 	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,

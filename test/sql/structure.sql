@@ -15,7 +15,7 @@ FROM (VALUES ('old.t', 'old', 'new.', 'new.t'), ('SELECT old.f(x.old.y, cold.z, 
 SELECT structure_renamed(NULL, 'a', 'b.') IS NULL AS null_stays;
 
 -- views as PostgreSQL 15 and 16 print them, and others
-SELECT structure_same_query(a, b) = expected AS as_expected, b
+SELECT structure_same(a, b, true) = expected AS as_expected, b
 FROM (VALUES (' SELECT o.id, o."a b" FROM s.orders o WHERE (o.id > 1);', ' SELECT id, "a b" FROM s.orders o WHERE (id > 1);', true),
 	(' SELECT id FROM s.orders o WHERE (id > 1);', ' SELECT o.id FROM s.orders o WHERE (o.id > 1);', true),
 	(' SELECT "O o".id FROM s.orders "O o";', ' SELECT id FROM s.orders "O o";', true),
