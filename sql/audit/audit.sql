@@ -127,18 +127,6 @@ $$;
 
 -- The peer
 
--- The error for a subscription that a place does not have.
-CREATE FUNCTION audit_refuse_subscription(subscription text, place text) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-		MESSAGE = format('subscription "%s" does not exist in %s', subscription,
-			CASE WHEN place IS NULL THEN 'this database'
-				ELSE 'the database of ' || peer_title(place) END);
-END
-$$;
-
 -- The foreign server of a subscription of this database, which one may have from PostgreSQL 19 on;
 -- otherwise NULL.
 CREATE FUNCTION audit_server(subscription text) RETURNS text
@@ -169,7 +157,8 @@ DECLARE
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_subscription s
 			WHERE s.subname = subscription AND s.subdbid = this) THEN
-		PERFORM audit_refuse_subscription(subscription, NULL);
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('subscription "%s" does not exist in this database', subscription);
 	ELSIF coalesce(peer, server) IS NOT NULL THEN
 		RETURN coalesce(peer, server);
 	ELSIF NOT has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
@@ -241,8 +230,6 @@ BEGIN
 	RETURN sides;
 END
 $$;
-
--- The driver
 
 CREATE FUNCTION @extschema@.iblt_audit(
 	peer text DEFAULT NULL,

@@ -134,7 +134,9 @@ DECLARE
 	found published;
 BEGIN
 	IF mine.publications IS NULL THEN
-		PERFORM audit_refuse_subscription(subscription, conns[1]);
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('subscription "%s" does not exist in %s', subscription,
+				coalesce('the database of ' || peer_title(conns[1]), 'this database'));
 	END IF;
 	found := (audit_ask_published(conns[2:2], mine.publications))[1];
 	notes := CASE WHEN mine.enabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
@@ -151,8 +153,6 @@ BEGIN
 		WHERE s.state IS NOT NULL OR NOT (p.t).covered);
 END
 $$;
-
--- Partitions whose digest is that of their parent
 
 -- The items with a partitioned table in place of its partitions, if both sides keep a digest of it
 -- that is trustworthy and put each row in the same partition, and if all rows and columns of these

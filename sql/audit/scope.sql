@@ -52,8 +52,9 @@ BEGIN
 		RETURN item;
 	END IF;
 	IF EXISTS (SELECT FROM unnest(published.unpublished) AS u WHERE u.generated) THEN
-		computed := coalesce(item.generated, audit_ask_names(ARRAY[audit_subscriber(conns, item)],
-			format('audit_generated(pg_catalog.to_regclass(%L))', audit_name(item))));
+		computed := coalesce(item.generated, ARRAY(SELECT jsonb_array_elements_text(
+			ask_call(audit_subscriber(conns, item), format(
+				'audit_generated(pg_catalog.to_regclass(%L))', audit_name(item)))::jsonb)));
 	END IF;
 	excluded := ARRAY(SELECT u.name FROM unnest(published.unpublished) AS u
 		WHERE NOT (u.generated AND u.name = ANY (computed)));

@@ -3,17 +3,6 @@
 -- An audit asks these functions of both sides.  They answer jsonb, which reads the same
 -- on all servers.
 
--- The names that calls of these functions answer at some places, each once.
-CREATE FUNCTION audit_ask_names(places text[], call text) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN ARRAY(SELECT DISTINCT name
-		FROM unnest(ask_calls(places, VARIADIC array_fill(call, ARRAY[cardinality(places)])))
-			AS answer, jsonb_array_elements_text(answer::jsonb) AS name);
-END
-$$;
-
 -- What places publish in publications.
 CREATE FUNCTION audit_ask_published(places text[], publications text[]) RETURNS published[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,7 +1,5 @@
 -- One table of an audit ----------------------------------------------------------------
 
--- Checks of its plan
-
 -- What a side is whose rows are elsewhere, otherwise NULL.
 CREATE FUNCTION foreign_kind(s side) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -9,24 +7,6 @@ AS $$
 	SELECT CASE WHEN s.kind = 'f' THEN 'a foreign table'
 		WHEN s.remote THEN CASE s.kind WHEN 'v' THEN 'a view of foreign tables'
 			ELSE 'a table with foreign partitions' END END
-$$;
-
--- An error for a table that is a foreign table on a side, or has or reads some.
--- A foreign table that leads to the other side's table would be compared with itself.
-CREATE FUNCTION audit_check_foreign(plan plan) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	here text := foreign_kind(plan.here);
-	there text := foreign_kind(plan.there);
-BEGIN
-	IF coalesce(here, there) IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
-			MESSAGE = 'it is ' || CASE WHEN here = there THEN here || ' on both sides'
-				ELSE concat_ws(' and ', here || ' here', there || ' on the peer') END,
-			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
-	END IF;
-END
 $$;
 
 -- What is asked of the comparison of one table, whose scope is known.
@@ -71,10 +51,16 @@ CREATE FUNCTION audit_adjust_plan(INOUT item audit_item,
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	here text := foreign_kind(plan.here);
+	there text := foreign_kind(plan.there);
 	names text[];
 BEGIN
-	IF item.listed THEN
-		PERFORM audit_check_foreign(plan);
+	IF item.listed AND coalesce(here, there) IS NOT NULL THEN
+		-- a foreign table that leads to the other side's table would be compared with itself
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = 'it is ' || CASE WHEN here = there THEN here || ' on both sides'
+				ELSE concat_ws(' and ', here || ' here', there || ' on the peer') END,
+			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
 	END IF;
 	IF item.not_unique IS NOT NULL THEN
 		item.notes := item.notes || item.not_unique;

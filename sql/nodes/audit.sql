@@ -19,7 +19,7 @@ DECLARE
 BEGIN
 	conns := nodes_connect(nodes, names, conns, options.timeout, false);
 	prepared := nodes_prepare(names, named, conns, relation, options);
-	-- as audit_check_foreign
+	-- as in audit_adjust_plan
 	kinds := (SELECT string_agg(format('%s on "%s"', foreign_kind(s), s.side), ' and ')
 		FROM unnest(prepared.sides) AS s WHERE foreign_kind(s) IS NOT NULL);
 	IF listed AND kinds IS NOT NULL THEN
@@ -216,8 +216,10 @@ BEGIN
 		options.method := nodes_method(conns, names, options.method);
 		IF schema IS NOT NULL THEN
 			list := ARRAY(SELECT format('%I.%I', schema, t.name)
-				FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS x(pair),
-				LATERAL (SELECT x.pair::jsonb ->> 1) AS t(name) ORDER BY t.name COLLATE "C");
+				FROM (SELECT DISTINCT pair ->> 1 FROM unnest(ask_calls(conns, VARIADIC array_fill(
+						format('audit_tables(%L)', schema), ARRAY[cardinality(conns)]))) AS answer,
+					jsonb_array_elements(answer::jsonb) AS pair) AS t(name)
+				ORDER BY t.name COLLATE "C");
 		ELSE
 			FOREACH given IN ARRAY tables LOOP
 				list := list || nodes_relation(given);

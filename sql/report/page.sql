@@ -4,8 +4,6 @@
 -- what it leaves out.  An audit keeps the first rows that differ if it is asked for rows.  In how
 -- many rows each column differs, and where, is kept by runs alone.
 
--- Rows side by side
-
 -- The cells of one side of a difference; "content" is the row, or NULL if it is not kept.
 CREATE FUNCTION page_side(d run_difference, content jsonb, rows bigint, columns text[])
 RETURNS text
@@ -60,8 +58,6 @@ BEGIN
 END
 $$;
 
--- Where differences are
-
 -- A range of the key in words.
 CREATE FUNCTION page_range(after jsonb, up_to jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -113,8 +109,6 @@ AS $$
 		page_range(w.after, w.up_to), grouped(w.most)) || chr(10)
 	FROM whole w, picture p WHERE w.most > 0
 $$;
-
--- The sections
 
 -- The tables with a status, with their counts; the first ones of many.
 CREATE FUNCTION page_list(report report, heading text, status text[], most integer) RETURNS text

@@ -118,8 +118,24 @@ BEGIN
 			WHEN 'text' THEN RETURN report_text(report);
 			WHEN 'summary' THEN RETURN report_summary(report);
 			WHEN 'verdict' THEN RETURN report.verdict;
-			WHEN 'json' THEN RETURN report_json(report, tables);
-			WHEN 'tsv' THEN RETURN report_tsv(tables);
+			-- each row as it came
+			WHEN 'json' THEN RETURN (
+				SELECT concat('{"verdict": ', to_json(report.verdict), ',',
+					' "run": ' || run || ',', ' "tables": [', chr(10), string_agg(t.line::text, ',' || chr(10) ORDER BY t.n),
+					chr(10), '], ', '"structure": ' || report.structure::text || ', ',
+					'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
+					'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
+				FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));
+			-- as COPY writes them
+			WHEN 'tsv' THEN RETURN (
+				SELECT concat_ws(chr(10), min(l.header), string_agg(l.line, chr(10) ORDER BY l.n))
+				FROM (SELECT t.n, string_agg(f.name, chr(9) ORDER BY f.position) AS header,
+						string_agg(coalesce(replace(replace(replace(replace(f.value, '\', '\\'),
+							chr(9), '\t'), chr(10), '\n'), chr(13), '\r'), '\N'), chr(9)
+							ORDER BY f.position) AS line
+					FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
+					json_each_text(t.line) WITH ORDINALITY AS f(name, value, position)
+					GROUP BY t.n) AS l);
 			WHEN 'nagios' THEN RETURN report_nagios(report);
 			WHEN 'prometheus' THEN RETURN report_prometheus(report);
 			WHEN 'html' THEN RETURN report_page(report);

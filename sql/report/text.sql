@@ -107,26 +107,3 @@ AS $$
 		report_structure(report, 1000), one_line(report.state))
 	FROM line l, width w
 $$;
-
--- Each row as it came, in a JSON document.
-CREATE FUNCTION report_json(report report, tables json) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT concat('{"verdict": ', to_json(report.verdict), ',', ' "run": ' || report.run || ',',
-		' "tables": [', chr(10), string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10),
-		'], ', '"structure": ' || report.structure::text || ', ', '"finished": ',
-		to_json(to_char(coalesce(report.ended, report.made), 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
-	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n)
-$$;
-
--- A header and each row as it came, as COPY writes them.
-CREATE FUNCTION report_tsv(tables json) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT concat_ws(chr(10), min(l.header), string_agg(l.line, chr(10) ORDER BY l.n))
-	FROM (SELECT t.n, string_agg(f.name, chr(9) ORDER BY f.position) AS header,
-			string_agg(coalesce(replace(replace(replace(replace(f.value, '\', '\\'), chr(9), '\t'),
-				chr(10), '\n'), chr(13), '\r'), '\N'), chr(9) ORDER BY f.position) AS line
-		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
-		json_each_text(t.line) WITH ORDINALITY AS f(name, value, position) GROUP BY t.n) AS l
-$$;

@@ -67,52 +67,49 @@ BEGIN
 END
 $$;
 
--- The statement that moves a sequence; NULL if it stays.
-CREATE FUNCTION sequence_sql(step sequence_step) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT 'SELECT pg_catalog.setval(' || quote_literal(step.sequence) || ', '
-		|| (step.target - step.increment) || ')'
-$$;
-
--- Moves a sequence at a place, unless another session has moved it so far meanwhile, as the last
--- statement tells: where it was, its increment, and where it is to go, NULL for nowhere.  In another
--- database, that is committed at once.
+-- The statements that move a sequence, unless another session has moved it so far meanwhile, as
+-- the last one tells: where it was, its increment, and where it is to go, NULL for nowhere.
 -- setval takes no lock that keeps nextval out, so it could undo what nextval did since the
 -- look before.  ALTER SEQUENCE takes one, and lets other sessions forget the values that they
 -- keep.  It waits for the transactions that have called nextval, and nextval waits for it, so
 -- it must not wait for long.  A rollback undoes the setval behind it.
 -- Meanwhile the schema may get another name, so the block makes sure that it has locked what was
 -- described.  What is read and moved behind it is the sequence with that OID.
+CREATE FUNCTION sequence_move_sql(step sequence_step) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('DO %L; ', format($q$BEGIN
+			IF current_setting('lock_timeout') = '0' THEN
+				PERFORM set_config('lock_timeout', '5s', true);
+			END IF;
+			EXECUTE (SELECT format('ALTER SEQUENCE %%s INCREMENT BY %%s', seqrelid::regclass,
+				seqincrement) FROM pg_sequence WHERE seqrelid = %1$L::regclass);
+			IF %2$L IS DISTINCT FROM (SELECT concat_ws(' ', c.oid, n.oid, n.xmin, n.ctid)
+					FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+					WHERE c.oid = %1$L::regclass) THEN
+				RAISE EXCEPTION 'sequence %% was altered while it was compared', %1$L
+					USING ERRCODE = 'IB004';
+			END IF;
+		END$q$, step.sequence, step.naming))
+		|| format($q$SELECT ARRAY[iblt_s.here, iblt_s.increment, iblt_s.target,
+				setval(%5$s::regclass, (iblt_s.target - iblt_s.increment)::bigint)]::text
+			FROM (SELECT step.here, step.increment, (%2$s) AS target FROM (
+					SELECT last_value + CASE WHEN is_called THEN seqincrement ELSE 0 END AS here,
+						seqincrement::numeric AS increment, %3$L::numeric AS there,
+						%4$L::numeric AS reached
+					FROM %1$s AS q, pg_sequence WHERE q.tableoid = %5$s AND seqrelid = %5$s) AS step
+				OFFSET 0) AS iblt_s$q$,
+			step.sequence, p.prosrc, step.there, step.reached, split_part(step.naming, ' ', 1))
+	FROM pg_proc p
+	WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = 'sequence_target'
+$$;
+
+-- Moves a sequence at a place; in another database, that is committed at once.
 CREATE FUNCTION sequence_move(place text, INOUT step sequence_step) RETURNS sequence_step
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	query text := format('DO %L; ', format($q$BEGIN
-				IF current_setting('lock_timeout') = '0' THEN
-					PERFORM set_config('lock_timeout', '5s', true);
-				END IF;
-				EXECUTE (SELECT format('ALTER SEQUENCE %%s INCREMENT BY %%s', seqrelid::regclass,
-					seqincrement) FROM pg_sequence WHERE seqrelid = %1$L::regclass);
-				IF %2$L IS DISTINCT FROM (SELECT concat_ws(' ', c.oid, n.oid, n.xmin, n.ctid)
-						FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-						WHERE c.oid = %1$L::regclass) THEN
-					RAISE EXCEPTION 'sequence %% was altered while it was compared', %1$L
-						USING ERRCODE = 'IB004';
-				END IF;
-			END$q$, step.sequence, step.naming))
-			|| format($q$SELECT ARRAY[iblt_s.here, iblt_s.increment, iblt_s.target,
-					setval(%5$s::regclass, (iblt_s.target - iblt_s.increment)::bigint)]::text
-				FROM (SELECT step.here, step.increment, (%2$s) AS target FROM (
-						SELECT last_value + CASE WHEN is_called THEN seqincrement ELSE 0 END AS here,
-							seqincrement::numeric AS increment, %3$L::numeric AS there,
-							%4$L::numeric AS reached
-						FROM %1$s AS q, pg_sequence WHERE q.tableoid = %5$s AND seqrelid = %5$s) AS step
-					OFFSET 0) AS iblt_s$q$,
-				step.sequence, (SELECT p.prosrc FROM pg_proc p
-					WHERE p.pronamespace = 'iblt_internal'::regnamespace
-					AND p.proname = 'sequence_target'),
-				step.there, step.reached, split_part(step.naming, ' ', 1));
+	query text := sequence_move_sql(step);
 	patience text := current_setting('lock_timeout');
 	moved text;
 BEGIN
@@ -160,7 +157,8 @@ BEGIN
 				step := sequence_move(conns[1], step);
 			END IF;
 			RETURN QUERY SELECT step.sequence, step.here, step.there, step.reached,
-				sequence_sql(step) || ';', step.status, step.detail;
+				'SELECT pg_catalog.setval(' || quote_literal(step.sequence) || ', '
+				|| (step.target - step.increment) || ');', step.status, step.detail;
 		END LOOP;
 		PERFORM peers_close(conns);
 	EXCEPTION WHEN @on_any_error@ THEN

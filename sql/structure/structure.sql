@@ -22,8 +22,6 @@ CREATE TYPE structure AS (
 	one_system boolean		-- is one a standby of the other, or of the same server?
 );
 
--- The statement
-
 -- The statement that tells what a side has in a schema, or in all of them, of some kinds or
 -- of all, perhaps with owners and grants.
 -- Not every owner of a table has MAINTAIN, because there is none before PostgreSQL 17.
@@ -72,8 +70,6 @@ AS $$
 	FROM structure_kinds k
 	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole)
 $$;
-
--- Texts
 
 -- An expression in which names that a schema or an alias qualifies have another, or none if
 -- that is empty.
@@ -145,29 +141,23 @@ AS $$
 	FROM jsonb_array_elements_text(names) WITH ORDINALITY AS u(name, n) WHERE others ? name
 $$;
 
--- Sequences
-
--- What is wrong with a sequence whose next value a column may have already, or NULL.
-CREATE FUNCTION structure_behind(facts jsonb) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN facts @> '{"cycle": true}' THEN NULL
-		WHEN jsonb_typeof(facts -> 'reached') = 'object' THEN facts -> 'reached'
-		WHEN facts -> 'reached' IS NULL OR jsonb_typeof(facts -> 'next value') = 'object' THEN NULL
-		WHEN ((facts ->> 'next value')::numeric - (facts ->> 'reached')::numeric)
-				* sign((facts ->> 'increment')::numeric) <= 0
-			THEN to_jsonb(format('%s has %s', facts ->> 'numbers', facts ->> 'reached')) END
-$$;
-
 -- The objects of an answer, with names of schema as those of another unless that is NULL.
+-- A sequence is behind its column if the column may have the next value already.
 CREATE FUNCTION structure_objects(answer jsonb, schema text, other text)
 RETURNS structure_object[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT coalesce(array_agg(ROW(o.kind, o.object, o.parent, o.severity,
 		CASE o.kind WHEN 'sequence' THEN o.facts || jsonb_strip_nulls(jsonb_build_object(
-			'behind its column', structure_behind(o.facts))) ELSE o.facts END)::structure_object),
-		'{}')
+			'behind its column', CASE
+				WHEN o.facts @> '{"cycle": true}' THEN NULL
+				WHEN jsonb_typeof(o.facts -> 'reached') = 'object' THEN o.facts -> 'reached'
+				WHEN o.facts -> 'reached' IS NULL
+					OR jsonb_typeof(o.facts -> 'next value') = 'object' THEN NULL
+				WHEN ((o.facts ->> 'next value')::numeric - (o.facts ->> 'reached')::numeric)
+						* sign((o.facts ->> 'increment')::numeric) <= 0 THEN to_jsonb(
+					format('%s has %s', o.facts ->> 'numbers', o.facts ->> 'reached')) END))
+			ELSE o.facts END)::structure_object), '{}')
 	FROM jsonb_populate_recordset(NULL::structure_object, answer -> 'objects') AS p,
 	LATERAL (SELECT p.kind, p.object, p.parent, p.severity, p.facts WHERE other IS NULL
 		UNION ALL

@@ -80,7 +80,7 @@ foreach ([ '[]', 'unknown' ], [ '[{}]', 'unknown' ], [ '[{"status": "equal"}]', 
 }
 like(failure("SELECT iblt_audit_report('[]'::json, '$_')"), qr/22023: form must be/, "form $_") foreach 'nosuch', '';
 like(failure("SELECT iblt_audit_report('[]'::json, NULL)"), qr/22023: form must be/, 'form NULL');
-unlike(failure("SELECT iblt_audit_report('[]'::json, 'nosuch')"), qr/(?<!iblt_)audit_report\(/, 'an error without the context of private functions');
+unlike(failure("SELECT iblt_audit_report('[]'::json, 'nosuch')"), qr/at RAISE/, 'an error without the context of private functions');
 foreach ('CALL iblt_audit_run(NULL)', "CALL iblt_audit_run('node_b', schema => 'nosuch')", "CALL iblt_audit_run('node_b', slice_ms => 0)", 'CALL iblt_audit_resume(4711)',
 	"CALL iblt_track_all(schema => 'nosuch')", "CALL iblt_track_all('nosuch', schema => 'shop')", "CALL iblt_track_all(subscription => 'nosuch')")
 {
