@@ -136,7 +136,8 @@ BEGIN
 	IF mine.publications IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('subscription "%s" does not exist in %s', subscription,
-				coalesce('the database of ' || peer_title(conns[1]), 'this database'));
+				CASE WHEN conns[1] IS NULL THEN 'this database'
+					ELSE 'the database of ' || peer_title(conns[1]) END);
 	END IF;
 	found := (audit_ask_published(conns[2:2], mine.publications))[1];
 	notes := CASE WHEN mine.enabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END

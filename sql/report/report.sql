@@ -121,8 +121,9 @@ BEGIN
 			-- each row as it came
 			WHEN 'json' THEN RETURN (
 				SELECT concat('{"verdict": ', to_json(report.verdict), ',',
-					' "run": ' || run || ',', ' "tables": [', chr(10), string_agg(t.line::text, ',' || chr(10) ORDER BY t.n),
-					chr(10), '], ', '"structure": ' || report.structure::text || ', ',
+					' "run": ' || run || ',', ' "tables": [', chr(10),
+					string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10), '], ',
+					'"structure": ' || report.structure::text || ', ',
 					'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
 					'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
 				FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));
