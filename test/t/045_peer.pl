@@ -123,6 +123,7 @@ $session->run("SELECT * FROM iblt_compare('items', ${\ peer('there', q( options=
 is($session->run('SELECT dblink_get_connections()'), '', 'or is cancelled there');
 $session->run("SET statement_timeout = '1s'; SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
 is($session->run('RESET statement_timeout; SELECT dblink_get_connections()'), '', 'or here');
+nothing_left('after the cancels', $here);
 $session->start("SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
 my $asleep = "FROM pg_stat_activity WHERE datname = 'there' AND wait_event = 'PgSleep'";
 wait_for($here, "SELECT count(*) = 1 $asleep");
