@@ -77,7 +77,7 @@ CREATE TYPE batch AS (
 CREATE TYPE held AS (
 	ids text[],
 	marks bigint[],			-- hashes of the marks, NULL for rows that did not stand still
-	same boolean[],			-- is the mark the one that it was a round before?
+	waits integer[],		-- that the mark has been the same for
 	differences difference[]	-- as they were seen last, if there is one batch only
 );
 

@@ -17,7 +17,7 @@ BEGIN
 		SELECT id, (array_agg(key) FILTER (WHERE key IS NOT NULL))[1],
 			array_agg(checksum ORDER BY node), array_agg(content ORDER BY node),
 			hashtextextended(string_agg(concat(checksum, ' ', mark), ',' ORDER BY node), 0),
-			NULL::boolean
+			NULL::integer, NULL::boolean
 		FROM (SELECT DISTINCT id FROM line) AS i CROSS JOIN generate_series(1, $3) AS g(node)
 		LEFT JOIN line USING (id, node) GROUP BY id
 		HAVING count(checksum) BETWEEN 1 AND $3 - 1 OR min(checksum) <> max(checksum)
@@ -89,8 +89,8 @@ BEGIN
 END
 $$;
 
--- Those of some differences that still differ; "confirmed" says whether they stood still, and the
--- mark is kept, as hold() does it for two sides.
+-- Those of some differences that still differ, and how many waits they stood still for, as hold()
+-- does it for two sides.
 CREATE FUNCTION nodes_look_again(nodes node_set, before node_difference[],
 	settled boolean DEFAULT NULL) RETURNS SETOF node_difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -104,7 +104,8 @@ BEGIN
 		part := before[i : i + size - 1];
 		keys := keys_of_ids(nodes.plan, ARRAY(SELECT u.id FROM unnest(part) AS u));
 		RETURN QUERY SELECT l.id, l.key, l.checksums, l.contents,
-				held_mark(l.mark, b.mark, settled), held_same(l.mark, b.mark, b.confirmed, settled)
+				held_mark(l.mark, b.mark, settled), held_waits(l.mark, b.mark, b.waits, settled),
+				NULL::boolean
 			FROM nodes_differing(nodes, find_sides(nodes.plan, nodes.sides, keys), keys) AS l
 			JOIN unnest(part) AS b ON b.id = l.id;
 	END LOOP;
@@ -122,6 +123,7 @@ AS $$
 DECLARE
 	plan plan := nodes.plan;
 	linked boolean := plan.links <> '{}';
+	needed integer := waits_needed(plan);
 	deadline timestamptz := clock_timestamp() + plan.timeout;
 	settled boolean;	-- NULL where nothing replicates
 	problem text;
@@ -133,7 +135,7 @@ BEGIN
 			settled := waited.problem IS NULL;
 			differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences, settled) AS d);
 		END IF;
-		FOR round IN 1 .. CASE WHEN settled IS FALSE THEN 0 ELSE plan.recheck END LOOP
+		FOR round IN 2 - needed .. CASE WHEN settled IS FALSE THEN -1 ELSE plan.recheck END LOOP
 			EXIT WHEN differences = '{}';
 			PERFORM progress(plan.progress, format(
 				'waiting a second or longer, to look at %s keys again', cardinality(differences)));
@@ -153,12 +155,13 @@ BEGIN
 			waited.problem := coalesce(problem, 'rows kept changing');
 			differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences, settled) AS d);
 			confirmed := confirmed
-				|| ARRAY(SELECT d FROM unnest(differences) AS d WHERE d.confirmed);
-			differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE NOT d.confirmed);
+				|| ARRAY(SELECT d FROM unnest(differences) AS d WHERE d.waits >= needed);
+			differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE d.waits < needed);
 		END LOOP;
 	END IF;
-	differences := confirmed || ARRAY(SELECT ROW(d.id, d.key, d.checksums, d.contents, d.mark,
-		false)::node_difference FROM unnest(differences) AS d);
+	differences := ARRAY(SELECT ROW(d.id, d.key, d.checksums, d.contents, d.mark, d.waits,
+		coalesce(d.waits >= needed, false))::node_difference
+		FROM unnest(confirmed || differences) AS d);
 END
 $$;
 

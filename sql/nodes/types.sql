@@ -38,6 +38,7 @@ CREATE TYPE node_difference AS (
 	checksums text[],		-- of the rows of each node, NULL where it has none
 	contents jsonb[],		-- the rows, if they are asked for
 	mark bigint,			-- a hash of the contents and row versions of all nodes
+	waits integer,			-- that the mark has been the same for
 	confirmed boolean
 );
 

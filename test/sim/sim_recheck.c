@@ -1,0 +1,510 @@
+/*
+ * sim_recheck.c
+ *		The recheck as a model: every interleaving of writers, replication and
+ *		looks, in pairs, chains, stars and meshes.
+ *
+ * At the beginning the rows of a key are the same on all nodes, and replication
+ * loses nothing.  So each difference is a row in flight, and a recheck must never
+ * confirm one (confirm.sql).  Each run enumerates all states that two writers
+ * with their commits, the apply workers and the recheck can reach.  Without any
+ * one look or wait, there has to be a way to confirm a row in flight: otherwise
+ * the model, or that step, would be for nothing.
+ *
+ * A transaction commits in the steps of committing.c: it writes, it inserts its
+ * commit record, it becomes visible, it releases its locks.  A record may be
+ * sent as soon as it is inserted.  A follower applies records one after the other, in
+ * transactions of its own with records of its own, which it sends on.  A
+ * standby shows a record when it replays it.
+ */
+
+#include "sim.h"
+
+#define NODES	3
+#define LINKS	6
+#define WRITERS 2
+#define RECORDS 6
+#define ABSENT	0				/* content of a row that is not there */
+#define BEFORE	1				/* what all nodes have at the beginning */
+
+typedef enum Phase
+{
+	IDLE, WROTE, INSERTED, VISIBLE
+} Phase;
+
+typedef struct Transaction
+{
+	uint8_t		phase;
+	uint8_t		record;			/* its place in the log of its node */
+	uint8_t		content;		/* that it writes */
+} Transaction;
+
+/* All that changes.  It is compared byte by byte, so it has no padding. */
+typedef struct State
+{
+	Transaction writer[WRITERS];
+	uint8_t		todo[WRITERS];	/* changes that a writer has still to make */
+	Transaction apply[LINKS];
+	uint8_t		applied[LINKS]; /* records that the follower has taken */
+	uint8_t		log[NODES][RECORDS];	/* contents, in the order of commits */
+	uint8_t		foreign[NODES][RECORDS];	/* did an apply worker write it? */
+	uint8_t		inserted[NODES];
+	uint8_t		row[NODES];		/* content that is visible */
+	uint8_t		version[NODES]; /* how often it has changed */
+	/* the recheck */
+	uint8_t		step;
+	uint8_t		part;			/* of a wait: which link, or which source */
+	uint8_t		looked;			/* nodes of this look */
+	uint8_t		waiting;		/* a wait has begun */
+	uint8_t		target;			/* position, or transactions */
+	uint8_t		looks;			/* that were done */
+	uint8_t		mark[NODES];	/* versions of the last look */
+	uint8_t		seen[NODES];	/* contents of this look */
+} State;
+
+typedef struct Link
+{
+	int			source;
+	int			follower;
+} Link;
+
+typedef struct Run
+{
+	const char *name;
+	int			nodes;
+	int			links;
+	Link		link[LINKS];	/* in the order in which they are waited for */
+	bool		both_ways;		/* a change is not sent on */
+	bool		standby;		/* the follower replays */
+	int			home[WRITERS];	/* nodes of the writers */
+	int			changes[WRITERS];
+	bool		bare;			/* the servers have no iblt */
+	bool		slow;			/* left out of the quick form */
+	/* set for each search */
+	const char *steps;			/* l looks, s settles, p waits */
+	uint8_t		content[WRITERS][2];
+} Run;
+
+/* A set of states, and a stack of those that are still to be followed. */
+static State *states;
+static size_t number;
+static size_t room;
+static uint32_t *table;
+static size_t slots;
+
+static uint64_t
+hash(const State *state)
+{
+	const uint8_t *bytes = (const uint8_t *) state;
+	uint64_t	h = 14695981039346656037u;
+
+	for (size_t i = 0; i < sizeof(State); i++)
+		h = (h ^ bytes[i]) * 1099511628211u;
+	return h ^ h >> 29;
+}
+
+static void
+grow(void)
+{
+	slots = slots ? 2 * slots : 1 << 16;
+	free(table);
+	table = calloc(slots, sizeof(*table));
+	if (!table)
+		abort();
+	for (size_t i = 0; i < number; i++)
+	{
+		size_t		slot = hash(&states[i]) & (slots - 1);
+
+		while (table[slot])
+			slot = (slot + 1) & (slots - 1);
+		table[slot] = (uint32_t) i + 1;
+	}
+}
+
+static void
+reach(const State *state)
+{
+	size_t		slot;
+
+	if (2 * number >= slots)
+		grow();
+	for (slot = hash(state) & (slots - 1); table[slot]; slot = (slot + 1) & (slots - 1))
+		if (memcmp(&states[table[slot] - 1], state, sizeof(State)) == 0)
+			return;
+	if (number == room)
+	{
+		room = room ? 2 * room : 1 << 14;
+		states = realloc(states, room * sizeof(State));
+		if (!states)
+			abort();
+	}
+	states[number++] = *state;
+	table[slot] = (uint32_t) number;
+}
+
+/* Has each node all changes of the others? */
+static bool
+quiet(const Run *run, const State *s)
+{
+	for (int l = 0; l < run->links; l++)
+		if (s->applied[l] < s->inserted[run->link[l].source] || s->apply[l].phase != IDLE)
+			return false;
+	for (int w = 0; w < WRITERS; w++)
+		if (s->writer[w].phase != IDLE)
+			return false;
+	return true;
+}
+
+/* Transactions of a node: is there one that has this row locked? */
+static bool
+locked(const Run *run, const State *s, int node)
+{
+	for (int w = 0; w < WRITERS; w++)
+		if (run->home[w] == node && s->writer[w].phase != IDLE)
+			return true;
+	for (int l = 0; l < run->links; l++)
+		if (run->link[l].follower == node && s->apply[l].phase != IDLE)
+			return true;
+	return false;
+}
+
+/* The transactions of a node between two phases, as bits. */
+static uint8_t
+running(const Run *run, const State *s, int node, Phase from)
+{
+	uint8_t		bits = 0;
+
+	for (int w = 0; w < WRITERS; w++)
+		if (run->home[w] == node && s->writer[w].phase >= from)
+			bits |= (uint8_t) (1 << w);
+	for (int l = 0; l < run->links; l++)
+		if (run->link[l].follower == node && s->apply[l].phase >= from)
+			bits |= (uint8_t) (1 << (WRITERS + l));
+	return bits;
+}
+
+static void
+show(State *s, int node, uint8_t content)
+{
+	s->row[node] = content;
+	s->version[node]++;
+}
+
+/* Each next step of a transaction of a node that has begun. */
+static void
+go_on(const State *before, int node, const Transaction *of, bool foreign)
+{
+	State		s = *before;
+	Transaction *t = (Transaction *) ((char *) &s + ((const char *) of - (const char *) before));
+
+	switch (t->phase)
+	{
+		case WROTE:
+			s.log[node][s.inserted[node]] = t->content;
+			s.foreign[node][s.inserted[node]] = foreign;
+			t->record = s.inserted[node]++;
+			t->phase = INSERTED;
+			break;
+		case INSERTED:
+			show(&s, node, t->content);
+			t->phase = VISIBLE;
+			break;
+		default:
+			memset(t, 0, sizeof(*t));
+			break;
+	}
+	reach(&s);
+}
+
+static void
+writers_go_on(const Run *run, const State *before)
+{
+	for (int w = 0; w < WRITERS; w++)
+	{
+		State		s = *before;
+		Transaction *t = &s.writer[w];
+
+		if (t->phase != IDLE)
+			go_on(before, run->home[w], &before->writer[w], false);
+		else if (s.todo[w] > 0 && !locked(run, &s, run->home[w])
+				 && (!run->both_ways || quiet(run, &s)))
+		{
+			t->content = run->content[w][--s.todo[w]];
+			t->phase = WROTE;
+			if (t->content == s.row[run->home[w]])
+				memset(t, 0, sizeof(*t));	/* nothing to delete, or the same */
+			reach(&s);
+		}
+	}
+}
+
+static void
+replication_goes_on(const Run *run, const State *before)
+{
+	for (int l = 0; l < run->links; l++)
+	{
+		const Link *link = &run->link[l];
+		State		s = *before;
+		uint8_t		next = s.applied[l];
+
+		if (s.apply[l].phase == VISIBLE)
+		{
+			s.applied[l]++;
+			memset(&s.apply[l], 0, sizeof(s.apply[l]));
+			reach(&s);
+		}
+		else if (s.apply[l].phase != IDLE)
+			go_on(before, link->follower, &before->apply[l], true);
+		else if (next < s.inserted[link->source])
+		{
+			if (run->both_ways && s.foreign[link->source][next])
+				s.applied[l]++;
+			else if (run->standby)
+			{
+				show(&s, link->follower, s.log[link->source][next]);
+				s.applied[l]++;
+			}
+			else if (!locked(run, &s, link->follower))
+			{
+				s.apply[l].content = s.log[link->source][next];
+				s.apply[l].phase = WROTE;
+			}
+			else
+				continue;
+			reach(&s);
+		}
+	}
+}
+
+static void
+next_step(State *s)
+{
+	s->part = s->waiting = s->target = s->looked = 0;
+	memset(s->seen, 0, sizeof(s->seen));
+	s->step++;
+}
+
+/* One more node is looked at.  A row that has moved is not confirmed, nor is one that is equal. */
+static void
+look(const Run *run, const State *before)
+{
+	for (int n = 0; n < run->nodes; n++)
+	{
+		State		s = *before;
+		bool		differs = false;
+
+		/* a row that is not there has no version */
+		uint8_t		mark = s.row[n] == ABSENT ? 0 : s.version[n];
+
+		if (s.looked & 1 << n || (s.looks > 0 && s.mark[n] != mark))
+			continue;
+		s.mark[n] = mark;
+		s.seen[n] = s.row[n];
+		s.looked |= (uint8_t) (1 << n);
+		if (s.looked == (1 << run->nodes) - 1)
+		{
+			for (int i = 1; i < run->nodes; i++)
+				differs = differs || s.seen[i] != s.seen[0];
+			if (!differs)
+				continue;
+			s.looks = 1;
+			next_step(&s);
+		}
+		reach(&s);
+	}
+}
+
+/* The sources, each once, in the order of the links. */
+static int
+sources(const Run *run, int source[LINKS])
+{
+	int			all = 0;
+
+	for (int l = 0; l < run->links; l++)
+	{
+		bool		known = false;
+
+		for (int i = 0; i < all; i++)
+			known = known || source[i] == run->link[l].source;
+		if (!known)
+			source[all++] = run->link[l].source;
+	}
+	return all;
+}
+
+static void
+settle(const Run *run, const State *before)
+{
+	int			source[LINKS];
+	int			all = sources(run, source);
+	State		s = *before;
+	/* with iblt, those that have inserted their record and are not visible */
+	uint8_t		now = running(run, &s, source[s.part], run->bare ? WROTE : INSERTED);
+
+	if (!run->bare)
+		now &= (uint8_t) ~running(run, &s, source[s.part], VISIBLE);
+	if (!s.waiting)
+	{
+		s.waiting = 1;
+		s.target = now;
+	}
+	else if (s.target & now)
+	{
+		/* one that has ended is not waited for again if its process goes on */
+		s.target &= now;
+		if (s.target == before->target)
+			return;
+	}
+	else
+	{
+		s.waiting = s.target = 0;
+		if (++s.part == all)
+			next_step(&s);
+	}
+	reach(&s);
+}
+
+static void
+pass(const Run *run, const State *before)
+{
+	State		s = *before;
+	const Link *link = &run->link[s.part];
+
+	if (!s.waiting)
+	{
+		s.waiting = 1;
+		s.target = s.inserted[link->source];
+	}
+	else if (s.applied[s.part] >= s.target)
+	{
+		s.waiting = s.target = 0;
+		if (++s.part == run->links)
+			next_step(&s);
+	}
+	else
+		return;
+	reach(&s);
+}
+
+/* Can a recheck confirm a difference? */
+static bool
+confirms(const Run *run, bool lost)
+{
+	State		first;
+
+	number = 0;
+	memset(table, 0, slots * sizeof(*table));
+	memset(&first, 0, sizeof(first));
+	for (int n = 0; n < run->nodes; n++)
+		first.row[n] = BEFORE, first.version[n] = 1;
+	if (lost)
+		first.row[run->nodes - 1] = ABSENT;
+	for (int w = 0; w < WRITERS; w++)
+		first.todo[w] = (uint8_t) (lost ? 0 : run->changes[w]);
+	reach(&first);
+	for (size_t i = 0; i < number; i++)
+	{
+		State		s = states[i];
+
+		if (run->steps[s.step] == '\0')
+			return true;
+		writers_go_on(run, &s);
+		replication_goes_on(run, &s);
+		if (run->steps[s.step] == 'p')
+			pass(run, &s);
+		else if (run->steps[s.step] == 's')
+			settle(run, &s);
+		else
+			look(run, &s);
+	}
+	return false;
+}
+
+/* Can it for any contents that the writers write? */
+static bool
+ever_confirms(Run *run)
+{
+	int			all = 1;
+
+	for (int i = 0; i < run->changes[0] + run->changes[1]; i++)
+		all *= 3;
+	for (int chosen = 0; chosen < all; chosen++)
+	{
+		int			rest = chosen;
+
+		for (int w = 0; w < WRITERS; w++)
+			for (int i = 0; i < run->changes[w]; i++, rest /= 3)
+				run->content[w][i] = (uint8_t) (rest % 3);
+		if (confirms(run, false))
+			return true;
+	}
+	return false;
+}
+
+/* A round as recheck_batches and nodes_recheck do it, and two of them. */
+#define ONE_ROUND "lslplsl"
+#define TWO_ROUNDS "lslplslplsl"
+
+static const Run runs[] = {
+	{.name = "a pair", .nodes = 2, .links = 1, .link = {{0, 1}}, .changes = {2, 1}},
+	{.name = "a standby", .nodes = 2, .links = 1, .link = {{0, 1}}, .standby = true, .changes = {2, 1}},
+	{.name = "a chain", .nodes = 3, .links = 2, .link = {{0, 1}, {1, 2}}, .changes = {2, 1}},
+	{.name = "a chain, from its end", .nodes = 3, .links = 2, .link = {{1, 2}, {0, 1}}, .changes = {2, 1}, .slow = true},
+	{.name = "a star", .nodes = 3, .links = 2, .link = {{0, 1}, {0, 2}}, .changes = {2, 1}, .slow = true},
+};
+static const Run both_ways[] = {
+	{.name = "both ways", .nodes = 2, .links = 2, .link = {{0, 1}, {1, 0}}, .home = {0, 1}, .changes = {2, 2}, .both_ways = true},
+	{.name = "a mesh", .nodes = 3, .links = 6, .link = {{0, 1}, {1, 0}, {0, 2}, {2, 0}, {1, 2}, {2, 1}}, .home = {0, 1}, .changes = {2, 1}, .both_ways = true, .slow = true},
+};
+
+/* Each run with iblt and without it, in full and without each of its steps. */
+static void
+one_way(void)
+{
+	for (size_t i = 0; i < 2 * sizeof(runs) / sizeof(*runs); i++)
+	{
+		Run			run = runs[i / 2];
+
+		run.bare = i % 2;
+		if (run.nodes > 2 && sim_options.quick && (run.slow || run.bare))
+			continue;
+		run.steps = ONE_ROUND;
+		tap_ok(!ever_confirms(&run), "%s%s: no row in flight is confirmed", run.name, run.bare ? " without iblt" : "");
+		tap_ok(confirms(&run, true), "%s: but a row that is lost is", run.name);
+		for (size_t without = 0; without < strlen(ONE_ROUND); without++)
+		{
+			char		rest[sizeof(ONE_ROUND)];
+
+			snprintf(rest, sizeof(rest), "%.*s%s", (int) without, ONE_ROUND, ONE_ROUND + without + 1);
+			run.steps = rest;
+			tap_ok(ever_confirms(&run), "%s: a row in flight is with the steps %s", run.name, rest);
+		}
+	}
+}
+
+/* A follower that sends back what it changes: one round is not enough. */
+static void
+two_ways(void)
+{
+	for (size_t i = 0; i < 2 * sizeof(both_ways) / sizeof(*both_ways); i++)
+	{
+		Run			run = both_ways[i / 2];
+
+		run.bare = i % 2;
+		if (run.slow && sim_options.quick)
+			continue;
+		run.steps = ONE_ROUND;
+		tap_ok(ever_confirms(&run), "%s: a row in flight is confirmed in one round", run.name);
+		run.steps = TWO_ROUNDS;
+		tap_ok(!ever_confirms(&run), "%s%s: none is in two", run.name, run.bare ? " without iblt" : "");
+		tap_ok(confirms(&run, true), "%s: but a row that is lost is", run.name);
+	}
+}
+
+int
+main(int argc, char **argv)
+{
+	static const SimExperiment experiments[] = {{"one-way", one_way}, {"both-ways", two_ways}, {NULL, NULL}};
+
+	grow();
+	return sim_main(argc, argv, experiments);
+}
