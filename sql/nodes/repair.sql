@@ -92,6 +92,7 @@ BEGIN
 		FOR i IN 1 .. cardinality(pairs) LOOP
 			compared := nodes_two(s, pairs[i].source, pairs[i].target);
 			compared.content := 'texts';
+			compared.links := nodes_links(s.sides);
 			work := ROW(repair_plan_of(compared, asked), NULL, 0, '{}', 0, NULL)::repair_work;
 			compared := (work.plan).compared;
 			size := batch_size(compared);

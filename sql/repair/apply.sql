@@ -7,6 +7,7 @@
 --	  repair_execute_steps	of one relation and action
 --	    repair_send		statements for many rows, and for one
 --	  repair_send		and what succeeds behind others only
+--	  repair_take_back	what was inserted and has changed on the source (verify.sql)
 --	repair_verify		(verify.sql)
 --
 -- repair_run calls repair_execute_statements (execute.sql) on the target's side.
@@ -286,8 +287,11 @@ BEGIN
 			END LOOP;
 		END LOOP;
 	END LOOP;
-	PERFORM repair_send(conn, 'left', rest, asked.apply_search_path),
-		repair_deferred(asked.apply_search_path, conn);
+	PERFORM repair_send(conn, 'left', rest, asked.apply_search_path);
+	FOREACH work IN ARRAY works LOOP
+		PERFORM repair_take_back(work);
+	END LOOP;
+	PERFORM repair_deferred(asked.apply_search_path, conn);
 	IF sets_role THEN
 		PERFORM ask_one(conn, format(set_role, role));
 	END IF;

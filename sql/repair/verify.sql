@@ -79,3 +79,61 @@ BEGIN
 	END IF;
 END
 $$;
+
+-- Deletes inserted rows again that the source has changed or deleted meanwhile, and skips their
+-- steps; an error if the source does not settle.
+-- Replication may have brought that change while the target had no such row, and nothing locks a
+-- row that is not there.  What it brings from now on waits for the rows.  The source may not show
+-- yet what replication has brought, so it settles first (waiting.sql, test/sim/sim_recheck.c).
+-- Relies on: what lookups rely on, in the transaction that has inserted the rows.
+CREATE FUNCTION repair_take_back(work repair_work) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := work.plan;
+	target_side text := (plan.asked).target_side;
+	conn text := (repair_target(plan)).place;
+	path text := (plan.asked).apply_search_path;
+	compared plan := plan.compared;
+	settled boolean := false;
+	problem text;
+	steps repair_step[];
+	before record;
+	now record;
+	changed text[];
+BEGIN
+	compared.links := ARRAY(SELECT l FROM unnest(compared.links) AS l
+		WHERE l.source = (repair_source(plan)).side);
+	FOR n IN 1 .. CASE WHEN compared.links = '{}' THEN 0 ELSE work.batches END LOOP
+		steps := repair_due(work, n, 'insert');
+		CONTINUE WHEN steps = '{}';
+		IF NOT settled THEN
+			problem := settle_all(compared, clock_timestamp() + compared.timeout);
+			settled := true;
+		END IF;
+		IF problem IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+				MESSAGE = 'could not find out whether the source still has the inserted rows',
+				DETAIL = problem || '. Nothing was changed.',
+				HINT = 'Repair when these transactions have ended, or give a longer timeout.';
+		END IF;
+		PERFORM repair_progress(work, 'reading the rows of the source once more', n);
+		before := repair_compared(steps);
+		now := repair_look(plan, repair_ids(plan, steps), false);
+		-- a row that was updated by a delete and an insert (exchange.sql) was locked
+		changed := ARRAY(SELECT DISTINCT d.id FROM unnest(now.ids, now.here, now.there)
+				AS d(id, here, there)
+			JOIN unnest(before.ids, before.here, before.there) AS b(id, here, there) USING (id)
+			WHERE repair_source_of(target_side, d.here, d.there) IS DISTINCT FROM
+				split_part(repair_source_of(target_side, b.here, b.there), ' ', 1)
+			AND NOT ((plan.compared).is_unique
+				AND repair_target_of(target_side, b.here, b.there) IS NOT NULL));
+		CONTINUE WHEN changed = '{}';
+		PERFORM repair_send(conn, 'left', repair_execute_steps(plan, 'delete', ARRAY(
+			SELECT jsonb_populate_record(x, '{"action": "delete"}') FROM unnest(steps) AS x
+			WHERE x.id = ANY (changed)), false), path);
+		PERFORM iblt_repair_put(plan.secret, n, repair_skip(repair_batch(work, n), changed,
+			'changed since it was compared'));
+	END LOOP;
+END
+$$;

@@ -47,6 +47,7 @@ typedef struct State
 	uint8_t		applied[LINKS]; /* records that the follower has taken */
 	uint8_t		log[NODES][RECORDS];	/* contents, in the order of commits */
 	uint8_t		foreign[NODES][RECORDS];	/* did an apply worker write it? */
+	uint8_t		inserts[NODES][RECORDS];	/* was there no row before? */
 	uint8_t		inserted[NODES];
 	uint8_t		row[NODES];		/* content that is visible */
 	uint8_t		version[NODES]; /* how often it has changed */
@@ -59,6 +60,8 @@ typedef struct State
 	uint8_t		looks;			/* that were done */
 	uint8_t		mark[NODES];	/* versions of the last look */
 	uint8_t		seen[NODES];	/* contents of this look */
+	/* a repair, which inserts a row of the first node on the last one */
+	Transaction repair;
 } State;
 
 typedef struct Link
@@ -164,7 +167,7 @@ locked(const Run *run, const State *s, int node)
 	for (int l = 0; l < run->links; l++)
 		if (run->link[l].follower == node && s->apply[l].phase != IDLE)
 			return true;
-	return false;
+	return node == run->nodes - 1 && s->repair.phase != IDLE;
 }
 
 /* The transactions of a node between two phases, as bits. */
@@ -201,6 +204,7 @@ go_on(const State *before, int node, const Transaction *of, bool foreign)
 		case WROTE:
 			s.log[node][s.inserted[node]] = t->content;
 			s.foreign[node][s.inserted[node]] = foreign;
+			s.inserts[node][s.inserted[node]] = s.row[node] == ABSENT;
 			t->record = s.inserted[node]++;
 			t->phase = INSERTED;
 			break;
@@ -267,6 +271,12 @@ replication_goes_on(const Run *run, const State *before)
 			{
 				s.apply[l].content = s.log[link->source][next];
 				s.apply[l].phase = WROTE;
+				/* an update or a delete of a row that is not there */
+				if (s.row[link->follower] == ABSENT && !s.inserts[link->source][next])
+				{
+					s.applied[l]++;
+					memset(&s.apply[l], 0, sizeof(s.apply[l]));
+				}
 			}
 			else
 				continue;
@@ -385,9 +395,58 @@ pass(const Run *run, const State *before)
 	reach(&s);
 }
 
-/* Can a recheck confirm a difference? */
+/*
+ * A repair finds a row on the first node, inserts it on the last one, perhaps
+ * settles, and perhaps looks whether the first one still has it.  If not, it
+ * takes the row back.
+ */
+static void
+repair(const Run *run, const State *before)
+{
+	State		s = *before;
+	int			target = run->nodes - 1;
+
+	switch (run->steps[s.step])
+	{
+		case 'c':
+			if (s.row[0] == ABSENT)
+				return;
+			s.repair.content = s.row[0];
+			break;
+		case 'i':
+			if (locked(run, &s, target) || s.row[target] != ABSENT)
+				return;
+			s.repair.phase = WROTE;
+			break;
+		case 'v':
+			if (s.row[0] != s.repair.content)
+			{
+				memset(&s.repair, 0, sizeof(s.repair));
+				s.step = (uint8_t) strlen(run->steps) - 1;
+			}
+			break;
+		default:				/* COMMIT */
+			if (s.repair.phase != IDLE)
+			{
+				go_on(before, target, &before->repair, true);
+				return;
+			}
+	}
+	next_step(&s);
+	reach(&s);
+}
+
+/* Has the last node a row that the first one has not, or another one, once all is done? */
 static bool
-confirms(const Run *run, bool lost)
+is_damaged(const Run *run, const State *s)
+{
+	return run->steps[s->step] == '\0' && quiet(run, s) && s->row[run->nodes - 1] != ABSENT
+		&& s->row[run->nodes - 1] != s->row[0];
+}
+
+/* Can a recheck confirm a difference, or a repair of a row that is lost do damage? */
+static bool
+goes_wrong(const Run *run, bool lost, bool repairs)
 {
 	State		first;
 
@@ -399,13 +458,13 @@ confirms(const Run *run, bool lost)
 	if (lost)
 		first.row[run->nodes - 1] = ABSENT;
 	for (int w = 0; w < WRITERS; w++)
-		first.todo[w] = (uint8_t) (lost ? 0 : run->changes[w]);
+		first.todo[w] = (uint8_t) (lost && !repairs ? 0 : run->changes[w]);
 	reach(&first);
 	for (size_t i = 0; i < number; i++)
 	{
 		State		s = states[i];
 
-		if (run->steps[s.step] == '\0')
+		if (repairs ? is_damaged(run, &s) : run->steps[s.step] == '\0')
 			return true;
 		writers_go_on(run, &s);
 		replication_goes_on(run, &s);
@@ -413,15 +472,17 @@ confirms(const Run *run, bool lost)
 			pass(run, &s);
 		else if (run->steps[s.step] == 's')
 			settle(run, &s);
-		else
+		else if (run->steps[s.step] == 'l')
 			look(run, &s);
+		else if (run->steps[s.step] != '\0')
+			repair(run, &s);
 	}
 	return false;
 }
 
 /* Can it for any contents that the writers write? */
 static bool
-ever_confirms(Run *run)
+ever_wrong(Run *run, bool repairs)
 {
 	int			all = 1;
 
@@ -434,7 +495,7 @@ ever_confirms(Run *run)
 		for (int w = 0; w < WRITERS; w++)
 			for (int i = 0; i < run->changes[w]; i++, rest /= 3)
 				run->content[w][i] = (uint8_t) (rest % 3);
-		if (confirms(run, false))
+		if (goes_wrong(run, repairs, repairs))
 			return true;
 	}
 	return false;
@@ -468,15 +529,15 @@ one_way(void)
 		if (run.nodes > 2 && sim_options.quick && (run.slow || run.bare))
 			continue;
 		run.steps = ONE_ROUND;
-		tap_ok(!ever_confirms(&run), "%s%s: no row in flight is confirmed", run.name, run.bare ? " without iblt" : "");
-		tap_ok(confirms(&run, true), "%s: but a row that is lost is", run.name);
+		tap_ok(!ever_wrong(&run, false), "%s%s: no row in flight is confirmed", run.name, run.bare ? " without iblt" : "");
+		tap_ok(goes_wrong(&run, true, false), "%s: but a row that is lost is", run.name);
 		for (size_t without = 0; without < strlen(ONE_ROUND); without++)
 		{
 			char		rest[sizeof(ONE_ROUND)];
 
 			snprintf(rest, sizeof(rest), "%.*s%s", (int) without, ONE_ROUND, ONE_ROUND + without + 1);
 			run.steps = rest;
-			tap_ok(ever_confirms(&run), "%s: a row in flight is with the steps %s", run.name, rest);
+			tap_ok(ever_wrong(&run, false), "%s: a row in flight is with the steps %s", run.name, rest);
 		}
 	}
 }
@@ -493,17 +554,36 @@ two_ways(void)
 		if (run.slow && sim_options.quick)
 			continue;
 		run.steps = ONE_ROUND;
-		tap_ok(ever_confirms(&run), "%s: a row in flight is confirmed in one round", run.name);
+		tap_ok(ever_wrong(&run, false), "%s: a row in flight is confirmed in one round", run.name);
 		run.steps = TWO_ROUNDS;
-		tap_ok(!ever_confirms(&run), "%s%s: none is in two", run.name, run.bare ? " without iblt" : "");
-		tap_ok(confirms(&run, true), "%s: but a row that is lost is", run.name);
+		tap_ok(!ever_wrong(&run, false), "%s%s: none is in two", run.name, run.bare ? " without iblt" : "");
+		tap_ok(goes_wrong(&run, true, false), "%s: but a row that is lost is", run.name);
 	}
+}
+
+/* Inserting a row that a follower has lost, while writers change the source. */
+static void
+repairs(void)
+{
+	static const char *const steps[] = {"cisvk", "cik", "cisk", "civk"};
+
+	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++)
+		for (size_t way = 0; way < 4; way++)
+		{
+			Run			run = runs[i];
+
+			run.steps = steps[way];
+			if (run.standby || (run.slow && sim_options.quick))
+				continue;
+			tap_ok(ever_wrong(&run, true) == (way > 0), "%s: a repair with the steps %s %s", run.name, run.steps,
+				   way > 0 ? "may bring back a row" : "brings back no row");
+		}
 }
 
 int
 main(int argc, char **argv)
 {
-	static const SimExperiment experiments[] = {{"one-way", one_way}, {"both-ways", two_ways}, {NULL, NULL}};
+	static const SimExperiment experiments[] = {{"one-way", one_way}, {"both-ways", two_ways}, {"repairs", repairs}, {NULL, NULL}};
 
 	grow();
 	return sim_main(argc, argv, experiments);

@@ -1,0 +1,85 @@
+# A repair inserts a row that a subscriber has lost.  Meanwhile the publisher deletes or changes
+# it, and replication brings that to a subscriber that does not have the row yet.  The repair must
+# not bring back what the publisher has no longer.
+use strict;
+use warnings;
+
+use IbltTest;
+
+my $publisher = server('publisher');
+my $subscriber = server('subscriber');
+sides($subscriber, $publisher);
+both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION dblink; CREATE TABLE t (id int PRIMARY KEY, v int)');
+$publisher->safe_psql('postgres', 'CREATE PUBLICATION pub FOR TABLE t');
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($publisher)} PUBLICATION pub");
+subscribed($subscriber, 1);
+# an insert of the repair waits here, and one of replication does not
+$subscriber->safe_psql('postgres', "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NEW; END';
+	CREATE TRIGGER wait BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION wait()");
+# a run keeps no connection string
+$subscriber->safe_psql('postgres', "CREATE SERVER publisher FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $publisher->host}', port '${\ $publisher->port}', dbname 'postgres');
+	CREATE USER MAPPING FOR CURRENT_USER SERVER publisher");
+my ($holder, $repair) = (IbltTest::Session->new($subscriber));
+
+my ($there, $here) = (conninfo($publisher), conninfo($subscriber));
+my $options = 'apply => true';
+my @placements = (
+	[ 'pull', $subscriber, "iblt_repair('t', $there, direction => 'pull', $options)" ],
+	[ 'push', $publisher, "iblt_repair('t', $here, direction => 'push', $options)" ],
+	[ 'nodes', $subscriber, "iblt_repair_nodes('public.t', ARRAY[NULL, $there], source => 'node 2', $options)" ],
+	[ 'a run', $subscriber, "iblt_repair(run => %s, direction => 'pull', $options)" ]);
+
+my $first = 0;
+foreach my $placement (@placements)
+{
+	my ($name, $node, $call) = @$placement;
+	my ($stays, $goes, $changes) = map { $first + $_ } 1 .. 3;
+	$first += 10;
+	$publisher->safe_psql('postgres', "INSERT INTO t SELECT g, 0 FROM generate_series($stays, $changes) g");
+	$publisher->wait_for_catchup('sub');
+	$subscriber->safe_psql('postgres', "DELETE FROM t WHERE id >= $stays");
+	$call = sprintf $call, $node->safe_psql('postgres', "CALL iblt_audit_run('publisher', tables => '{public.t}', progress => false)") if $name eq 'a run';
+
+	$holder->run('SELECT pg_advisory_lock(42)');
+	$repair = IbltTest::Session->new($node)->start("SELECT key ->> 'id', action, status, detail FROM $call");
+	wait_for($subscriber, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted");
+	$publisher->safe_psql('postgres', "DELETE FROM t WHERE id = $goes; UPDATE t SET v = 1 WHERE id = $changes");
+	$publisher->wait_for_catchup('sub');
+	$holder->run('SELECT pg_advisory_unlock(42)');
+	is(join("\n", sort split /\n/, $repair->done), "$stays|insert|applied|\n$goes|insert|skipped|changed since it was compared\n$changes|insert|skipped|changed since it was compared", "$name: a row that was deleted or changed meanwhile is skipped");
+	is($repair->{err} =~ s/NOTICE.*\n//r, '', "$name: nothing else is said");
+	$repair->quit;
+	is($subscriber->safe_psql('postgres', "SELECT id FROM t WHERE id BETWEEN $stays AND $changes"), $stays, "$name: and it is not there");
+	$subscriber->safe_psql('postgres', "INSERT INTO t VALUES ($changes, 1)");
+}
+# A delete that waits for a synchronous standby reaches the subscriber, and the publisher still
+# shows the row.  The repair waits until it does not.
+sub standby
+{
+	my ($name) = @_;
+	$publisher->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$name'");
+	$publisher->reload;
+	wait_for($publisher, "SELECT current_setting('synchronous_standby_names') = '$name'");
+	return;
+}
+$publisher->safe_psql('postgres', 'INSERT INTO t VALUES (100, 0)');
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', 'DELETE FROM t WHERE id = 100');
+$holder->run('SELECT pg_advisory_lock(42)');
+$repair = IbltTest::Session->new($subscriber)->start("SELECT key ->> 'id', action, status, detail FROM $placements[0][2]");
+wait_for($subscriber, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted");
+standby('nobody');
+my $deleting = background($publisher, 'DELETE FROM t WHERE id = 100');
+wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+$publisher->wait_for_catchup('sub');
+$holder->run('SELECT pg_advisory_unlock(42)');
+# until it has asked for what commits, or has ended
+until ($repair->ended || $publisher->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%' AND query LIKE '%iblt_committing(%'")) { }
+is($publisher->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id = 100'), '1', 'a commit that hangs: the publisher shows the row');
+standby('');
+finish($deleting);
+is($repair->done, '100|insert|skipped|changed since it was compared', 'the repair waits for it');
+is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id = 100'), '0', 'and does not bring back the row');
+$_->quit foreach ($repair, $holder);
+
+done_testing();
