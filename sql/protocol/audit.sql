@@ -333,6 +333,7 @@ $$;
 
 -- Checks each index with these columns by amcheck, also those of partitions: how many were
 -- checked, and how many others there are; an error if one is damaged.
+-- The planner may take one of some rows, or on an expression, too.
 CREATE FUNCTION slice_check(relation regclass, names text[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -361,7 +362,8 @@ BEGIN
 			JOIN pg_index i ON i.indrelid = tree.relid AND i.indisvalid
 			JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
 			JOIN pg_am m ON m.oid = c.relam
-			WHERE EXISTS (SELECT FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
+			WHERE num_nonnulls(i.indexprs, i.indpred) > 0
+				OR EXISTS (SELECT FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, n)
 				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 				WHERE a.attname = ANY (names) AND k.n <= i.indnkeyatts)
 			ORDER BY i.indexrelid LOOP

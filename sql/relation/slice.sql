@@ -181,6 +181,18 @@ BEGIN
 END
 $$;
 
+-- Are both relations so small that a scan may count their rows (run_check_count)?
+CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	-- 256 MB, for a heap page holds at most a row for each 28 bytes
+	RETURN plan.buckets IS NULL
+		AND coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28
+			AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
+END
+$$;
+
 -- Queries of slices
 --
 -- The planner may believe that a slice has many rows.  To read all of a relation for each
@@ -190,11 +202,14 @@ $$;
 -- the same work.  Several sessions on one run do better.
 
 -- The row that a query of bounds gives, perhaps of keys.
+-- A bitmap has a row once, however many entries of an index lead to it.
 -- Relies on: an index that the guard checks, in one snapshot under its lock.
 CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[],
 	described described[] DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = off
+	SET enable_indexscan = off
+	SET enable_bitmapscan = on
 	SET max_parallel_workers_per_gather = 0
 AS $$
 DECLARE

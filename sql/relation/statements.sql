@@ -88,12 +88,16 @@ $$;
 -- The condition on the rows of a side, the bounds in $2 and $3, and the part that is scanned, as a
 -- WHERE clause or an empty text.
 -- Keys are in parts by a hash that has a seed of its own.
+-- An entry of a damaged index may lead to a row of another slice.  Where rows are counted, that would
+-- make up for a row that the index lacks, so the row itself is compared with the bounds.
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
 		CASE WHEN s.mapped IS NOT TRUE THEN own_condition_sql(plan, s) END,
-		CASE WHEN has_bounds(plan) THEN slice_condition_sql(plan, s) END,
+		CASE WHEN has_bounds(plan) THEN format(CASE WHEN slice_may_count(plan)
+				THEN '%1$s AND CASE WHEN %1$s THEN true END' ELSE '%s' END,
+			slice_condition_sql(plan, s)) END,
 		CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
 			checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END), ''), '')
 $$;

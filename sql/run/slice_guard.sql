@@ -13,11 +13,12 @@
 -- order of another library does, or one that was not kept up for a time.  It takes milliseconds,
 -- but does not find a single row.
 --
--- So after the last slice of a small table, a scan of each side counts the rows.  Where the
--- slices have read as many, they have read all, unless a writer made up for it.  Where they
--- have not, an index lacks rows, or somebody wrote meanwhile, or a row stands in a partition that
--- bounds exclude.  Then the table is compared once more, as one slice, which needs no index.  A
--- scan of a large table would cost as much as amcheck, and hold back vacuum.
+-- So after the last slice of a small table, a scan of each side counts the rows.  No slice reads a
+-- row twice, or one of another slice (condition_sql).  So where the slices have read as many, they
+-- have read all, unless a writer made up for it.  Where they have not, an index lacks rows, or
+-- somebody wrote meanwhile, or a row stands in a partition that bounds exclude.  Then the table is
+-- compared once more, as one slice, which needs no index.  A scan of a large table would cost as
+-- much as amcheck, and hold back vacuum.
 
 -- A query that checks what slices of a side are read by: thoroughly, or by a sample of the rows,
 -- which are looked up by their key.  It has about 300 blocks, and about 3000 rows of them.
@@ -76,19 +77,5 @@ BEGIN
 	END LOOP;
 	RETURN format('read by index %s (%s) here, %s (%s) there', (k.here).index, notes[1],
 		(k.there).index, notes[2]);
-END
-$$;
-
--- The count
-
--- Are both relations so small that a scan may count their rows?
-CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	-- 256 MB, for a heap page holds at most a row for each 28 bytes
-	RETURN plan.buckets IS NULL
-		AND coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28
-			AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
 END
 $$;
