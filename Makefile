@@ -36,10 +36,10 @@ SQL_PARTS_iblt = iblt \
 	protocol/protocol protocol/audit protocol/digest protocol/position protocol/repair_execute \
 	protocol/repair_target \
 	rights
-SQL_PARTS_iblt_live = iblt_live \
+SQL_PARTS_iblt_live = iblt_live same_schema \
 	digest/stores digest/parts digest/live digest/start \
 	rights
-SQL_PARTS_iblt_audit = iblt_audit \
+SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	peer/types peer/failure peer/peer peer/ask peer/bare peer/bare_guard peer/progress peer/query \
 	plain/describe plain/plan plain/statements \
 	compare/types compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \

@@ -99,7 +99,7 @@ foreach my $type ('int', 'text')
 	foreach my $side (@logs)
 	{
 		my $log = slurp_file($side->[0]->logfile, $side->[1]);
-		like($log, qr/Aggregate .*?Index Scan using wide_pkey on (public\.)?wide/s, "an index gives the rows of a slice on " . $side->[0]->name);
+		like($log, qr/Aggregate [^\n]*\n[^\n]*Bitmap Heap Scan on (public\.)?wide .*?Bitmap Index Scan on wide_pkey /s, "an index gives the rows of a slice on " . $side->[0]->name);
 		unlike($log, qr/Parallel [A-Z][a-z ]+Scan (using wide_pkey )?on (public\.)?wide/, 'and no workers are started');
 		unlike($log, qr/Seq Scan on (public\.)?wide/, 'and reads its rows only');
 		like($log, qr/Limit .*?Index Only Scan using wide_pkey on (public\.)?wide/s, 'a walk reads the index');

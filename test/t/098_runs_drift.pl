@@ -161,17 +161,19 @@ both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, i
 	is($here->safe_psql('postgres', "SELECT done > 1, cut - done, rows_here, rows_there, missing + extra + changed + unconfirmed FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, $run)"), 't|1|100000|100000|0', 'which is not one of its slices');
 }
 
-# An entry of each index leads to a row of another slice, in place of a row that the index lacks.
-both('CREATE TABLE stale (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO stale SELECT i, i FROM generate_series(1, 30000) AS i; ANALYZE stale');
+# Entries of each index lead to a row of another slice, and once more to one of their own, in place of two rows that the index lacks.
+both('CREATE TABLE stale (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO stale SELECT 2 * i, i FROM generate_series(1, 30000) AS i; ANALYZE stale');
 $set = sub { my ($to) = @_; return "UPDATE pg_index SET indisready = $to, indisvalid = $to WHERE indexrelid = 'stale_pkey'::regclass" };
 foreach my $node ($here, $there)
 {
-	$node->safe_psql('postgres', $_) foreach $set->('false'), "INSERT INTO stale VALUES (30001, '${\ $node->name}')", 'DELETE FROM stale WHERE id = 16000',
-		'VACUUM stale', "UPDATE pg_class SET relhasindex = true WHERE oid = 'stale'::regclass", $set->('true'), "INSERT INTO stale VALUES (30002, 'v')";
-	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_indexonlyscan = off; SELECT id FROM stale WHERE id = 16000'), '30002', 'the entry of a row that is gone leads to another one');
+	$node->safe_psql('postgres', $_) foreach $set->('false'), "INSERT INTO stale VALUES (60001, '${\ $node->name}'), (60003, '${\ $node->name}')",
+		'DELETE FROM stale WHERE id IN (59990, 59992)', 'VACUUM stale', "UPDATE pg_class SET relhasindex = true WHERE oid = 'stale'::regclass", $set->('true'),
+		"INSERT INTO stale SELECT i, repeat('v', 40) FROM unnest('{-1,59993}'::int[]) AS i";	# only the last page has room for these
+	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_indexonlyscan = off; SELECT id FROM stale WHERE id = 59990 UNION ALL SELECT id FROM stale WHERE id = 59992'),
+		"-1\n59993", 'entries of rows that are gone lead to other ones');
 }
 change('slice_guard', '> 0 THEN', '> 100000 THEN');
-is(join(' ', @{ tables(scalar begin_run("'{stale}', progress => false"))->{'public.stale'} }{qw(status sqlstate)}), 'error XX002', 'a row that is read twice does not make up for one that is not read');
+is(join(' ', @{ tables(scalar begin_run("'{stale}', progress => false"))->{'public.stale'} }{qw(status sqlstate)}), 'error XX002', 'rows that are read twice do not make up for others that are not read');
 change('slice_guard', '> 100000 THEN', '> 0 THEN');
 
 # --- no index of the planner's --------------------------------------------------------------

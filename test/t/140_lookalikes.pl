@@ -294,6 +294,13 @@ foreach my $database ('owned', 'far_owned')
 }
 drivers('owned', 'far_owned', 'genuine', 'under another name');
 
+# --- iblt in one schema, and a type of its name in the other one ----------------------------------------
+
+database('apart', 'GRANT CREATE ON DATABASE apart TO mallory; CREATE SCHEMA genuine; CREATE EXTENSION iblt SCHEMA genuine');
+as_mallory('apart', 'CREATE SCHEMA evil', 'CREATE DOMAIN evil.iblt AS bigint');
+like(($server->psql('apart', "SET search_path = evil; CREATE EXTENSION $_"))[2],
+	qr/ERROR:  extension $_ must be in the schema of iblt\nHINT:  CREATE EXTENSION $_ SCHEMA genuine;/, "$_ does not take it for a sketch") foreach 'iblt_live', 'iblt_audit';
+
 # --- a peer that has no iblt, and a schema of that name -----------------------------------------------
 
 database('bare', 'GRANT CREATE ON DATABASE bare TO mallory');
