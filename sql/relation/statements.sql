@@ -88,8 +88,8 @@ $$;
 -- The condition on the rows of a side, the bounds in $2 and $3, and the part that is scanned, as a
 -- WHERE clause or an empty text.
 -- Keys are in parts by a hash that has a seed of its own.
--- An entry of a damaged index may lead to a row of another slice.  Where rows are counted, that would
--- make up for a row that the index lacks, so the row itself is compared with the bounds.
+-- An entry of a damaged index may lead to a row of another slice.  Where rows are counted, that
+-- would make up for a row that the index lacks, so the row itself is compared with the bounds.
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$

@@ -46,7 +46,9 @@ END
 $$;
 
 -- The upper bound of the slice after lo (NULL: the first one) that has so many rows, on the side
--- with more of them or else here; NULL if the slice goes to the end.
+-- with more of them or else here; NULL if the slice goes to the end; an error for an answer that is
+-- not a key, or not above lo.  Rows that compare with it as null would be in no slice, and the run
+-- would not end.
 CREATE FUNCTION slice_next(plan plan, lo text[], rows bigint, walk_there boolean DEFAULT true)
 RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -54,6 +56,7 @@ AS $$
 DECLARE
 	here text := walk_sql(plan, plan.here, lo, rows);
 	bounds text[];
+	bound text[];
 BEGIN
 	IF NOT walk_there THEN
 		bounds := ask_values(ARRAY[(plan.here).place], ARRAY[here],
@@ -63,6 +66,22 @@ BEGIN
 		bounds := ask_values(places_of(plan), ARRAY[here, walk_sql(plan, plan.there, lo, rows)],
 			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here, plan.there))::reading);
 	END IF;
-	RETURN smaller_bound(plan, bounds[1]::text[], bounds[2]::text[]);
+	FOR n IN 1 .. cardinality(bounds) LOOP
+		bound := bounds[n];
+		IF bound IS NOT NULL AND (array_ndims(bound) = 1 AND array_lower(bound, 1) = 1
+				AND cardinality(bound) = cardinality(plan.key)
+				AND array_position(bound, NULL) IS NULL) IS NOT TRUE THEN
+			RAISE EXCEPTION USING ERRCODE = 'data_exception', MESSAGE = format(
+				'%s answered with a bound that is not a key', peer_title((places_of(plan))[n]));
+		END IF;
+	END LOOP;
+	bound := smaller_bound(plan, bounds[1]::text[], bounds[2]::text[]);
+	IF lo IS NOT NULL AND bound = smaller_bound(plan, bound, lo) THEN
+		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+			MESSAGE = format('a bound of %s is not above the one before it', (plan.here).relation),
+			DETAIL = 'An index of the key is damaged, here or on the peer.',
+			HINT = 'Find the index with amcheck (bt_index_check), and REINDEX it.';
+	END IF;
+	RETURN bound;
 END
 $$;

@@ -176,6 +176,25 @@ change('slice_guard', '> 0 THEN', '> 100000 THEN');
 is(join(' ', @{ tables(scalar begin_run("'{stale}', progress => false"))->{'public.stale'} }{qw(status sqlstate)}), 'error XX002', 'rows that are read twice do not make up for others that are not read');
 change('slice_guard', '> 100000 THEN', '> 0 THEN');
 
+# --- a peer that answers with what is not a bound ---------------------------------------------
+
+both('CREATE TABLE bounded (a int, b int, PRIMARY KEY (a, b)); INSERT INTO bounded SELECT i / 1000, i FROM generate_series(1, 5000) AS i');
+$there->safe_psql('postgres', 'DELETE FROM bounded WHERE a = 3');
+{
+	my $whole = $there->safe_psql('postgres', "SELECT pg_get_functiondef('iblt_internal.slice_bound'::regproc)");
+	my $answered = sub {
+		my ($bound) = @_;
+		$there->safe_psql('postgres', $whole =~ s/RETURN answer;/SELECT text '$bound' AS bound INTO answer; RETURN answer;/r);
+		my $row = tables(scalar begin_run("'{bounded}', slice_ms => 100, progress => false"))->{'public.bounded'};
+		return join(' ', map { $_ // '-' } @$row{qw(status sqlstate detail)});
+	};
+	change('slice_may_count', '268435456', '0');
+	is($answered->($_), 'error 22000 the peer answered with a bound that is not a key', "$_: rows would be in no slice") foreach '{3,NULL}', '{3}', '[0:1]={3,4}', '{{3,4}}', '{}';
+	like($answered->('{0,1}'), qr/^error XX002 a bound of public\.bounded is not above the one before it: An index of the key is damaged, here or on the peer; find the index with amcheck/, 'a bound again: the run would not end');
+	$there->safe_psql('postgres', $whole);
+	change('slice_may_count', '0 / 28', '268435456 / 28');
+}
+
 # --- no index of the planner's --------------------------------------------------------------
 
 both('CREATE TABLE nowhere (id int PRIMARY KEY) PARTITION BY RANGE (id)');
