@@ -113,7 +113,9 @@ BEGIN
 		PERFORM require_side_described(sides[n], words[1]);
 		rows[n] := words[2];
 		times[n] := words[4];
-		first := coalesce(first, words[3]::numeric[]);
+		IF n = 1 THEN
+			first := words[3];
+		END IF;
 		-- 0.5 is that of no rows, which no sum is
 		differ := ARRAY(SELECT coalesce(u.a, 0.5) - coalesce(u.b, 0.5)
 			FROM unnest(first, words[3]::numeric[]) WITH ORDINALITY AS u(a, b, n) ORDER BY u.n);

@@ -115,6 +115,14 @@ is(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", method => 'plain')"), 30
 is(call('desk', $sum . both_of('a', 'shop.t', 'd') . ", method => 'auto')"), 3002, 'where one has iblt');
 is($notices, 'NOTICE:  "d" has no extension iblt, and is compared by plain queries', 'and a notice');
 is(call('desk', $sum . both_of('c', 'shop.t', 'd') . ", method => 'auto')"), 3002, 'where none has it');
+{
+	my $silent = "IF s.side = 'here' THEN RETURN format('SELECT concat_ws('' '', %s, 10)', read_fingerprint_sql(s, format('%L::regclass', s.relation))); END IF;\n";
+	my $change = sub { call('desk', "DO \$do\$ BEGIN PERFORM set_config('search_path', 'iblt_internal, pg_catalog', true);
+		EXECUTE replace(pg_get_functiondef('plain_sums_sql'::regproc), E'\\nBEGIN\\n' || $_[0], E'\\nBEGIN\\n' || $_[1]); END \$do\$") };
+	$change->("''", literal($silent));
+	is(call('desk', $sum . both_of('c', 'shop.t', 'd') . ", method => 'plain')"), 3002, 'a server that answers without sums is not equal');
+	$change->(literal($silent), "''");
+}
 like(call('desk', $sum . both_of('c', 'shop.t', 'b') . ')'), qr/^ERROR:  extension iblt is not installed in "c"'s database\nHINT:  Run CREATE EXTENSION iblt there\./, 'which sketches need');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ', max_differences => 100)'), qr/^ERROR:  too many differences: (about )?\d+ keys differ, and max_differences is 100/, 'too many differences');
 like(call('desk', $sum . both_of('c', 'shop.t', 'd') . ", method => 'plain', max_differences => 100)"), qr/^ERROR:  too many differences: .* keys differ, and max_differences is 100/, 'by plain queries, too');
