@@ -84,7 +84,8 @@ BEGIN
 END
 $$;
 
--- What the peer tracks, to be tracked here in the same way.
+-- What the peer tracks, to be tracked here in the same way; an error if the offer leaves something
+-- out, with which the functions in C would do nothing.
 CREATE FUNCTION track_accept(relation regclass, offer jsonb) RETURNS tracking
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
@@ -94,7 +95,7 @@ DECLARE
 	mine text[] := track_types(relation, names);
 	theirs text[] := ARRAY(SELECT jsonb_array_elements_text(offer -> 'types'));
 BEGIN
-	IF options.template IS NULL THEN
+	IF NOT options IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = 'the peer does not track its table',
 			HINT = 'CALL iblt_track on the peer first.';

@@ -137,6 +137,17 @@ sql($there, "CALL iblt_track('s.typed')");
 like(track_all("$peer, tables => '{s.typed}'"), qr/^0\|1\ntable s.typed is not tracked: tracked columns do not have the same types/, 'the same where the peer tracks it already');
 is(sql($there, "SELECT state FROM iblt_live_status() WHERE relation = 's.typed'::regclass; CALL iblt_untrack('s.typed')"), 'live', 'which goes on');
 is(sql($_, "SELECT (iblt_info(iblt_live('s.fine'))).capacity >= 500"), 't', 'of the capacity that was given') foreach $here, $there;
+
+# a peer that does not say all of how it tracks its table
+{
+	my $change = sub { sql($there, "DO \$do\$ BEGIN PERFORM set_config('search_path', 'iblt_internal, pg_catalog', true); EXECUTE replace(pg_get_functiondef('track_offer'::regproc), '$_[0]', '$_[1]'); END \$do\$") };
+	my @words = ('IF options.template', 'options.key_columns := NULL; IF options.template');
+	sql($here, "CALL iblt_untrack('s.fine')");
+	$change->(@words);
+	is(track_all("$peer, tables => '{s.fine}'"), "0|1\ntable s.fine is not tracked: the peer does not track its table", 'an offer without the key');
+	$change->(reverse @words);
+	is(track_all("$peer, tables => '{s.fine}'"), "1|0\ntable s.fine is tracked", 'and with it');
+}
 sql($_, "CALL iblt_untrack('s.fine'); CALL iblt_untrack('s.mine')") foreach $here, $there;
 is(track_all("schema => 's'"), qq(4|0\ntable s.fine is tracked\ntable s.here_only is tracked\ntable s.mine is tracked\ntable s.typed is tracked), 'without a peer: only here');
 is(sql($there, "SELECT count(*) FROM iblt_live_status() WHERE relation::text LIKE 's.%'"), '0', 'nothing there');
