@@ -1,10 +1,11 @@
 -- Reports for people and programs --------------------------------------------------------
 
--- A text on one line, without characters that a terminal would obey.
+-- A text on one line, without characters that a terminal would obey, of which Unicode has more.
 CREATE FUNCTION one_line(said text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT regexp_replace(said, '[\x01-\x1f\x7f]+', ' ', 'g')
+	SELECT regexp_replace(said, CASE getdatabaseencoding() WHEN 'UTF8' THEN '[\x01-\x1f\x7f-\x9f]+'
+		ELSE '[\x01-\x1f\x7f]+' END, ' ', 'g')
 $$;
 
 -- What a report says first: the verdict, of how many tables, and of the structure.
