@@ -277,9 +277,15 @@ BEGIN
 	w.failures := w.failures + 1;
 	w.planned := NULL;
 	IF e.state IN ('IB002', 'IB003') THEN
-		again := run_split(w);
-		w.failures := 0;
-	ELSE
+		-- also where to cut may be an error, which must not keep the run from its other tables
+		BEGIN
+			again := run_split(w);
+			w.failures := 0;
+		EXCEPTION WHEN @on_error@ THEN
+			@take_failure@;
+		END;
+	END IF;
+	IF again IS NULL THEN
 		PERFORM peers_close(w.conns);
 		IF left(e.state, 2) = '08' OR e.state IN ('57P01', '57P02', '57P03', '57P05') THEN
 			-- a lost connection, also because a pause was longer than idle_session_timeout of the

@@ -45,6 +45,15 @@ change('run_make_options', 'greatest(compare.max_differences, 100000)', '50');
 	is($rows->{'public.zone'}{status}, 'equal', 'with which the run goes on');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run) WHERE table_number <> 3"), '0', 'and no slice is left over');
 }
+# nor can it be where an index is damaged
+{
+	my @words = ('PERFORM read_begin(described)', q{IF query ~ ''OFFSET [0-9]{1,4} -'' THEN RAISE EXCEPTION USING ERRCODE = ''XX002'', MESSAGE = ''damaged''; END IF; PERFORM read_begin(described)});
+	change('slice_bound', @words);
+	my $rows = tables(scalar begin_run("'{many,zone}', progress => false"));
+	is(join(' ', map { $_ // '-' } @{ $rows->{'public.many'} }{qw(status sqlstate)}), 'error XX002', 'an error where a slice is halved is one of its table');
+	is($rows->{'public.zone'}{status}, 'equal', 'with which the run goes on');
+	change('slice_bound', reverse @words);
+}
 change('run_make_options', 'compare.max_differences := 50', 'compare.max_differences := greatest(compare.max_differences, 100000)');
 {
 	my $run = begin_run("'{many,pairs}', max_differences => 100, progress => false");
