@@ -33,16 +33,19 @@ BEGIN
 		rows := find_both(by_index, keys);
 		e := exchange(plan, NULL, figures);
 		again := find_both(by_index, keys);
-		decoded := iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
-		-- those whose rows stood still, although the digests say something else of them
+		SELECT k.* INTO decoded
+		FROM iblt_compare_keys(e.sample, e.keys, 0, e.number::integer) AS k;
+		-- those whose rows stood still, although the digests say something else of them, or nothing
+		-- of any key, because too many differ
 		keys := ARRAY(SELECT k.id FROM unnest(keys, (rows.here).checksum, (rows.here).mark,
 				(rows.there).checksum, (rows.there).mark, (again.here).checksum, (again.here).mark,
 				(again.there).checksum, (again.there).mark)
 				WITH ORDINALITY AS k(id, h, hm, t, tm, h2, hm2, t2, tm2, position)
 			LEFT JOIN unnest(decoded.keys, decoded.sides) AS f(id, side) ON f.id = k.id
 			WHERE ROW(h, hm, t, tm) IS NOT DISTINCT FROM ROW(h2, hm2, t2, tm2)
-				AND f.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
-					WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END
+				AND (e.keys IS NULL
+					OR f.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
+					WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END)
 			ORDER BY k.position);
 	END LOOP;
 	IF keys <> '{}' THEN
