@@ -179,9 +179,13 @@ DECLARE
 	equal text[];
 	changed text[];
 BEGIN
-	IF weights IS NOT NULL THEN
-		places := iblt_compare_changed((plan.compared).seed, weights, here::bigint[],
-			there::bigint[]);
+	IF cardinality(made.steps) <> cardinality(keys) THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_exception',
+			MESSAGE = 'a side answered with rows of other keys than it was asked for';
+	ELSIF weights IS NOT NULL THEN
+		places := iblt_compare_changed((plan.compared).seed, weights,
+			repair_target_of(target_side, (x.target).checksum, (x.source).checksum),
+			repair_source_of(target_side, (x.target).checksum, (x.source).checksum));
 	ELSIF here IS DISTINCT FROM was_here OR there IS DISTINCT FROM was_there THEN
 		places := ARRAY(SELECT k.n
 			FROM unnest(here, there, was_here, was_there) WITH ORDINALITY

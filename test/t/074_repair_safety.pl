@@ -20,6 +20,26 @@ $here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
 		"INSERT INTO public.bait (id, v) VALUES ('1'::pg_catalog.int4, '''); CREATE TABLE public.hijacked (); --'::pg_catalog.text);", 'a hostile peer: what it says is quoted');
 	is($here->safe_psql('postgres', "SELECT status FROM iblt_repair('bait', $hostile, direction => 'pull', apply => true)"), 'applied', 'and applied as data');
 	is($here->safe_psql('postgres', q{SELECT to_regclass('public.hijacked') IS NULL}), 't', 'never run');
+
+	# to the rows that it is asked for it adds one
+	my $table = 'CREATE TABLE listed (id int PRIMARY KEY, v int); INSERT INTO listed SELECT g, g FROM generate_series(1, 10) g';
+	$_->[0]->safe_psql($_->[1], $table) foreach [ $here, 'postgres' ], [ $there, 'hostile' ];
+	$here->safe_psql('postgres', 'UPDATE listed SET v = 0 WHERE id = 5');
+	$there->safe_psql('hostile', q{CREATE OR REPLACE FUNCTION iblt_internal.read_planned(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL, hi text[] DEFAULT NULL,
+			described iblt_internal.described[] DEFAULT NULL) RETURNS record LANGUAGE plpgsql SET row_security = off AS $$
+		DECLARE
+			answer record;
+		BEGIN
+			PERFORM iblt_internal.read_begin(described);
+			IF query LIKE '%array_agg(iblt_c1)%' THEN
+				query := format('SELECT id, key, n, r, checksum, mark, content, ARRAY[ARRAY[columns[1][1], ''1''], ARRAY[columns[2][1], ''666'']], fingerprint'
+					' FROM (%s) AS q(id, key, n, r, checksum, mark, content, columns, fingerprint)', query);
+			END IF;
+			EXECUTE query INTO answer USING keys, lo, hi;
+			RETURN answer;
+		END $$});
+	like(failure("SELECT * FROM iblt_repair('listed', $hostile, direction => 'pull', apply => true)"), qr/22000: a side answered with rows of other keys than it was asked for/, 'a row that it was not asked for');
+	is($here->safe_psql('postgres', 'SELECT v FROM listed WHERE id IN (1, 5) ORDER BY id'), "1\n0", 'is not written');
 }
 
 # --- rights -----------------------------------------------------------------------------------
