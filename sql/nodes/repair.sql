@@ -116,12 +116,14 @@ BEGIN
 					ids := repair_ids(work.plan, steps);
 					CONTINUE WHEN ids = '{}';
 					keys := keys_of_ids(reached.plan, ids);
-					-- keys on which the nodes still agree as they did
+					-- keys on which the nodes still agree as they did, on what the steps write
 					still := ARRAY(SELECT d.id FROM nodes_differing(reached,
-							find_sides(reached.plan, reached.sides, keys), keys) AS d,
+							find_sides(reached.plan, reached.sides, keys), keys) AS d
+							JOIN unnest(steps) AS u USING (id),
 							nodes_verdict(reached.names, reached.named, d.checksums) AS v
 						WHERE v.verdict = 'majority' AND s.names[pairs[i].source] = ANY (v.agree)
-						AND name = ANY (v.deviate));
+						AND name = ANY (v.deviate) AND u.here_checksum IS NOT DISTINCT FROM
+							d.checksums[array_position(reached.names, s.names[pairs[i].source])]);
 					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
 						ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
 						'changed since it was compared'));

@@ -518,6 +518,24 @@ is(sql('here', "BEGIN; SELECT count(*) FROM iblt_repair_nodes('shop.f', ${\ list
 is(contents('n2'), $sound, 'the others are done');
 like(failure("BEGIN; UPDATE shop.f SET v = 'not committed' WHERE id = 5; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,NULL,n3}', recheck => 0, apply => true)"), qr/25001: nodes cannot be repaired: this transaction has changed shop.f/, 'rows that are not committed have no vote');
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,n3,NULL}', recheck => 0, apply => true)"), qr/25001: cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction/, 'nor have rows of a snapshot from before');
+
+# A node of the majority tells of another row when its rows are fetched, and then votes with the others.
+sql($_, "CREATE TABLE shop.told (id int PRIMARY KEY, v text); INSERT INTO shop.told VALUES (1, 'all')") foreach qw(n1 n2 n3);
+sql('n3', "UPDATE shop.told SET v = 'three'");
+sql('n1', q{CREATE TABLE shop.lie (id int PRIMARY KEY, v text); INSERT INTO shop.lie VALUES (1, 'lie');
+	ALTER FUNCTION iblt_internal.read_planned RENAME TO read_honestly;
+	CREATE FUNCTION iblt_internal.read_planned(query text, keys text[], lo text[], hi text[], described iblt_internal.described[]) RETURNS record LANGUAGE plpgsql SET row_security = off AS $$
+		DECLARE
+			call integer := coalesce(nullif(current_setting('iblt.calls', true), ''), '0')::integer + 1;
+		BEGIN
+			PERFORM set_config('iblt.calls', call::text, false);
+			RETURN iblt_internal.read_honestly(CASE WHEN call IN (2, 3) THEN replace(query, 'shop.told AS t', 'shop.lie AS t') ELSE query END, keys, lo, hi, described);
+		END $$});
+is(repaired('shop.told', [qw(n1 n2 n3)], 'recheck => 0, apply => true'), 'n3 {"id": 1} update skipped changed since it was compared', 'a row that the majority does not have');
+is(sql('n3', 'SELECT v FROM shop.told'), 'three', 'is not written');
+sql('n1', 'DROP FUNCTION iblt_internal.read_planned; ALTER FUNCTION iblt_internal.read_honestly RENAME TO read_planned');
+is(repaired('shop.told', [qw(n1 n2 n3)], 'recheck => 0, apply => true'), 'n3 {"id": 1} update applied', 'and that of the majority is');
+
 is(repaired('shop.f', [qw(here n1 n2 n3)], 'apply => true'), "here {\"id\": 4} update applied\n{\"id\": 3} skipped a tie: no majority of the nodes agrees", 'which the next call shows');
 is(repaired('shop.f', [qw(n1 here n2 n3)], "source => 'n1', apply => true, condition => 'id = 3'"), "n2 {\"id\": 3} update applied\nn3 {\"id\": 3} update applied", 'a tie, like a node that is named');
 sql('here', 'DELETE FROM shop.f WHERE id = 6; INSERT INTO shop.f VALUES (31)');
