@@ -247,18 +247,28 @@ iblt_repair_drop(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* The statement under way, which has rows, is in the context of a lock wait or a trigger's message. */
+static void
+hide_context(void *arg)
+{
+	(void) arg;
+	errhidecontext(true);
+}
+
 PG_FUNCTION_INFO_V1(iblt_repair_execute);
 
 /*
  * iblt_repair_execute(statement, texts) -> bigint: executes a statement, which may have
  * the array of texts as its parameter, and returns how many rows it changed.  Triggers,
- * defaults and checks run as for any other statement.
+ * defaults and checks run as for any other statement, but the log does not show the context
+ * of their messages.
  */
 Datum
 iblt_repair_execute(PG_FUNCTION_ARGS)
 {
 	Oid			type = TEXTARRAYOID;
 	Datum		texts = PG_GETARG_DATUM(1);
+	ErrorContextCallback hidden = {.previous = error_context_stack,.callback = hide_context};
 	int			guard;
 	int			result;
 	int64		changed;
@@ -268,8 +278,10 @@ iblt_repair_execute(PG_FUNCTION_ARGS)
 						errmsg("there is no statement to execute")));
 	SPI_connect();
 	guard = iblt_guard_open();
+	error_context_stack = &hidden;
 	result = SPI_execute_with_args(text_to_cstring(PG_GETARG_TEXT_PP(0)), 1, &type, &texts, NULL,
 								   false, 0);
+	error_context_stack = hidden.previous;
 	iblt_guard_shut(guard);
 	if (result < 0)
 		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));

@@ -185,6 +185,28 @@ foreach my $direction ('pull', 'push')
 	$holder->quit;
 }
 
+# a statement that waits, of which the log tells
+foreach my $direction ('pull', 'push')
+{
+	my $node = node($direction);
+	drift($direction, 'people');
+	my $holder = IbltTest::Session->new($node);
+	$holder->run("BEGIN; INSERT INTO people VALUES (7700123, 'other')");
+	my ($out, $told) = told(sub {
+		my $from = -s $node->logfile;
+		my $repair = background($here, call('people', $direction, 'apply => true'));
+		wait_for($node, "SELECT count(*) > 0 $waits");
+		select undef, undef, undef, 0.05 while slurp_file($node->logfile, $from) !~ /still waiting for/;
+		$holder->run('ROLLBACK');
+		finish($repair);
+		return $repair->{out};
+	});
+	is($out, "800\n", "$direction: a statement that waits");
+	like($told, qr/still waiting for/, 'of which the log tells');
+	tells_of($told, "$direction, a statement that waits");
+	$holder->quit;
+}
+
 # A condition that fails when keys are looked up, not in the scan: on the peer it
 # knows the query, here it counts the rows.  It says that it is immutable.
 both(q{CREATE FUNCTION in_lookup(bigint) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS 'BEGIN IF current_query() LIKE ''%iblt_k%'' THEN RAISE EXCEPTION ''in the lookup''; END IF; RETURN true; END';
