@@ -24,6 +24,7 @@ DECLARE
 	first integer;
 	last integer;
 	done bigint := 1;
+	bytes bigint := 0;
 	f finder;
 BEGIN
 	IF compared.is_unique AND NOT EXISTS (SELECT FROM unnest(compared.key) AS k
@@ -47,6 +48,12 @@ BEGIN
 		last := iblt_repair_put(list, NULL, ARRAY[part]);
 		first := coalesce(first, last);
 		done := done + length(part);
+		bytes := bytes + octet_length(part);
+		IF bytes > 1073741823 THEN
+			RAISE EXCEPTION USING ERRCODE = 'data_exception',
+				MESSAGE = format('a value of column "%s" is longer than a value can be (%s)',
+					(compared.columns[i]).name, s.side);
+		END IF;
 		EXIT WHEN length(part) < 4194304;
 	END LOOP;
 	RETURN format('iblt long %s %s %s', list, first, last);

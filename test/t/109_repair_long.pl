@@ -1,5 +1,7 @@
 # Repairs of long values: the statements are right, a row that changes meanwhile is not
 # repaired, nothing is kept afterwards, and the memory is a few times that of the row.
+#
+# IBLT_TEST_LONG=1   also a value that does not end, which takes 1 GB
 use strict;
 use warnings;
 
@@ -125,6 +127,23 @@ is($here->safe_psql('postgres', "SELECT key ->> 'id', action, status, left(sql, 
 	join("\n", (map { "$_|update|applied|UPDATE public.words SET n = '2'::|f" } 1 .. 4), '5|insert|applied|INSERT INTO public.words (id, n, |t'),
 	'another encoding: a value is long on both sides or on none');
 is($there->safe_psql('latin', "SET client_encoding = 'UTF8'; SELECT count(*) FROM words WHERE t = repeat('é', length(t)) AND length(t) = CASE id WHEN 5 THEN 50000 ELSE id * 20000 END"), 5, 'and is written in it');
+
+# --- a hostile peer ---------------------------------------------------------------------------
+
+# A value whose parts do not end takes 1 GB.
+SKIP:
+{
+	skip 'a value of 1 GB: set IBLT_TEST_LONG', 1 unless $ENV{IBLT_TEST_LONG};
+	both("CREATE TABLE endless (id int PRIMARY KEY, v text); INSERT INTO endless VALUES (1, repeat('v', 100000))");
+	$there->safe_psql('postgres', q{UPDATE endless SET v = v || v;
+		ALTER FUNCTION iblt_internal.read_planned RENAME TO read_honestly;
+		CREATE FUNCTION iblt_internal.read_planned(query text, keys text[], lo text[], hi text[], described iblt_internal.described[]) RETURNS record LANGUAGE plpgsql SET row_security = off AS $$
+		BEGIN
+			RETURN CASE WHEN query ~ '4194304' THEN ROW(repeat('é', 4194304)) ELSE iblt_internal.read_honestly(query, keys, lo, hi, described) END;
+		END $$});
+	like(failure_of('SELECT * FROM ' . call('endless', 'pull')), qr/a value of column "v" is longer than a value can be \(there\)/, 'a value without an end');
+	$there->safe_psql('postgres', 'DROP FUNCTION iblt_internal.read_planned; ALTER FUNCTION iblt_internal.read_honestly RENAME TO read_planned');
+}
 
 # --- memory ---------------------------------------------------------------------------------
 
