@@ -50,6 +50,14 @@ $$;
 
 -- One target
 
+-- The rows for the steps of a node.
+CREATE FUNCTION nodes_rows(node text, works repair_work[]) RETURNS node_repair_row[]
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+	SELECT ARRAY(SELECT ROW(node, r.key, r.action, r.sql, r.status, r.detail)::node_repair_row
+		FROM repair_rows(works) AS r)
+$$;
+
 -- Repairs a target and commits there, or previews that: what is said of each of its keys.  After an
 -- error nothing is changed there, unless the outcome of its COMMIT is unknown, and a warning says
 -- why.
@@ -66,6 +74,7 @@ DECLARE
 	work repair_work;
 	planned repair_work[] := '{}';
 	works repair_work[];	-- NULL until all pairs have their steps
+	rows node_repair_row[];	-- what was done, before the commit
 	steps repair_step[];
 	ids text[];
 	keys text[];
@@ -130,6 +139,7 @@ BEGIN
 				END LOOP;
 			END LOOP;
 			works := repair_apply(works);
+			rows := nodes_rows(name, works);
 			PERFORM repair_commit((s.sides[pairs[1].target]).place);
 		END IF;
 	EXCEPTION WHEN @on_error@ THEN
@@ -148,7 +158,8 @@ BEGIN
 	END;
 	RETURN ARRAY(SELECT ROW(name, r.key, r.action, r.sql, x.status,
 			CASE x.status WHEN failed THEN e.message ELSE r.detail END)::node_repair_row
-		FROM repair_rows(works) AS r, LATERAL (SELECT CASE WHEN r.status = 'skipped' THEN r.status
+		FROM unnest(coalesce(rows, nodes_rows(name, works))) AS r,
+		LATERAL (SELECT CASE WHEN r.status = 'skipped' THEN r.status
 			ELSE coalesce(failed, r.status) END) AS x(status)
 		UNION ALL
 		SELECT ROW(name, k, NULL, NULL, failed, e.message)::node_repair_row

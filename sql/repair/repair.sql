@@ -8,6 +8,7 @@
 --	repair_show			a preview, which calls repair_exchange
 --	repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
+--	repair_rows			what was done
 --	repair_commit			(commit.sql)
 --
 -- run_repair (sql/run/repair.sql) repairs what a run found.
@@ -45,7 +46,7 @@ BEGIN
 END
 $$;
 
--- Repairs, or previews, over connections of these names.
+-- Repairs, or previews, over connections of these names. The peer has yet to commit.
 -- What is compared and claimed starts again if a relation is altered meanwhile.  From the first
 -- statement that changes rows on, nothing does.
 -- If nothing waits for replication, the keys that find_keys has found are claimed at once.
@@ -54,7 +55,6 @@ CREATE FUNCTION repair(conns text[], peers text[], relation regclass, here_relat
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	conn text := repair_target_of(asked.target_side, conns[1], conns[2]);
 	plan repair_plan;
 	found found_keys;
 	work repair_work;
@@ -109,7 +109,6 @@ BEGIN
 	END LOOP;
 	IF asked.apply THEN
 		work := (repair_apply(ARRAY[work]))[1];
-		PERFORM repair_commit(conn);
 	END IF;
 	RETURN work;
 END
@@ -209,6 +208,11 @@ BEGIN
 				repair(conns, peers, relation, here_relation, peer_relation, options, asked)]
 			ELSE run_repair(conns, peers, run, relation, here_relation, peer_relation, options,
 				asked) END;
+		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
+		-- behind all that may end in an error, such as a cancel
+		IF asked.apply AND works <> '{}' THEN
+			PERFORM repair_commit((repair_target((works[1]).plan)).place);
+		END IF;
 		PERFORM peers_close(conns);
 		IF run IS NULL THEN
 			-- of the comparison, with the messages of the repair since then
@@ -221,7 +225,6 @@ BEGIN
 			figures.finished_at := clock_timestamp();
 			PERFORM keep_stats('iblt_compare', to_jsonb(figures));
 		END IF;
-		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));

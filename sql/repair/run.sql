@@ -139,7 +139,7 @@ $$;
 -- Applying
 
 -- Runs the statements, and takes what they repaired from the run.
-CREATE FUNCTION run_repair_apply(w run_worker, repairs run_table_repair[], asked repair_options)
+CREATE FUNCTION run_repair_apply(w run_worker, repairs run_table_repair[])
 RETURNS run_table_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -179,7 +179,6 @@ BEGIN
 				ORDER BY d.number),
 			format('%s differences are equal since iblt_repair', cardinality(x.gone)));
 	END LOOP;
-	PERFORM repair_commit(repair_target_of(asked.target_side, w.conns[1], w.conns[2]));
 	RETURN repairs;
 END
 $$;
@@ -248,7 +247,7 @@ BEGIN
 		END IF;
 	END LOOP;
 	IF asked.apply AND repairs <> '{}' THEN
-		repairs := run_repair_apply(w, repairs, asked);
+		repairs := run_repair_apply(w, repairs);
 	END IF;
 	-- why the run may not have all differences of a table
 	rest := array_remove(ARRAY(SELECT CASE

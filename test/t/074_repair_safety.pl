@@ -196,6 +196,17 @@ is($there->safe_psql('postgres', 'SELECT v FROM busy WHERE id = 49'), 'drift', '
 $there->safe_psql('postgres', 'DROP TRIGGER put_off ON busy');
 repair('busy', 'push', 'apply => true');
 
+# this side cannot tell what was done
+{
+	my $rows = 'iblt_internal.repair_rows(works iblt_internal.repair_work[])';
+	$there->safe_psql('postgres', "UPDATE busy SET v = 'drift' WHERE id = 48");
+	$here->safe_psql('postgres', "ALTER FUNCTION $rows RENAME TO repair_rows_it; CREATE FUNCTION $rows RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text) LANGUAGE sql AS 'SELECT r.* FROM iblt_internal.repair_rows_it(works) AS r WHERE 1 / 0 = 0'");
+	like(failure('SELECT * FROM ' . call('busy', 'push', 'apply => true')), qr/22012: division by zero/, 'an error here, when the peer has yet to COMMIT');
+	is($there->safe_psql('postgres', 'SELECT v FROM busy WHERE id = 48'), 'drift', 'and nothing was changed there');
+	$here->safe_psql('postgres', "DROP FUNCTION $rows; ALTER FUNCTION iblt_internal.repair_rows_it RENAME TO repair_rows");
+	repair('busy', 'push', 'apply => true');
+}
+
 # the peer's answer to COMMIT is lost: it waits for a standby that does not exist
 $there->safe_psql('postgres', "UPDATE busy SET v = 'drift' WHERE id = 50");
 $there->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
