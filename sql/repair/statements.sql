@@ -20,7 +20,8 @@ AS $$
 		s.source_row -> 1, s.target_row -> 1, 1::bigint,
 		CASE WHEN greatest(d.here_count, d.there_count) > 1
 		THEN 'several rows have this key although an index says that it is unique; see amcheck'
-		WHEN newest THEN repair_tie(s.source_row -> 1, s.target_row -> 1) END,
+		WHEN newest AND num_nulls(s.source_checksum, s.target_checksum) = 0
+		THEN repair_tie(s.source_row -> 1, s.target_row -> 1) END,
 		repair_checksum(d.here_checksum, d.here, newest),
 		repair_checksum(d.there_checksum, d.there, newest),
 		coalesce(s.source_row, s.target_row) ->> 2

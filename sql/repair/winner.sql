@@ -83,8 +83,7 @@ $$;
 CREATE FUNCTION repair_tie(source_texts jsonb, target_texts jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN num_nulls(source_texts, target_texts) > 0 THEN NULL
-		WHEN num_nulls(x.source_stamp, x.target_stamp) > 0
+	SELECT CASE WHEN num_nulls(x.source_stamp, x.target_stamp) > 0
 		THEN 'a tie: it is not known which row is newer'
 		WHEN x.source_stamp = x.target_stamp THEN 'a tie: no row is newer'
 		WHEN x.source_stamp < x.target_stamp THEN 'the row of the target is newer' END
