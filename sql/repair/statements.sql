@@ -270,11 +270,10 @@ BEGIN
 				', ' ORDER BY c.i), ', '), 'NULL')) END
 		FROM unnest(plan.columns) AS c WHERE NOT c.generated);
 	item := format('unnest($1) AS x, LATERAL (SELECT %s) AS v(%s)', concat_ws(', ',
-		repair_each_sql(plan.columns, CASE WHEN shown
-			THEN 'quote_nullable(repair_value(x.texts[%s + 1]))'
-			ELSE 'CASE WHEN is_long(x.texts[%1$s + 1]) AND x.long IS NOT NULL'
-				' THEN concat(''($1)['', %1$s + 1, '']'')'
-				' ELSE quote_nullable(x.texts[%1$s + 1]) END' END), '0'),
+		repair_each_sql(plan.columns, 'CASE WHEN x.long IS NULL OR is_long(x.texts[%1$s + 1])'
+			' IS NOT TRUE THEN quote_nullable(x.texts[%1$s + 1]) ELSE ' || CASE WHEN shown
+				THEN 'quote_literal(repair_value(x.texts[%1$s + 1]))'
+				ELSE 'concat(''($1)['', %1$s + 1, '']'')' END || ' END'), '0'),
 		concat_ws(', ', repair_each_sql(plan.columns, 'n%s'), 'more'));
 END
 $$;
@@ -316,7 +315,7 @@ DECLARE
 	x record;
 BEGIN
 	FOR columns IN SELECT NULL WHERE action <> 'update' UNION ALL
-			SELECT s.columns FROM unnest(CASE action WHEN 'update' THEN steps END) AS s
+			SELECT (u.s).columns FROM (SELECT unnest(steps) AS s WHERE action = 'update') AS u
 			GROUP BY 1 HAVING count(*) >= cardinality(steps) / 20 LOOP
 		SELECT string_agg(format('%L, quote_literal(array_agg(s.texts[%s])), %L',
 				CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ', c.i + 1,

@@ -49,8 +49,20 @@ BEGIN
 END
 $$;
 
+-- Those of the steps of a batch that are to be executed.
+-- Steps are in order, so as a rule the last one tells.
+CREATE FUNCTION repair_still_due(steps repair_step[]) RETURNS repair_step[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF (steps[cardinality(steps)]).status = 'due' THEN
+		RETURN steps;
+	END IF;
+	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'due');
+END
+$$;
+
 -- Those of the steps of batch n to be executed, of an action, or with 'skipped' the others.
--- Steps are in order, so as a rule the first and the last one tell.
 CREATE FUNCTION repair_due(work repair_work, n integer, part text) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -61,9 +73,8 @@ BEGIN
 		RETURN '{}';
 	END IF;
 	steps := repair_batch(work, n);
-	IF work.parts[n] <> '' AND (steps[1]).status = (steps[cardinality(steps)]).status THEN
-		RETURN CASE WHEN ((steps[1]).status = 'skipped') = (part = 'skipped')
-			THEN steps ELSE '{}' END;
+	IF work.parts[n] <> '' AND (steps[cardinality(steps)]).status = 'due' THEN
+		RETURN CASE part WHEN 'skipped' THEN '{}' ELSE steps END;
 	END IF;
 	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
 		WHERE part = CASE (u.s).status WHEN 'due' THEN (u.s).action ELSE (u.s).status END);
@@ -74,13 +85,11 @@ $$;
 CREATE FUNCTION repair_ids(plan repair_plan, steps repair_step[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	ids text[] := iblt_field(repair_still_due(steps), 'id');
 BEGIN
-	IF (plan.compared).is_unique THEN
-		RETURN ARRAY(SELECT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-			WHERE (u.s).status = 'due');
-	END IF;
-	RETURN ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'due');
+	RETURN CASE WHEN (plan.compared).is_unique THEN ids
+		ELSE ARRAY(SELECT DISTINCT unnest(ids)) END;
 END
 $$;
 
@@ -106,10 +115,14 @@ $$;
 -- compared.
 CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT here text[],
 	OUT there text[]) RETURNS record
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT array_agg((u.s).id), array_agg((u.s).here_checksum), array_agg((u.s).there_checksum)
-	FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'due'
+BEGIN
+	steps := repair_still_due(steps);
+	ids := iblt_field(steps, 'id');
+	here := iblt_field(steps, 'here_checksum');
+	there := iblt_field(steps, 'there_checksum');
+END
 $$;
 
 -- A checksum of rows, with their stamp if that tells which row is newer.
