@@ -54,19 +54,19 @@ COMMENT ON FUNCTION @extschema@.iblt_strata_info IS
 
 CREATE FUNCTION iblt_internal.iblt_strata_add(@extschema@.iblt_strata, @extschema@.iblt_strata)
 RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'iblt_add' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION iblt_internal.iblt_strata_subtract(@extschema@.iblt_strata, @extschema@.iblt_strata)
 RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'iblt_subtract' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION iblt_internal.iblt_strata_negate(@extschema@.iblt_strata)
 RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'iblt_negate' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION iblt_internal.iblt_strata_eq(@extschema@.iblt_strata, @extschema@.iblt_strata)
 RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'iblt_eq' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION iblt_internal.iblt_strata_ne(@extschema@.iblt_strata, @extschema@.iblt_strata)
 RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'iblt_ne' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 CREATE OPERATOR @extschema@.+ (
 	LEFTARG = @extschema@.iblt_strata, RIGHTARG = @extschema@.iblt_strata,
@@ -142,9 +142,9 @@ RETURNS @extschema@.iblt_strata
 CREATE FUNCTION iblt_internal.iblt_strata_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3000;
 CREATE FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 4500;
+	AS 'MODULE_PATHNAME', 'iblt_agg_deserial' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 4500;
 CREATE FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
+	AS 'MODULE_PATHNAME', 'iblt_agg_combine' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
 
 CREATE AGGREGATE @extschema@.iblt_strata_agg(key anyelement, checksum bigint) (
 	SFUNC = iblt_internal.iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,

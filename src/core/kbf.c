@@ -406,26 +406,6 @@ iblt_core_kbf_compatible(const IbltKbfParams *a, const IbltKbfParams *b)
 				  b->description_size) ? IBLT_OK : IBLT_OTHER_KEY_TYPE;
 }
 
-const char *
-iblt_core_kbf_status_text(IbltStatus status)
-{
-	switch (status)
-	{
-		case IBLT_BAD_MAGIC:
-			return "it does not begin with the bytes of a kbf";
-		case IBLT_BAD_HASHES:
-			return "its number of hashes is not between 2 and 8";
-		case IBLT_BAD_CELLS:
-			return "its number of cells is not one that filters can have";
-		case IBLT_BAD_TEMPLATE:
-			return "it has keys but no key type";
-		case IBLT_COUNT_OVERFLOW:
-			return "a count of keys is out of range";
-		default:
-			return iblt_core_status_text(status);
-	}
-}
-
 const uint8_t *
 iblt_core_kbf_label(const IbltKbfParams *params, unsigned value, size_t *size)
 {

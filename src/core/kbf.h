@@ -136,9 +136,6 @@ extern bool iblt_core_kbf_labels_go(const IbltKbfParams *a,
 extern bool iblt_core_kbf_widen(IbltKbfParams *params,
 								const IbltKbfParams *other);
 
-/* iblt_core_status_text in the words of a filter. */
-extern const char *iblt_core_kbf_status_text(IbltStatus status);
-
 /*
  * Where the label of a value begins, and its bytes.  There must be labels, and
  * value must be one of 1 to params->values.

@@ -13,7 +13,7 @@
 #define OFFSET_VERSION		4
 #define OFFSET_HASHES		5
 #define OFFSET_SUBTABLES	6
-#define OFFSET_RESERVED1	7
+#define OFFSET_STRATA		7
 #define OFFSET_KEY_KIND		8
 #define OFFSET_VALUE_KIND	9
 #define OFFSET_LIMBS		10
@@ -76,19 +76,22 @@ cell_size_of(const IbltParams *params)
 }
 
 /* An untyped template does not know its cell's size, and has none. */
-static uint32_t
+static uint64_t
 cells_of(const IbltParams *params)
 {
+	int tables = params->strata > 0 ? params->strata : 1;
+
 	if (params->kind == IBLT_KEY_UNTYPED)
 		return 0;
-	return (uint32_t) iblt_core_subtable_count(params) * params->subtable_cells;
+	return (uint64_t) (tables * iblt_core_subtable_count(params)) *
+		params->subtable_cells;
 }
 
 size_t
 iblt_core_size(const IbltParams *params)
 {
 	size_t fixed = HEADER_SIZE + description_room(params) + CHECKSUM_SIZE;
-	uint64_t cells = (uint64_t) cells_of(params) * cell_size_of(params);
+	uint64_t cells = cells_of(params) * cell_size_of(params);
 
 	return cells > IBLT_MAX_BYTES - fixed ? 0 : fixed + (size_t) cells;
 }
@@ -169,17 +172,36 @@ value_is_possible(const IbltParams *params)
 		(value->kind == IBLT_KEY_UNTYPED) == (params->kind == IBLT_KEY_UNTYPED);
 }
 
+/* An estimator's keys, of whatever kind, are hashed to one limb. */
+static IbltStatus
+check_strata(const IbltParams *params)
+{
+	if (params->strata < 0 || params->strata > IBLT_MAX_STRATA)
+		return IBLT_BAD_STRATA;
+	if (params->strata == 0)
+		return IBLT_OK;
+	if (params->subtables != (1U << params->hashes) - 1)
+		return IBLT_BAD_SUBTABLES;
+	if (params->limbs != 1)
+		return IBLT_BAD_KEY_SIZE;
+	return params->value.limbs == 0 ? IBLT_OK : IBLT_BAD_VALUE_TYPE;
+}
+
 IbltStatus
 iblt_core_check_params(const IbltParams *params)
 {
 	IbltTyping key = iblt_core_key_typing(params);
 
+	if (params->strata != 0)
+		key.limbs = iblt_core_kind_limbs(key.kind);
 	if (params->hashes < IBLT_MIN_HASHES || params->hashes > IBLT_MAX_HASHES)
 		return IBLT_BAD_HASHES;
 	if (params->subtables == 0 || params->subtables >> params->hashes != 0)
 		return IBLT_BAD_SUBTABLES;
 	if (!iblt_core_ladder_has(params->subtable_cells))
 		return IBLT_BAD_CELLS;
+	if (check_strata(params) != IBLT_OK)
+		return check_strata(params);
 	if (check_typing(&key) != IBLT_OK)
 		return check_typing(&key);
 	if (!value_is_possible(params))
@@ -201,7 +223,7 @@ set_view(IbltSketch *sketch, uint8_t *bytes)
 	sketch->params.value.description = bytes + HEADER_SIZE +
 		params->description_size;
 	sketch->cells = bytes + HEADER_SIZE + description_room(params);
-	sketch->ncells = cells_of(params);
+	sketch->ncells = (uint32_t) cells_of(params);
 	sketch->cell_size = cell_size_of(params);
 	sketch->fields = fields_of(params);
 }
@@ -210,7 +232,8 @@ void
 iblt_core_init(IbltSketch *sketch, const IbltParams *params, uint8_t *bytes)
 {
 	iblt_core_clear(bytes, iblt_core_size(params));
-	memcpy(bytes, IBLT_MAGIC, 4);
+	memcpy(bytes, params->strata > 0 ? IBLT_STRATA_MAGIC : IBLT_MAGIC, 4);
+	bytes[OFFSET_STRATA] = (uint8_t) params->strata;
 	bytes[OFFSET_VERSION] = IBLT_FORMAT_VERSION;
 	bytes[OFFSET_HASHES] = (uint8_t) params->hashes;
 	bytes[OFFSET_SUBTABLES] = (uint8_t) params->subtables;
@@ -249,15 +272,21 @@ static IbltStatus
 read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 			size_t size, size_t total)
 {
+	bool is_strata;
+
 	if (size < HEADER_SIZE || total < HEADER_SIZE + CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
-	if (memcmp(bytes, IBLT_MAGIC, 4) != 0)
+	is_strata = memcmp(bytes, IBLT_STRATA_MAGIC, 4) == 0;
+	if (!is_strata && memcmp(bytes, IBLT_MAGIC, 4) != 0)
 		return IBLT_BAD_MAGIC;
 	if (bytes[OFFSET_VERSION] != IBLT_FORMAT_VERSION)
 		return IBLT_BAD_VERSION;
-	if (bytes[OFFSET_RESERVED1] != 0 ||
-		!iblt_all_zero(bytes + OFFSET_RESERVED2, 2))
+	params->strata = bytes[OFFSET_STRATA];
+	if (!iblt_all_zero(bytes + OFFSET_RESERVED2, 2) ||
+		(!is_strata && params->strata != 0))
 		return IBLT_BAD_RESERVED;
+	if (is_strata && params->strata == 0)
+		return IBLT_BAD_STRATA;
 
 	params->hashes = bytes[OFFSET_HASHES];
 	params->subtables = bytes[OFFSET_SUBTABLES];
@@ -328,6 +357,8 @@ iblt_core_open_header(IbltSketch *sketch, uint8_t *bytes, size_t size,
 {
 	IbltStatus status = view_header(sketch, bytes, size, total);
 
+	if (status == IBLT_OK && sketch->params.strata > 0)
+		return IBLT_BAD_MAGIC;
 	return status == IBLT_OK ? check_template(sketch) : status;
 }
 
@@ -342,8 +373,9 @@ iblt_core_cell_is_canonical(const IbltSketch *sketch, const uint8_t *cell)
 	return true;
 }
 
-bool
-iblt_core_fields_canonical(const IbltSketch *sketch)
+/* Each sketch has one representation. */
+static bool
+fields_canonical(const IbltSketch *sketch)
 {
 	uint32_t i;
 
@@ -357,7 +389,7 @@ iblt_core_fields_canonical(const IbltSketch *sketch)
 }
 
 IbltStatus
-iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
+iblt_core_open_either(IbltSketch *sketch, uint8_t *bytes, size_t size)
 {
 	IbltStatus status = view_header(sketch, bytes, size, size);
 
@@ -367,7 +399,15 @@ iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 		return IBLT_BAD_CHECKSUM;
 	if (check_template(sketch) != IBLT_OK)
 		return check_template(sketch);
-	return iblt_core_fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
+	return fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
+}
+
+IbltStatus
+iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
+{
+	IbltStatus status = iblt_core_open_either(sketch, bytes, size);
+
+	return status == IBLT_OK && sketch->params.strata > 0 ? IBLT_BAD_MAGIC : status;
 }
 
 void
@@ -418,6 +458,8 @@ iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 
 	if (a->hashes != b->hashes)
 		return IBLT_OTHER_HASHES;
+	if (a->strata != b->strata)
+		return IBLT_OTHER_STRATA;
 	if (a->subtables != b->subtables)
 		return IBLT_OTHER_SUBTABLES;
 	if (a->subtable_cells != b->subtable_cells)

@@ -2,6 +2,8 @@
  * sketch.h
  *		The sketch: its parameters, its bytes, and the one validator.
  *
+ * An estimator (strata.h) is a sketch with strata.
+ *
  * An invertible Bloom lookup table (Goodrich & Mitzenmacher 2011) of weighted
  * cells.  The bytes of a sketch are described in doc/internals/format.md.  They are the
  * same on disk, on the wire and in memory.  An IbltSketch is a view of them,
@@ -22,10 +24,12 @@
 
 #define IBLT_FORMAT_VERSION		1
 #define IBLT_MAGIC				"IBLT"
+#define IBLT_STRATA_MAGIC		"IBLS"
 
 #define IBLT_MAX_LIMBS			512		/* key or value of 4,096 bytes */
 #define IBLT_MAX_DESCRIPTION	8192	/* bytes */
 #define IBLT_METER_BUCKETS		256
+#define IBLT_MAX_STRATA			64		/* bits of a hash */
 
 /* A value of PostgreSQL has at most 1 GB less one byte, with its header. */
 #define IBLT_MAX_BYTES			((size_t) 0x3fffffff - 4)
@@ -61,6 +65,8 @@ typedef struct IbltParams
 	int			hashes;			/* k, 3 to 8 */
 	unsigned	subtables;		/* bit i set: the subtable of hash i is kept */
 	uint32_t	subtable_cells; /* cells in each subtable, on the ladder */
+	int			strata;			/* of an estimator, 0 in a sketch.  Each has all
+								 * subtables, and hashes of keys as its keys. */
 	IbltKeyKind kind;
 	unsigned	limbs;			/* 8-byte words of a key */
 	uint64_t	seed;
@@ -130,9 +136,14 @@ extern void iblt_core_init(IbltSketch *sketch, const IbltParams *params,
 /*
  * The one validator.  Opens a view of bytes from anywhere, or says what is
  * wrong with them, and then the view must not be used.  Only reads the bytes.
+ * An estimator is not a sketch (iblt_core_strata_open).
  */
 extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
 								 size_t size);
+
+/* The same for a sketch or an estimator. */
+extern IbltStatus iblt_core_open_either(IbltSketch *sketch, uint8_t *bytes,
+										size_t size);
 
 /*
  * Opens the header of a value of `total` bytes, of which the first `size` are
@@ -160,9 +171,6 @@ extern size_t iblt_core_header_size(const uint8_t *bytes);
 /* Is every field element of a cell below p? */
 extern bool iblt_core_cell_is_canonical(const IbltSketch *sketch,
 										const uint8_t *cell);
-
-/* The same for all cells.  Each sketch has one representation. */
-extern bool iblt_core_fields_canonical(const IbltSketch *sketch);
 
 /* Sets a view of a byte-for-byte copy of an open sketch. */
 extern void iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch,

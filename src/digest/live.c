@@ -238,7 +238,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
 	value = iblt_copy(&base, &scanned);
-	iblt_check_counts(iblt_core_add_sketch(&base, &sum, -1));
+	iblt_check_counts(&base.params, iblt_core_add_sketch(&base, &sum, -1));
 	iblt_core_seal(&base);
 	relation_close(relation, NoLock);
 	PG_RETURN_POINTER(value);

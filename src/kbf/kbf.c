@@ -25,7 +25,7 @@ validate(uint8 *bytes, size_t size)
 static const IbltValueType type_kbf = {
 	"kbf", "kbf_agg",
 	"Without a filter nothing is known about the keys. NULL must not be taken for \"absent\".",
-	validate, iblt_core_kbf_status_text
+	validate
 };
 
 void
@@ -95,7 +95,7 @@ iblt_kbf_check_change(IbltStatus status)
 			break;
 		default:
 			elog(ERROR, "unexpected status of a kbf: %s",
-				 iblt_core_kbf_status_text(status));
+				 iblt_core_status_text(status));
 	}
 }
 

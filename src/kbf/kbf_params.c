@@ -179,7 +179,7 @@ iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("kbf values cannot be combined: %s",
-					iblt_core_kbf_status_text(status)),
+					iblt_core_status_text(status)),
 			 errdetail("One has %s. The other has %s.",
 					   iblt_kbf_params_text(left), iblt_kbf_params_text(right)),
 			 errhint("%s", match_hint(status))));

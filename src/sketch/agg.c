@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * agg.c
- *	  The aggregates iblt_agg and iblt_sum.
+ *	  The aggregates iblt_agg, iblt_strata_agg and iblt_sum.
  *
  * The arithmetic is exact, in a field.  So the result does not depend on the
  * order of rows or on how workers share them.
@@ -14,8 +14,7 @@
 #include "sketch/aggsite.h"
 #include "sketch/aggstate.h"
 #include "sketch/progress.h"
-
-static const IbltAggKind kind_agg = {"iblt_agg", iblt_agg_table_params};
+#include "core/strata.h"
 
 /*
  * The state for this row.  The first row of a group gets a new one.  For a
@@ -24,7 +23,7 @@ static const IbltAggKind kind_agg = {"iblt_agg", iblt_agg_table_params};
 static IbltAggState *
 state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 {
-	IbltParams	params = site->params.table;
+	IbltParams	params = site->params;
 
 	iblt_agg_site_set_types(site, &params);
 	if (state == NULL)
@@ -62,7 +61,7 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 									iblt_key_padded(site->value, params->value.limbs),
 									sign);
 	if (status != IBLT_OK)
-		iblt_refuse_row(status);
+		iblt_refuse_row(params, status);
 	PG_RETURN_POINTER(state);
 }
 
@@ -70,7 +69,7 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
 {
-	IbltAggSite *site = iblt_agg_site(fcinfo, &kind_agg);
+	IbltAggSite *site = iblt_agg_site(fcinfo, false);
 	IbltAggState *state;
 	IbltStatus	status;
 	const uint8 *key;
@@ -86,7 +85,7 @@ transition(FunctionCallInfo fcinfo, int sign)
 		key = iblt_key_padded(site->coder, state->sketch.params.limbs);
 	status = iblt_state_change(state, key, (uint64) PG_GETARG_INT64(2), sign);
 	if (unlikely(status != IBLT_OK))
-		iblt_refuse_row(status);
+		iblt_refuse_row(&state->sketch.params, status);
 	iblt_progress_row(fcinfo, state->sketch.rows);
 	PG_RETURN_POINTER(state);
 }
@@ -97,53 +96,89 @@ IBLT_FUNCTION(iblt_agg_trans, transition(fcinfo, 1))
 /* iblt_agg_inverse(internal, anyelement, bigint [, integer | iblt]) */
 IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, -1))
 
-PG_FUNCTION_INFO_V1(iblt_agg_final);
-
-/* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
-Datum
-iblt_agg_final(PG_FUNCTION_ARGS)
+/* The same for an estimator, whose row has a key of any size and a bigint. */
+static pg_attribute_always_inline Datum
+strata_transition(FunctionCallInfo fcinfo, int sign)
 {
-	IbltStrataParams params;
+	IbltAggSite *site = iblt_agg_site(fcinfo, true);
+	IbltAggState *state = iblt_agg_state(fcinfo, 0);
+	const uint8 *key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
+	size_t		size = sizeof(uint64);
+
+	if (unlikely(state == NULL) ||
+		!iblt_agg_site_in_step(site, key, state->version))
+		state = state_check(state, site, fcinfo);
+	if (key == NULL)
+	{
+		key = (uint8 *) site->coder->bytes.data;
+		size = site->coder->bytes.len;
+	}
+	iblt_core_strata_add_row(&state->sketch, key, size,
+							 (uint64) PG_GETARG_INT64(2), sign);
+	PG_RETURN_POINTER(state);
+}
+
+/* iblt_strata_agg_trans(internal, anyelement, bigint [, iblt_strata]) */
+IBLT_FUNCTION(iblt_strata_agg_trans, strata_transition(fcinfo, 1))
+
+/* iblt_strata_agg_inverse(internal, anyelement, bigint [, iblt_strata]) */
+IBLT_FUNCTION(iblt_strata_agg_inverse, strata_transition(fcinfo, -1))
+
+/* The value of argument 0, or that of no rows. */
+static Datum
+final_value(FunctionCallInfo fcinfo, bool is_strata)
+{
+	IbltParams	params;
 
 	iblt_agg_context(fcinfo);
 	if (!PG_ARGISNULL(0))
 		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
-	iblt_agg_empty_params(&params, fcinfo, &kind_agg);
-	PG_RETURN_POINTER(iblt_make_empty(&params.table));
+	iblt_agg_empty_params(&params, fcinfo, is_strata);
+	PG_RETURN_POINTER(iblt_make_empty(&params));
 }
 
-PG_FUNCTION_INFO_V1(iblt_agg_serial);
+/* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
+IBLT_FUNCTION(iblt_agg_final, final_value(fcinfo, false))
 
-/* iblt_agg_serial(internal) -> bytea: the value's bytes, or NULL if unknown */
-Datum
-iblt_agg_serial(PG_FUNCTION_ARGS)
+/* iblt_strata_agg_final(internal, anyelement, bigint [, iblt_strata]) -> iblt_strata */
+IBLT_FUNCTION(iblt_strata_agg_final, final_value(fcinfo, true))
+
+/* The value's bytes, or NULL if unknown. */
+static Datum
+serial_value(FunctionCallInfo fcinfo, bool is_strata)
 {
-	IbltStrataParams params;
+	IbltParams	params;
 
 	iblt_agg_context(fcinfo);
 	if (!PG_ARGISNULL(0))
 		PG_RETURN_BYTEA_P(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
-	if (!iblt_agg_partial_params(&params, fcinfo, &kind_agg))
+	if (!iblt_agg_partial_params(&params, fcinfo, is_strata))
 		PG_RETURN_NULL();
-	PG_RETURN_BYTEA_P(iblt_make_empty(&params.table));
+	PG_RETURN_BYTEA_P(iblt_make_empty(&params));
 }
+
+/* iblt_agg_serial(internal) -> bytea */
+IBLT_FUNCTION(iblt_agg_serial, serial_value(fcinfo, false))
+
+/* iblt_strata_agg_serial(internal) -> bytea */
+IBLT_FUNCTION(iblt_strata_agg_serial, serial_value(fcinfo, true))
 
 PG_FUNCTION_INFO_V1(iblt_agg_deserial);
 
-/* iblt_agg_deserial(bytea, internal) -> internal */
+/* iblt_agg_deserial(bytea, internal) -> internal, of iblt_strata_agg too */
 Datum
 iblt_agg_deserial(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 
 	iblt_agg_context(fcinfo);
-	iblt_open(&sketch, PG_GETARG_DATUM(0));
+	iblt_open_either(&sketch, PG_GETARG_DATUM(0));
 	PG_RETURN_POINTER(iblt_state_add(NULL, &sketch, 1, CurrentMemoryContext));
 }
 
 PG_FUNCTION_INFO_V1(iblt_agg_combine);
 
-/* iblt_agg_combine(internal, internal) -> internal */
+/* iblt_agg_combine(internal, internal) -> internal, of iblt_strata_agg too */
 Datum
 iblt_agg_combine(PG_FUNCTION_ARGS)
 {
@@ -183,11 +218,12 @@ PG_FUNCTION_INFO_V1(iblt_sum_final);
 Datum
 iblt_sum_final(PG_FUNCTION_ARGS)
 {
-	IbltStrataParams params;
+	IbltParams	params;
 
 	iblt_agg_context(fcinfo);
 	if (!PG_ARGISNULL(0))
 		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
-	iblt_agg_table_params(&params, IBLT_THIRD_NONE, (Datum) 0);
-	PG_RETURN_POINTER(iblt_make_empty(&params.table));
+	iblt_params_make(&params, IBLT_DEFAULT_CAPACITY, IBLT_DEFAULT_HASHES,
+					 IBLT_DEFAULT_KEY_SIZE, 0, 0);
+	PG_RETURN_POINTER(iblt_make_empty(&params));
 }

@@ -25,9 +25,6 @@
 /* The parameters of a template: the header of doc/internals/format.md up to the meter. */
 #define TEMPLATE_HEAD	40
 
-/* What a hint names for rows without such a key. */
-static const IbltAggKind kind_of_any_key = {"iblt_agg", iblt_agg_table_params};
-
 /* A state that is a datum of type iblt. */
 typedef struct Expanded
 {
@@ -126,12 +123,12 @@ state_arg(FunctionCallInfo fcinfo)
 static void
 make_params(IbltParams *params, FunctionCallInfo fcinfo)
 {
-	IbltStrataParams any;
+	IbltSketch	template;
 
 	if (PG_ARGISNULL(3))
 		iblt_agg_refuse_null_third("iblt_agg_bigint", true);
-	iblt_agg_table_params(&any, IBLT_THIRD_TEMPLATE, PG_GETARG_DATUM(3));
-	*params = any.table;
+	iblt_open(&template, PG_GETARG_DATUM(3));
+	*params = template.params;
 	if (params->value.limbs > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -190,7 +187,7 @@ iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
 	IbltStatus	status;
 
 	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
-		iblt_agg_refuse_null(fcinfo, &kind_of_any_key);
+		iblt_agg_refuse_null(fcinfo, false);
 	if (unlikely(object == NULL))
 		object = expanded_make(iblt_agg_context(fcinfo));
 	if (unlikely(!template_is_known(object, fcinfo)))
@@ -198,7 +195,7 @@ iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
 	iblt_store64(key, (uint64) PG_GETARG_INT64(1));
 	status = iblt_state_insert(object->state, key, (uint64) PG_GETARG_INT64(2));
 	if (unlikely(status != IBLT_OK))
-		iblt_refuse_row(status);
+		iblt_refuse_row(&object->state->sketch.params, status);
 	return EOHPGetRWDatum(&object->header);
 }
 

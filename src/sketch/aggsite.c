@@ -14,22 +14,7 @@
 #include "sketch/aggcall.h"
 #include "codec/ambiguous.h"
 
-void
-iblt_agg_table_params(IbltStrataParams *params, IbltThirdArgument third,
-					  Datum value)
-{
-	IbltSketch	template;
-
-	if (third == IBLT_THIRD_TEMPLATE)
-	{
-		iblt_open(&template, value);
-		params->table = template.params;
-	}
-	else
-		iblt_params_make(&params->table, third == IBLT_THIRD_CAPACITY
-						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY,
-						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, 0, 0);
-}
+#define NAME(is_strata)	((is_strata) ? "iblt_strata_agg" : "iblt_agg")
 
 void
 iblt_agg_refuse_null_third(const char *name, bool is_template)
@@ -42,12 +27,29 @@ iblt_agg_refuse_null_third(const char *name, bool is_template)
 
 /* The parameters that the third argument stands for. */
 static void
-params_from_third(IbltStrataParams *params, const IbltAggKind *kind,
-				  IbltThirdArgument third, Datum value, bool isnull)
+params_from_third(IbltParams *params, bool is_strata, IbltThirdArgument third,
+				  Datum value, bool isnull)
 {
+	IbltSketch	template;
+
 	if (isnull)
-		iblt_agg_refuse_null_third(kind->name, third == IBLT_THIRD_TEMPLATE);
-	kind->params(params, third, value);
+		iblt_agg_refuse_null_third(NAME(is_strata), third == IBLT_THIRD_TEMPLATE);
+	if (third == IBLT_THIRD_TEMPLATE)
+	{
+		if (is_strata)
+			iblt_strata_open(&template, value);
+		else
+			iblt_open(&template, value);
+		*params = template.params;
+	}
+	else if (is_strata)
+		iblt_strata_params_make(params, IBLT_DEFAULT_STRATA,
+								IBLT_DEFAULT_STRATUM_CELLS,
+								IBLT_DEFAULT_HASHES, 0);
+	else
+		iblt_params_make(params, third == IBLT_THIRD_CAPACITY
+						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY,
+						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, 0, 0);
 }
 
 /* Which form of the aggregate is called, given the third argument's type? */
@@ -67,17 +69,17 @@ third_of_call(FunctionCallInfo fcinfo, int n)
 }
 
 void
-iblt_agg_refuse_null(FunctionCallInfo fcinfo, const IbltAggKind *kind)
+iblt_agg_refuse_null(FunctionCallInfo fcinfo, bool is_strata)
 {
 	bool		key = PG_ARGISNULL(1);
 	bool		value = false;
-	IbltStrataParams params;
+	IbltParams	params;
 
 	if (!key && third_of_call(fcinfo, 3) == IBLT_THIRD_TEMPLATE)
 	{
-		params_from_third(&params, kind, IBLT_THIRD_TEMPLATE,
+		params_from_third(&params, is_strata, IBLT_THIRD_TEMPLATE,
 						  PG_GETARG_DATUM(3), PG_ARGISNULL(3));
-		value = params.table.value.limbs > 0;
+		value = params.value.limbs > 0;
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -86,7 +88,7 @@ iblt_agg_refuse_null(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 			 errdetail("Skipping the row would hide it from the comparison."),
 			 key
 			 ? errhint("Use a key that is never null, or the whole row as the key: %s(t.*, 0).",
-					   kind->name)
+					   NAME(is_strata))
 			 : value
 			 ? errhint("Use a row as the value, ROW(value), whose columns may be null.")
 			 : errhint("Use iblt_checksum(...), which never returns null.")));
@@ -149,14 +151,14 @@ check_ambiguous_value(FunctionCallInfo fcinfo, const IbltKeyCoder *value)
 }
 
 IbltAggSite *
-iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
+iblt_agg_site_make(FunctionCallInfo fcinfo, bool is_strata)
 {
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
 	IbltAggSite *site = MemoryContextAllocZero(context, sizeof *site);
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
-	site->kind = kind;
+	site->is_strata = is_strata;
 	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
 	site->value = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 2), context);
 	site->value->of_value = true;
@@ -194,7 +196,7 @@ see_template(IbltAggSite *site, Datum value, MemoryContext context)
 	copy = MemoryContextAlloc(context, VARHDRSZ + size);
 	SET_VARSIZE(copy, VARHDRSZ + size);
 	memcpy(VARDATA(copy), VARDATA_ANY(template), size);
-	params_from_third(&site->params, site->kind, IBLT_THIRD_TEMPLATE,
+	params_from_third(&site->params, site->is_strata, IBLT_THIRD_TEMPLATE,
 					  PointerGetDatum(copy), false);
 	if (site->template != NULL)
 		pfree(site->template);
@@ -212,7 +214,7 @@ iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
 	else if (!site->has_params || isnull ||
 			 site->capacity != PG_GETARG_INT32(3))
 	{
-		params_from_third(&site->params, site->kind, site->third,
+		params_from_third(&site->params, site->is_strata, site->third,
 						  site->third == IBLT_THIRD_NONE ? (Datum) 0
 						  : PG_GETARG_DATUM(3), isnull);
 		if (site->third == IBLT_THIRD_CAPACITY)
@@ -248,8 +250,8 @@ iblt_agg_coder_without_row(FunctionCallInfo fcinfo, int n, Oid type)
  * argument depends on a row.
  */
 static bool
-params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
-				   const IbltAggKind *kind, Oid key_type, Oid value_type,
+params_without_row(IbltParams *params, FunctionCallInfo fcinfo,
+				   bool is_strata, Oid key_type, Oid value_type,
 				   IbltThirdArgument third)
 {
 	IbltKeyCoder *key;
@@ -261,13 +263,13 @@ params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
 		!iblt_agg_argument_value(fcinfo, iblt_agg_argument(fcinfo, 2),
 								 &argument, &isnull))
 		return false;
-	params_from_third(params, kind, third, argument, isnull);
+	params_from_third(params, is_strata, third, argument, isnull);
 	key = iblt_agg_coder_without_row(fcinfo, 0, key_type);
 	value = iblt_agg_coder_without_row(fcinfo, 1, value_type);
 	if (key == NULL || value == NULL)
 		return true;
 	value->of_value = true;
-	iblt_key_set_row_params(key, value, &params->table);
+	iblt_key_set_row_params(key, value, params);
 	return true;
 }
 
@@ -282,19 +284,19 @@ iblt_agg_refuse_no_rows(const char *name)
 }
 
 void
-iblt_agg_empty_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
-					  const IbltAggKind *kind)
+iblt_agg_empty_params(IbltParams *params, FunctionCallInfo fcinfo,
+					  bool is_strata)
 {
-	if (!params_without_row(params, fcinfo, kind,
+	if (!params_without_row(params, fcinfo, is_strata,
 							get_fn_expr_argtype(fcinfo->flinfo, 1),
 							get_fn_expr_argtype(fcinfo->flinfo, 2),
 							third_of_call(fcinfo, 3)))
-		iblt_agg_refuse_no_rows(kind->name);
+		iblt_agg_refuse_no_rows(NAME(is_strata));
 }
 
 bool
-iblt_agg_partial_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
-						const IbltAggKind *kind)
+iblt_agg_partial_params(IbltParams *params, FunctionCallInfo fcinfo,
+						bool is_strata)
 {
 	Expr	   *key = iblt_agg_argument(fcinfo, 0);
 	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
@@ -303,7 +305,7 @@ iblt_agg_partial_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 	/* without it, the key is not there either */
 	if (checksum == NULL)
 		return false;
-	return params_without_row(params, fcinfo, kind, exprType((Node *) key),
+	return params_without_row(params, fcinfo, is_strata, exprType((Node *) key),
 							  exprType((Node *) checksum),
 							  third_argument(third == NULL ? InvalidOid
 											 : exprType((Node *) third)));

@@ -17,7 +17,6 @@
 
 #include "catalog/pg_type.h"
 
-#include "core/strata.h"
 #include "sketch/key.h"
 
 /* What follows the key and the checksum or value. */
@@ -28,23 +27,10 @@ typedef enum IbltThirdArgument
 	IBLT_THIRD_TEMPLATE
 } IbltThirdArgument;
 
-/* What distinguishes one of these aggregates. */
-typedef struct IbltAggKind
-{
-	const char *name;			/* of the aggregate */
-
-	/*
-	 * The parameters that the third argument, which is not NULL, stands for.
-	 * iblt_agg uses only those of a table.
-	 */
-	void		(*params) (IbltStrataParams *params, IbltThirdArgument third,
-						   Datum value);
-} IbltAggKind;
-
 /* What a call site of a transition function keeps between rows. */
 typedef struct IbltAggSite
 {
-	const IbltAggKind *kind;
+	bool		is_strata;		/* of iblt_strata_agg, not iblt_agg */
 	IbltKeyCoder *coder;
 	IbltKeyCoder *value;		/* of the second argument */
 	IbltThirdArgument third;
@@ -53,18 +39,14 @@ typedef struct IbltAggSite
 	bool		has_params;
 	int32		capacity;		/* last seen */
 	struct varlena *template;	/* last seen, a copy */
-	IbltStrataParams params;	/* untyped, or typed by the template */
+	IbltParams	params;			/* untyped, or typed by the template */
 	uint64		version;		/* rises when params change */
 	uint64		integer;		/* the last key, if it is an integer */
 } IbltAggSite;
 
-/* The parameters for an aggregate that makes a table: params of its kind. */
-extern void iblt_agg_table_params(IbltStrataParams *params,
-								  IbltThirdArgument third, Datum value);
-
 /* Sets fn_extra up at the first row. */
 extern IbltAggSite *iblt_agg_site_make(FunctionCallInfo fcinfo,
-									   const IbltAggKind *kind);
+									   bool is_strata);
 
 /* Updates the site's parameters from this row's third argument. */
 extern void iblt_agg_site_see_third(IbltAggSite *site,
@@ -72,7 +54,7 @@ extern void iblt_agg_site_see_third(IbltAggSite *site,
 
 /* ERROR for a row with a NULL key, or else a NULL checksum or value. */
 extern void iblt_agg_refuse_null(FunctionCallInfo fcinfo,
-								 const IbltAggKind *kind);
+								 bool is_strata);
 
 /*
  * Gives a template the types of the key and value last encoded, or checks
@@ -98,9 +80,9 @@ extern void iblt_agg_refuse_null_third(const char *name, bool is_template);
 extern void iblt_agg_refuse_no_rows(const char *name);
 
 /* The parameters of a group without rows. */
-extern void iblt_agg_empty_params(IbltStrataParams *params,
+extern void iblt_agg_empty_params(IbltParams *params,
 								  FunctionCallInfo fcinfo,
-								  const IbltAggKind *kind);
+								  bool is_strata);
 
 /*
  * The same for a worker that saw no row, in the serialization function.  The
@@ -108,20 +90,20 @@ extern void iblt_agg_empty_params(IbltStrataParams *params,
  * step can no longer see them.  False if they are not known, or if the
  * aggregate does not have them.
  */
-extern bool iblt_agg_partial_params(IbltStrataParams *params,
+extern bool iblt_agg_partial_params(IbltParams *params,
 									FunctionCallInfo fcinfo,
-									const IbltAggKind *kind);
+									bool is_strata);
 
 /* The call site of a transition function, prepared for this row. */
 static inline IbltAggSite *
-iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
+iblt_agg_site(FunctionCallInfo fcinfo, bool is_strata)
 {
 	IbltAggSite *site = fcinfo->flinfo->fn_extra;
 
 	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
-		iblt_agg_refuse_null(fcinfo, kind);
+		iblt_agg_refuse_null(fcinfo, is_strata);
 	if (unlikely(site == NULL))
-		site = iblt_agg_site_make(fcinfo, kind);
+		site = iblt_agg_site_make(fcinfo, is_strata);
 	if (unlikely(!site->has_params || !site->third_is_constant))
 		iblt_agg_site_see_third(site, fcinfo);
 	return site;

@@ -17,7 +17,8 @@ iblt_state_make(const IbltParams *params, MemoryContext context)
 	size_t		head;
 
 	iblt_check_params(params);
-	queued = iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
+	queued = params->strata == 0 &&
+		iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
 	head = MAXALIGN(queued ? sizeof(IbltAggState)
 					: offsetof(IbltAggState, queue));
 	/* the largest sketch fits in a value, but not with this in front */
@@ -37,7 +38,7 @@ iblt_state_sketch(IbltAggState *state)
 	if (state->queued)
 		iblt_core_queue_flush(&state->queue, &state->sketch);
 	if (state->inserted && !iblt_core_inserted_fit(&state->sketch))
-		iblt_check_counts(IBLT_COUNT_OVERFLOW);
+		iblt_check_counts(&state->sketch.params, IBLT_COUNT_OVERFLOW);
 	return &state->sketch;
 }
 
@@ -63,6 +64,7 @@ iblt_state_add(IbltAggState *state, const IbltSketch *sketch, int sign,
 						  sketch->params.kind != IBLT_KEY_UNTYPED))
 		state = iblt_state_make(&params, context);
 	if (sketch->params.kind != IBLT_KEY_UNTYPED)
-		iblt_check_counts(iblt_core_add_sketch(&state->sketch, sketch, sign));
+		iblt_check_counts(&sketch->params,
+						  iblt_core_add_sketch(&state->sketch, sketch, sign));
 	return state;
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * iblt.h
- *	  What the PostgreSQL side of iblt shares: values of type iblt as datums,
- *	  and the errors they raise.
+ *	  What the PostgreSQL side of iblt shares: values of the types iblt and
+ *	  iblt_strata as datums, and the errors they raise.
  *
  * The algorithm is in src/core and does not depend on PostgreSQL.
  *
@@ -28,6 +28,10 @@
 #define IBLT_DEFAULT_KEY_SIZE	32
 #define IBLT_DEFAULT_VALUE_SIZE	32
 
+/* The defaults of iblt_strata_agg; iblt_strata_new has them in SQL. */
+#define IBLT_DEFAULT_STRATA			32
+#define IBLT_DEFAULT_STRATUM_CELLS	80
+
 /* type.c */
 
 /*
@@ -36,8 +40,14 @@
  */
 extern void iblt_open(IbltSketch *sketch, Datum value);
 
+/* The same for a datum of type iblt_strata, and for one of either type. */
+extern void iblt_strata_open(IbltSketch *strata, Datum value);
+extern void iblt_open_either(IbltSketch *sketch, Datum value);
+
 /* The same for argument n of a function.  NULL is an ERROR as well. */
 extern void iblt_open_arg(IbltSketch *sketch, FunctionCallInfo fcinfo, int n);
+extern void iblt_strata_open_arg(IbltSketch *strata, FunctionCallInfo fcinfo,
+								 int n);
 
 /*
  * Opens the header of argument n alone, as iblt_core_open_header does, and
@@ -74,13 +84,22 @@ extern struct varlena *iblt_make_fold(IbltSketch *fold,
 extern void iblt_check_params(const IbltParams *params);
 
 /* ERROR for a row that the core cannot add. */
-extern void iblt_refuse_row(IbltStatus status);
+extern void iblt_refuse_row(const IbltParams *params, IbltStatus status);
 
 /* ERROR if the core found counts out of range.  IBLT_OK passes. */
-extern void iblt_check_counts(IbltStatus status);
+extern void iblt_check_counts(const IbltParams *params, IbltStatus status);
 
 /* ERROR for a sketch whose header and cells cannot both be right. */
 pg_noreturn extern void iblt_refuse_contradiction(void);
+
+/* ops.c */
+
+/*
+ * Creates left + sign * right, which can be added.  An untyped template counts
+ * as empty.  Sealed.
+ */
+extern struct varlena *iblt_combine(IbltSketch *result, const IbltSketch *left,
+									const IbltSketch *right, int sign);
 
 /* params.c */
 
@@ -90,6 +109,10 @@ pg_noreturn extern void iblt_refuse_contradiction(void);
  */
 extern void iblt_params_make(IbltParams *params, int capacity, int hashes,
 							 int key_size, int value_size, uint64 seed);
+
+/* The same for an estimator of strata of so many cells. */
+extern void iblt_strata_params_make(IbltParams *params, int strata, int cells,
+									int hashes, uint64 seed);
 
 /* Capacity of a sketch at the default failure probability, or 0 if none. */
 extern uint32 iblt_params_capacity(const IbltParams *params);
@@ -115,8 +138,8 @@ extern void iblt_params_check_match(const IbltParams *left,
 									const IbltParams *right);
 
 /*
- * The same for sketches that may be folded first.  Returns the cells of a
- * subtable after that.
+ * The same for sketches, not estimators, that may be folded first.  Returns the
+ * cells of a subtable after that.
  */
 extern uint32 iblt_params_match_folded(const IbltParams *left,
 									   const IbltParams *right);

@@ -282,6 +282,9 @@ iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
 	else
 	{
 		set_typing(coder, &key, "Cast the key to");
+		/* an estimator has hashes of keys */
+		if (params->strata > 0)
+			key.limbs = 1;
 		iblt_core_set_key_typing(params, &key);
 	}
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * ops.c
- *	  Sketches added, subtracted and compared.  Rows inserted and deleted one
- *	  at a time.
+ *	  Sketches and estimators added, subtracted and compared.  Rows inserted and
+ *	  deleted one at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,7 @@
 
 #include "utils/builtins.h"
 
+#include "core/strata.h"
 #include "sketch/key.h"
 
 /* Folds an open sketch to subtables of this many cells, if it has more. */
@@ -26,49 +27,65 @@ fold_to(IbltSketch *sketch, uint32 cells)
 	*sketch = folded;
 }
 
-/* Opens both operands, and folds the larger to the size of the smaller. */
+/* Opens both operands, and folds the larger sketch to the size of the smaller. */
 static void
 open_operands(FunctionCallInfo fcinfo, IbltSketch *left, IbltSketch *right)
 {
 	uint32		cells;
 
-	iblt_open(left, PG_GETARG_DATUM(0));
-	iblt_open(right, PG_GETARG_DATUM(1));
+	iblt_open_either(left, PG_GETARG_DATUM(0));
+	iblt_open_either(right, PG_GETARG_DATUM(1));
+	if (left->params.strata > 0)
+	{
+		iblt_params_check_match(&left->params, &right->params);
+		return;
+	}
 	cells = iblt_params_match_folded(&left->params, &right->params);
 	fold_to(left, cells);
 	fold_to(right, cells);
 }
 
-/* left + sign * right.  An untyped template counts as empty. */
+struct varlena *
+iblt_combine(IbltSketch *result, const IbltSketch *left,
+			 const IbltSketch *right, int sign)
+{
+	IbltParams	params = left->params;
+	struct varlena *value;
+
+	iblt_params_check_match(&left->params, &right->params);
+	if (params.kind != IBLT_KEY_UNTYPED)
+		value = iblt_copy(result, left);
+	else
+	{
+		iblt_params_set_types(&params, &right->params);
+		value = iblt_make(result, &params);
+	}
+	if (right->params.kind != IBLT_KEY_UNTYPED)
+		iblt_check_counts(&params, iblt_core_add_sketch(result, right, sign));
+	iblt_core_seal(result);
+	return value;
+}
+
 static Datum
-combine(FunctionCallInfo fcinfo, int sign)
+combine_arguments(FunctionCallInfo fcinfo, int sign)
 {
 	IbltSketch	left;
 	IbltSketch	right;
 	IbltSketch	result;
-	IbltParams	params;
-	struct varlena *value;
 
 	open_operands(fcinfo, &left, &right);
-	if (left.params.kind != IBLT_KEY_UNTYPED)
-		value = iblt_copy(&result, &left);
-	else
-	{
-		params = left.params;
-		iblt_params_set_types(&params, &right.params);
-		value = iblt_make(&result, &params);
-	}
-	if (right.params.kind != IBLT_KEY_UNTYPED)
-		iblt_check_counts(iblt_core_add_sketch(&result, &right, sign));
-	iblt_core_seal(&result);
-	return PointerGetDatum(value);
+	return PointerGetDatum(iblt_combine(&result, &left, &right, sign));
 }
 
-/* iblt_add(iblt, iblt) -> iblt: the operator + */
-IBLT_FUNCTION(iblt_add, combine(fcinfo, 1))
+/*
+ * The operators have the same functions for estimators.
+ *
+ * iblt_add(iblt, iblt) -> iblt: the operator +
+ */
+IBLT_FUNCTION(iblt_add, combine_arguments(fcinfo, 1))
 
 /* iblt_subtract(iblt, iblt) -> iblt: the operator - */
-IBLT_FUNCTION(iblt_subtract, combine(fcinfo, -1))
+IBLT_FUNCTION(iblt_subtract, combine_arguments(fcinfo, -1))
 
 PG_FUNCTION_INFO_V1(iblt_negate);
 
@@ -80,9 +97,9 @@ iblt_negate(PG_FUNCTION_ARGS)
 	IbltSketch	result;
 	struct varlena *value;
 
-	iblt_open(&sketch, PG_GETARG_DATUM(0));
+	iblt_open_either(&sketch, PG_GETARG_DATUM(0));
 	value = iblt_copy(&result, &sketch);
-	iblt_check_counts(iblt_core_negate(&result));
+	iblt_check_counts(&result.params, iblt_core_negate(&result));
 	iblt_core_seal(&result);
 	PG_RETURN_POINTER(value);
 }
@@ -177,17 +194,9 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(iblt_make_fold(&result, &params, &sketch));
 }
 
-/* ERROR for a NULL key or value, because skipping the row would hide it. */
-static void
-require_row(FunctionCallInfo fcinfo)
-{
-	for (int i = 1; i < PG_NARGS(); i++)
-		iblt_require_arg(fcinfo, i, i == 1 ? "key of a row" : "value of a row");
-}
-
-/* A copy of the sketch with one row inserted or deleted. */
+/* A copy of the sketch or estimator with one row inserted or deleted. */
 static Datum
-change_row(FunctionCallInfo fcinfo, int sign)
+change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
 {
 	IbltKeyCoder *key = iblt_key_coder_for_arg(fcinfo, 1);
 	IbltKeyCoder *value = iblt_key_coder_for_arg(fcinfo, 2);
@@ -195,34 +204,47 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	IbltSketch	result;
 	IbltParams	params;
 	IbltStatus	status;
-	const uint8 *bytes;
 	struct varlena *changed;
 
 	value->of_value = true;
-	iblt_open_arg(&sketch, fcinfo, 0);
-	require_row(fcinfo);
+	if (is_strata)
+		iblt_strata_open_arg(&sketch, fcinfo, 0);
+	else
+		iblt_open_arg(&sketch, fcinfo, 0);
+	/* skipping the row would hide it */
+	iblt_require_arg(fcinfo, 1, "key of a row");
+	iblt_require_arg(fcinfo, 2, is_strata ? "checksum of a row" : "value of a row");
 	iblt_key_encode(key, PG_GETARG_DATUM(1));
 	iblt_key_encode(value, PG_GETARG_DATUM(2));
 	params = sketch.params;
 	iblt_key_set_row_params(key, value, &params);
 	changed = sketch.params.kind == IBLT_KEY_UNTYPED
 		? iblt_make(&result, &params) : iblt_copy(&result, &sketch);
-	bytes = iblt_key_padded(key, params.limbs);
-	if (params.value.limbs == 0)
-		status = iblt_core_add_row_checked(&result, bytes,
+	if (is_strata)
+		status = iblt_core_strata_add_row_checked(&result, (uint8 *) key->bytes.data,
+												  key->bytes.len,
+												  iblt_key_checksum(value), sign);
+	else if (params.value.limbs == 0)
+		status = iblt_core_add_row_checked(&result, iblt_key_padded(key, params.limbs),
 										   iblt_key_checksum(value), sign);
 	else
-		status = iblt_core_add_pair_checked(&result, bytes,
+		status = iblt_core_add_pair_checked(&result, iblt_key_padded(key, params.limbs),
 											iblt_key_padded(value, params.value.limbs),
 											sign);
 	if (status != IBLT_OK)
-		iblt_refuse_row(status);
+		iblt_refuse_row(&params, status);
 	iblt_core_seal(&result);
 	return PointerGetDatum(changed);
 }
 
 /* iblt_insert(iblt, anyelement, anycompatible) -> iblt: the paper's INSERT */
-IBLT_FUNCTION(iblt_insert, change_row(fcinfo, 1))
+IBLT_FUNCTION(iblt_insert, change_row(fcinfo, false, 1))
 
 /* iblt_delete(iblt, anyelement, anycompatible) -> iblt: the paper's DELETE */
-IBLT_FUNCTION(iblt_delete, change_row(fcinfo, -1))
+IBLT_FUNCTION(iblt_delete, change_row(fcinfo, false, -1))
+
+/* iblt_strata_insert(iblt_strata, anyelement, bigint) -> iblt_strata */
+IBLT_FUNCTION(iblt_strata_insert, change_row(fcinfo, true, 1))
+
+/* iblt_strata_delete(iblt_strata, anyelement, bigint) -> iblt_strata */
+IBLT_FUNCTION(iblt_strata_delete, change_row(fcinfo, true, -1))

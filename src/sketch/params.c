@@ -148,6 +148,15 @@ params_text(const IbltParams *params)
 	StringInfoData text;
 
 	initStringInfo(&text);
+	if (params->strata > 0)
+	{
+		appendStringInfo(&text, "%d strata of %u cells, %d hashes, seed " INT64_FORMAT ", %s%s",
+						 params->strata, subtables * params->subtable_cells,
+						 params->hashes, (int64) params->seed,
+						 key_type == NULL ? "no key type yet" : "key type ",
+						 key_type == NULL ? "" : key_type);
+		return text.data;
+	}
 	appendStringInfo(&text, "%d hashes, %u cells", params->hashes,
 					 subtables * params->subtable_cells);
 	if (subtables != params->hashes)
@@ -195,6 +204,7 @@ void
 iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 {
 	IbltParams	typed = *left;
+	const char *type = left->strata > 0 ? "iblt_strata" : "iblt";
 	IbltStatus	status;
 
 	if (left->kind == IBLT_KEY_UNTYPED && right->kind != IBLT_KEY_UNTYPED)
@@ -210,15 +220,15 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("iblt values cannot be combined: %s",
+			 errmsg("%s values cannot be combined: %s", type,
 					iblt_core_status_text(status)),
 			 errdetail("One has %s. The other has %s.",
 					   params_text(left), params_text(right)),
-			 errhint("%s", status == IBLT_OTHER_KEY_TYPE
-					 ? "Cast the key to one type on both sides, as in iblt_agg(key::text, ...)."
-					 : status == IBLT_OTHER_VALUE_TYPE
-					 ? "Cast the value to one type on both sides, as in iblt_agg(key, value::text, ...)."
-					 : "Build both from one template: iblt_agg(key, checksum, iblt_new(...)).")));
+			 status == IBLT_OTHER_KEY_TYPE
+			 ? errhint("Cast the key to one type on both sides, as in %s_agg(key::text, ...).", type)
+			 : status == IBLT_OTHER_VALUE_TYPE
+			 ? errhint("Cast the value to one type on both sides, as in iblt_agg(key, value::text, ...).")
+			 : errhint("Build both from one template: %s_agg(key, checksum, %s_new(...)).", type, type)));
 }
 
 uint32

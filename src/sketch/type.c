@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * type.c
- *	  The type iblt: its text and binary forms, its casts, its memory.
+ *	  The types iblt and iblt_strata: their text and binary forms, their casts,
+ *	  their memory.
  *
  * A value is a varlena header and the bytes of doc/internals/format.md.  Everything that
  * comes in from outside (text, binary, bytea, or a stored value passed to a
@@ -12,6 +13,7 @@
 #include "sketch/iblt.h"
 
 #include "core/fold.h"
+#include "core/strata.h"
 #include "sketch/value.h"
 
 static IbltStatus
@@ -22,25 +24,66 @@ validate(uint8 *bytes, size_t size)
 	return iblt_core_open(&sketch, bytes, size);
 }
 
+static IbltStatus
+validate_strata(uint8 *bytes, size_t size)
+{
+	IbltSketch	sketch;
+
+	return iblt_core_strata_open(&sketch, bytes, size);
+}
+
+#define SKETCH_NULL \
+	"Without a sketch nothing is known about the rows. NULL must not be taken for \"equal\"."
+
 static const IbltValueType type_iblt = {
-	"iblt", "iblt_agg", IBLT_SKETCH_NULL, validate, iblt_core_status_text
+	"iblt", "iblt_agg", SKETCH_NULL, validate
 };
+
+static const IbltValueType type_strata = {
+	"iblt_strata", "iblt_strata_agg", SKETCH_NULL, validate_strata
+};
+
+#define TYPE_OF(params)	((params)->strata > 0 ? &type_strata : &type_iblt)
+
+void
+iblt_open_either(IbltSketch *sketch, Datum value)
+{
+	struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
+	IbltStatus	status;
+
+	sketch->params.strata = 0;
+	status = iblt_core_open_either(sketch, (uint8 *) VARDATA_ANY(bytes),
+								   VARSIZE_ANY_EXHDR(bytes));
+	if (status != IBLT_OK)
+		iblt_value_refuse(TYPE_OF(&sketch->params), status);
+}
 
 void
 iblt_open(IbltSketch *sketch, Datum value)
 {
-	struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
-	IbltStatus	status = iblt_core_open(sketch, (uint8 *) VARDATA_ANY(bytes),
-										VARSIZE_ANY_EXHDR(bytes));
+	iblt_open_either(sketch, value);
+	if (sketch->params.strata > 0)
+		iblt_value_refuse(&type_iblt, IBLT_BAD_MAGIC);
+}
 
-	if (status != IBLT_OK)
-		iblt_value_refuse(&type_iblt, status);
+void
+iblt_strata_open(IbltSketch *strata, Datum value)
+{
+	iblt_open_either(strata, value);
+	if (strata->params.strata == 0)
+		iblt_value_refuse(&type_strata, IBLT_BAD_MAGIC);
 }
 
 void
 iblt_open_arg(IbltSketch *sketch, FunctionCallInfo fcinfo, int n)
 {
 	iblt_open(sketch, iblt_value_arg(fcinfo, n, &type_iblt));
+}
+
+void
+iblt_strata_open_arg(IbltSketch *strata, FunctionCallInfo fcinfo, int n)
+{
+	iblt_strata_open(strata, iblt_value_arg(fcinfo, n, &type_strata));
 }
 
 void
@@ -83,17 +126,25 @@ iblt_check_params(const IbltParams *params)
 	if (status == IBLT_BAD_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("iblt would be larger than %zu bytes",
-						IBLT_MAX_BYTES),
-				 errhint("Choose a smaller capacity, key_size or value_size, or compare the table in parts.")));
+				 errmsg("%s would be larger than %zu bytes",
+						TYPE_OF(params)->name, IBLT_MAX_BYTES),
+				 errhint("%s", params->strata > 0 ? "Choose fewer cells or strata."
+						 : "Choose a smaller capacity, key_size or value_size, or compare the table in parts.")));
 	if (status != IBLT_OK)
-		iblt_value_refuse(&type_iblt, status);
+		iblt_value_refuse(TYPE_OF(params), status);
 }
 
 void
-iblt_check_counts(IbltStatus status)
+iblt_check_counts(const IbltParams *params, IbltStatus status)
 {
-	iblt_value_check_counts(&type_iblt, status);
+	if (status == IBLT_OK)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("count of rows in an %s is out of range", TYPE_OF(params)->name),
+			 errdetail("A cell counts from %d to %d rows.",
+					   PG_INT32_MIN, PG_INT32_MAX),
+			 errhint("Use more cells, or compare the rows in parts.")));
 }
 
 void
@@ -107,10 +158,10 @@ iblt_refuse_contradiction(void)
 }
 
 void
-iblt_refuse_row(IbltStatus status)
+iblt_refuse_row(const IbltParams *params, IbltStatus status)
 {
 	if (status == IBLT_COUNT_OVERFLOW)
-		iblt_check_counts(status);
+		iblt_check_counts(params, status);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("row cannot be kept in the iblt"),
@@ -161,3 +212,4 @@ iblt_make_fold(IbltSketch *fold, const IbltParams *params,
 }
 
 IBLT_VALUE_FUNCTIONS(iblt, type_iblt)
+IBLT_VALUE_FUNCTIONS(iblt_strata, type_strata)

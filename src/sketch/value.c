@@ -21,8 +21,7 @@
 #define INVALID_VALUE(type, status) \
 	(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION), \
 	 errmsg("invalid value of type %s", (type)->name), \
-	 errdetail("The value is refused because %s.", \
-			   (type)->status_text(status)))
+	 errdetail("The value is refused because %s.", iblt_core_status_text(status)))
 
 /* Bytes between two checks for a cancel, whole groups of base64. */
 #define STEP	((size_t) 1 << 20)
@@ -40,19 +39,6 @@ void
 iblt_value_refuse(const IbltValueType *type, IbltStatus status)
 {
 	ereport(ERROR, INVALID_VALUE(type, status));
-}
-
-void
-iblt_value_check_counts(const IbltValueType *type, IbltStatus status)
-{
-	if (status == IBLT_OK)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-			 errmsg("count of rows in an %s is out of range", type->name),
-			 errdetail("A cell counts from %d to %d rows.",
-					   PG_INT32_MIN, PG_INT32_MAX),
-			 errhint("Use more cells, or compare the rows in parts.")));
 }
 
 void

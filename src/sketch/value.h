@@ -28,22 +28,13 @@ typedef struct IbltValueType
 	const char *null_detail;	/* why NULL is not a value */
 	/* the one validator, which only reads */
 	IbltStatus	(*validate) (uint8 *bytes, size_t size);
-	const char *(*status_text) (IbltStatus status);
 } IbltValueType;
-
-/* null_detail of sketches. */
-#define IBLT_SKETCH_NULL \
-	"Without a sketch nothing is known about the rows. NULL must not be taken for \"equal\"."
 
 /* Allocates a varlena for a value of this many bytes. */
 extern struct varlena *iblt_value_alloc(size_t size);
 
 /* ERROR for bytes that are not a value of the type. */
 extern void iblt_value_refuse(const IbltValueType *type, IbltStatus status);
-
-/* ERROR if the core found counts out of range.  IBLT_OK passes. */
-extern void iblt_value_check_counts(const IbltValueType *type,
-									IbltStatus status);
 
 /*
  * ERROR for an argument out of range.  type is the type's name with its article.

@@ -166,17 +166,18 @@ run_meter(void)
 #define STRATA_ROUNDING 0.005
 #define STRATA_ERROR (1 / 20.0)
 
-static IbltStrataParams
+static IbltParams
 strata_params(uint64_t seed)
 {
-	IbltStrataParams params = { { 0 }, STRATA };
+	IbltParams params = { 0 };
 
-	params.table.hashes = STRATA_K;
-	params.table.subtables = (1u << STRATA_K) - 1;
-	params.table.subtable_cells = STRATA_CELLS;
-	params.table.kind = IBLT_KEY_INTEGER;
-	params.table.limbs = 1;
-	params.table.seed = seed;
+	params.strata = STRATA;
+	params.hashes = STRATA_K;
+	params.subtables = (1u << STRATA_K) - 1;
+	params.subtable_cells = STRATA_CELLS;
+	params.kind = IBLT_KEY_INTEGER;
+	params.limbs = 1;
+	params.seed = seed;
 	return params;
 }
 
@@ -184,14 +185,14 @@ strata_params(uint64_t seed)
 static double
 strata_estimate(uint32_t d, uint8_t *bytes)
 {
-	static IbltStrata strata;
+	static IbltSketch strata;
 	static IbltStrataDecoder decoder;
-	IbltStrataParams params = strata_params(tap_random());
+	IbltParams params = strata_params(tap_random());
 	uint64_t first = tap_random();
 	uint64_t keys;
 	uint32_t i;
 
-	iblt_core_strata_init(&strata, &params, bytes);
+	iblt_core_init(&strata, &params, bytes);
 	for (i = 0; i < d; i++)
 	{
 		uint8_t key[8];
@@ -200,7 +201,7 @@ strata_estimate(uint32_t d, uint8_t *bytes)
 		iblt_core_strata_add_row(&strata, key, 8, tap_random(), i & 1 ? -1 : 1);
 	}
 	iblt_core_strata_decode_start(&decoder, &strata,
-								  bytes + iblt_core_strata_size(&params));
+								  bytes + iblt_core_size(&params));
 	while (iblt_core_strata_decode_step(&decoder))
 		;
 	if (iblt_core_strata_result(&decoder, &keys) == IBLT_PEEL_INCONSISTENT)
@@ -212,13 +213,13 @@ strata_estimate(uint32_t d, uint8_t *bytes)
 static void
 strata_sizes(size_t *size, size_t *scratch)
 {
-	static IbltStrata strata;
-	IbltStrataParams params = strata_params(0);
+	static IbltSketch strata;
+	IbltParams params = strata_params(0);
 	uint8_t *bytes;
 
-	*size = iblt_core_strata_size(&params);
+	*size = iblt_core_size(&params);
 	bytes = sim_take(*size);
-	iblt_core_strata_init(&strata, &params, bytes);
+	iblt_core_init(&strata, &params, bytes);
 	*scratch = iblt_core_strata_scratch_size(&strata);
 	free(bytes);
 }

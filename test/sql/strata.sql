@@ -73,8 +73,8 @@ bad AS (
 	UNION ALL SELECT 'one byte more', b || '\x00' FROM good
 	UNION ALL SELECT 'version', set_byte(b, 4, 2) FROM good
 	UNION ALL SELECT 'hashes', set_byte(b, 5, 9) FROM good
-	UNION ALL SELECT 'strata', set_byte(b, 6, 65) FROM good
-	UNION ALL SELECT 'reserved', set_byte(b, 7, 1) FROM good
+	UNION ALL SELECT 'strata', set_byte(b, 7, 65) FROM good
+	UNION ALL SELECT 'reserved', set_byte(b, 38, 1) FROM good
 	UNION ALL SELECT 'kind of key', set_byte(b, 8, 9) FROM good
 	UNION ALL SELECT 'cells', set_byte(b, 12, 11) FROM good
 	UNION ALL SELECT 'a cell', set_byte(b, 100, get_byte(b, 100) # 1) FROM good

@@ -1,10 +1,12 @@
 /*
  * fuzz_decode.c
- *		libFuzzer target: bytes from anywhere, opened, decoded and asked.
+ *		libFuzzer target: bytes from anywhere, opened, decoded and asked, or
+ *		estimated if they are an estimator.
  *
  * What opens is decoded, asked for keys, negated, subtracted from itself and
  * sealed.  The sanitizers watch; and a complete decoding must consist of reports
- * that, put back, make the sketch again.
+ * that, put back, make the sketch again.  An estimate must end within its bound,
+ * and not be 0 for what is not empty.
  */
 #include "cell.h"
 #include "estimate.h"
@@ -13,6 +15,7 @@
 #include "meter.h"
 #include "peel.h"
 #include "sketch.h"
+#include "strata.h"
 #include "sums.h"
 
 /* Scratch beyond this is the tester's time, not the core's. */
@@ -177,11 +180,44 @@ combine(const IbltSketch *sketch)
 	free(copy.bytes);
 }
 
+static bool
+is_empty(const IbltSketch *sketch)
+{
+	uint32_t i;
+
+	for (i = 0; i < sketch->ncells; i++)
+		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
+			return false;
+	return sketch->rows == 0 && iblt_core_meter_is_zero(sketch->meter);
+}
+
+static void
+estimate(const IbltSketch *strata)
+{
+	static IbltStrataDecoder decoder;
+	IbltSketch copy;
+	void *scratch = malloc(iblt_core_strata_scratch_size(strata) + 1);
+	uint64_t steps = 0;
+	uint64_t keys;
+	IbltPeelResult result;
+
+	DEMAND(scratch != NULL);
+	iblt_core_view_copy(&copy, strata, fuzz_duplicate(strata->bytes, strata->size));
+	iblt_core_strata_decode_start(&decoder, &copy, scratch);
+	while (iblt_core_strata_decode_step(&decoder))
+		DEMAND(++steps <= copy.ncells + (uint64_t) copy.params.strata);
+	result = iblt_core_strata_result(&decoder, &keys);
+	DEMAND(keys <= INT64_MAX);
+	DEMAND((result == IBLT_PEEL_COMPLETE && keys == 0) == is_empty(strata));
+	free(copy.bytes);
+	free(scratch);
+}
+
 static void
 open_and_use(uint8_t *bytes, size_t size)
 {
 	IbltSketch sketch;
-	IbltStatus status = iblt_core_open(&sketch, bytes, size);
+	IbltStatus status = iblt_core_open_either(&sketch, bytes, size);
 	double bound;
 
 	DEMAND(iblt_core_status_text(status) != NULL);
@@ -190,12 +226,18 @@ open_and_use(uint8_t *bytes, size_t size)
 		return;
 	DEMAND(sketch.size == size);
 	DEMAND(iblt_core_compatible(&sketch.params, &sketch.params) == IBLT_OK);
+	combine(&sketch);
+	DEMAND((iblt_core_open(&sketch, bytes, size) == IBLT_OK) == (sketch.params.strata == 0));
+	if (sketch.params.strata > 0)
+	{
+		estimate(&sketch);
+		return;
+	}
 	DEMAND(iblt_core_estimate_keys(&sketch, &bound) >= 0 && bound >= 0);
 	(void) iblt_core_meter_bound(sketch.meter);
 	peel(&sketch);
 	if (sketch.params.limbs <= 64)
 		ask(&sketch);
-	combine(&sketch);
 }
 
 /* An honest sketch of a few rows, of a shape that seed chooses; its size. */
@@ -228,6 +270,11 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 		params.value.description_size =
 			params.value.kind == IBLT_KEY_CANONICAL ? 4 : 0;
 	}
+	else if (seed / 512 % 4 == 0)
+	{
+		params.strata = 1 + (int) (seed % 8);
+		params.limbs = 1;
+	}
 	params.seed = seed;
 	params.description = (const uint8_t *) "text";
 	params.description_size = params.kind == IBLT_KEY_CANONICAL ? 4 : 0;
@@ -238,7 +285,9 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	{
 		iblt_store64(key, i / 2);
 		iblt_store64(value, i);
-		if (params.value.limbs > 0)
+		if (params.strata > 0)
+			iblt_core_strata_add_row(&sketch, key, sizeof key, i, i % 3 == 0 ? -1 : 1);
+		else if (params.value.limbs > 0)
 			(void) iblt_core_add_pair(&sketch, key, value, i % 3 == 0 ? -1 : 1);
 		else
 			(void) iblt_core_add_row(&sketch, key, i, i % 3 == 0 ? -1 : 1);

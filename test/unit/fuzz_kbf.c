@@ -155,7 +155,7 @@ open_and_use(uint8_t *bytes, size_t size)
 	IbltStatus	status = iblt_core_kbf_open(&kbf, bytes, size);
 	IbltKbfRates rates;
 
-	DEMAND(iblt_core_kbf_status_text(status) != NULL);
+	DEMAND(iblt_core_status_text(status) != NULL);
 	if (status != IBLT_OK)
 		return;
 	DEMAND(kbf.size == size);

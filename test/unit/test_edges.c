@@ -7,7 +7,6 @@
  */
 #include "model.h"
 #include "row.h"
-#include "strata.h"
 
 #define LIMB_REFUSED UINT64_MAX /* under its mask: no field element */
 
@@ -166,32 +165,6 @@ test_descriptions(void)
 	checked("a description is UTF-8 without control characters");
 }
 
-/* Cells without rows: one inserted, another one deleted. */
-static void
-test_strata_not_empty(void)
-{
-	IbltStrataParams params = { small_params(), 8 };
-	uint8_t *bytes = take(iblt_core_strata_size(&params));
-	uint8_t key[8];
-	IbltStrata strata;
-
-	iblt_core_strata_init(&strata, &params, bytes);
-	check(iblt_core_strata_is_empty(&strata), "it is not empty at first");
-	iblt_store64(key, 1);
-	iblt_core_strata_add_row(&strata, key, 8, 1, 1);
-	iblt_store64(key, 2);
-	iblt_core_strata_add_row(&strata, key, 8, 1, -1);
-	check(strata.all.rows == 0 && !iblt_core_strata_is_empty(&strata), "it is empty with two rows");
-	iblt_store64(key, 1);
-	iblt_core_strata_add_row(&strata, key, 8, 1, -1);
-	iblt_store64(key, 2);
-	iblt_core_strata_add_row(&strata, key, 8, 1, 1);
-	iblt_core_strata_seal(&strata);
-	check(iblt_core_strata_is_empty(&strata), "it is not empty at last");
-	free(bytes);
-	checked("an estimator without rows in sum may not be empty");
-}
-
 #define MX2 UINT64_C(0x9FB21C651E98DF25) /* the multiplier of XXH3 for 8 bytes */
 
 static uint64_t
@@ -253,6 +226,5 @@ main(void)
 	test_lazy_words();
 	test_refused_rows();
 	test_descriptions();
-	test_strata_not_empty();
 	return tap_done();
 }

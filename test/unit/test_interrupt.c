@@ -9,7 +9,6 @@
 #include "estimate.h"
 #include "fold.h"
 #include "interrupt.h"
-#include "strata.h"
 #include "sums.h"
 
 #define CELLS 65536 /* of a subtable */
@@ -29,7 +28,6 @@ ask(void)
 static IbltSketch *sketch;
 static IbltSketch *other;
 static IbltSketch *small;
-static IbltStrata strata;
 static IbltPeeler peeler;
 static void *scratch;
 
@@ -122,12 +120,6 @@ do_peel_result(void)
 	check(iblt_core_peel_result(&peeler) != IBLT_PEEL_INCONSISTENT, "a row");
 }
 
-static void
-do_strata_is_empty(void)
-{
-	check(iblt_core_strata_is_empty(&strata), "a key");
-}
-
 /* Asked at least once for every IBLT_INTERRUPT_CELLS cells, and heeded at each. */
 static void
 test_loop(const char *what, void (*loop) (void), uint32_t cells)
@@ -164,8 +156,6 @@ main(void)
 {
 	IbltParams params =
 		make_params(IBLT_KEY_INTEGER, 1, 4, CELLS, false, 1);
-	IbltStrataParams strata_params = { params, 8 };
-	uint8_t *bytes = take(iblt_core_strata_size(&strata_params));
 	uint32_t cells = 4 * CELLS;
 
 	(void) tap_seed();
@@ -173,7 +163,6 @@ main(void)
 	other = sketch_new(&params);
 	params.subtable_cells /= 2;
 	small = sketch_new(&params);
-	iblt_core_strata_init(&strata, &strata_params, bytes);
 	scratch = take(iblt_core_peel_scratch_size(sketch));
 	iblt_core_seal(sketch);
 
@@ -194,10 +183,8 @@ main(void)
 	test_loop("counts of inserted rows", do_inserted, cells);
 	fill_with_noise();
 	test_loop("peeling cells without a key", do_peel_next, cells);
-	test_loop("an empty estimator", do_strata_is_empty, 8 * cells);
 	iblt_core_check_interrupts = NULL;
 
-	free(bytes);
 	free(scratch);
 	sketch_free(sketch);
 	sketch_free(other);

@@ -365,8 +365,8 @@ test_spoiled(void)
 		rewrite_checksum(bytes, sizeof bytes);
 		status = open_copy(bytes, sizeof bytes);
 		check(status == spoilers[i].expected, "spoiler %zu: %s, not %s", i,
-			  iblt_core_kbf_status_text(status),
-			  iblt_core_kbf_status_text(spoilers[i].expected));
+			  iblt_core_status_text(status),
+			  iblt_core_status_text(spoilers[i].expected));
 	}
 	checked("crafted headers and cells are refused");
 }

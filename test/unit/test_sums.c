@@ -6,7 +6,6 @@
 #include "model.h"
 
 #include "fold.h"
-#include "strata.h"
 #include "sums.h"
 
 /* A sealed sketch of random rows of random keys, both signs. */
