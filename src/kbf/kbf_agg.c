@@ -19,7 +19,6 @@
 
 #include "utils/memutils.h"
 
-#include "sketch/aggcall.h"
 #include "core/kbf_queue.h"
 #include "kbf/kbf_site.h"
 
@@ -65,9 +64,8 @@ state_kbf(IbltKbfState *state)
 	return &state->kbf;
 }
 
-/* The sealed value of a state.  The state can still be used. */
-static struct varlena *
-state_value(IbltKbfState *state)
+struct varlena *
+iblt_kbf_state_value(void *state)
 {
 	IbltKbf		kbf;
 	struct varlena *value = iblt_kbf_copy(&kbf, state_kbf(state));
@@ -117,13 +115,13 @@ state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 {
 	IbltKbfParams params = site->params;
 
-	iblt_kbf_set_key(site->coder, &params);
+	iblt_kbf_set_key(site->base.coder, &params);
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
 	else
 		state = state_widen(state, &params, iblt_agg_context(fcinfo));
 	state->codes = iblt_kbf_site_codes(site, fcinfo);
-	state->version = iblt_kbf_site_version(site);
+	state->version = iblt_agg_site_version(&site->base);
 	return state;
 }
 
@@ -154,14 +152,14 @@ add_integer(FunctionCallInfo fcinfo)
 	uint32		value;
 
 	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
-		unlikely(site == NULL || !site->third_is_constant) ||
-		unlikely(state->version != iblt_kbf_site_version(site)) ||
-		site->value_type != INT4OID)
+		unlikely(site == NULL || !site->base.third_is_constant) ||
+		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
+		site->base.value_type != INT4OID)
 		return false;
 	value = PG_GETARG_UINT32(2);
 	if (unlikely(value - 1 >= site->params.values))
 		return false;
-	if (!iblt_key_integer(site->coder->type, PG_GETARG_DATUM(1), &integer))
+	if (!iblt_key_integer(site->base.coder->type, PG_GETARG_DATUM(1), &integer))
 		return false;
 	iblt_store64(key, (uint64) integer);
 	state_insert(state, key, sizeof key, value);
@@ -182,11 +180,11 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 	if (likely(add_integer(fcinfo)))
 		return PG_GETARG_DATUM(0);
 	site = iblt_kbf_site(fcinfo);
-	coder = site->coder;
+	coder = site->base.coder;
 	state = iblt_agg_state(fcinfo, 0);
 	iblt_key_encode(coder, PG_GETARG_DATUM(1));
 	if (unlikely(state == NULL) ||
-		unlikely(state->version != iblt_kbf_site_version(site)) ||
+		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
 		unlikely(iblt_key_type_changed(coder)))
 		state = state_check(state, site, fcinfo);
 	value = iblt_kbf_site_value(site, PG_GETARG_DATUM(2));
@@ -195,36 +193,11 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(state);
 }
 
-PG_FUNCTION_INFO_V1(kbf_agg_final);
-
 /* kbf_agg_final(internal, anyelement, anycompatible, integer | kbf) -> kbf */
-Datum
-kbf_agg_final(PG_FUNCTION_ARGS)
-{
-	IbltKbfParams params;
+IBLT_FUNCTION(kbf_agg_final, iblt_agg_final_value(fcinfo, &iblt_kbf_kind))
 
-	iblt_agg_context(fcinfo);
-	if (!PG_ARGISNULL(0))
-		PG_RETURN_POINTER(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
-	iblt_kbf_empty_params(&params, fcinfo);
-	PG_RETURN_POINTER(iblt_kbf_make_empty(&params));
-}
-
-PG_FUNCTION_INFO_V1(kbf_agg_serial);
-
-/* kbf_agg_serial(internal) -> bytea: the value's bytes, or NULL if unknown */
-Datum
-kbf_agg_serial(PG_FUNCTION_ARGS)
-{
-	IbltKbfParams params;
-
-	iblt_agg_context(fcinfo);
-	if (!PG_ARGISNULL(0))
-		PG_RETURN_BYTEA_P(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
-	if (!iblt_kbf_partial_params(&params, fcinfo))
-		PG_RETURN_NULL();
-	PG_RETURN_BYTEA_P(iblt_kbf_make_empty(&params));
-}
+/* kbf_agg_serial(internal) -> bytea */
+IBLT_FUNCTION(kbf_agg_serial, iblt_agg_serial_value(fcinfo, &iblt_kbf_kind))
 
 PG_FUNCTION_INFO_V1(kbf_agg_deserial);
 
@@ -281,7 +254,7 @@ kbf_sum_final(PG_FUNCTION_ARGS)
 
 	iblt_agg_context(fcinfo);
 	if (!PG_ARGISNULL(0))
-		PG_RETURN_POINTER(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
+		PG_RETURN_POINTER(iblt_kbf_state_value(PG_GETARG_POINTER(0)));
 	iblt_kbf_params_make(&params, IBLT_KBF_DEFAULT_CAPACITY,
 						 IBLT_KBF_DEFAULT_FAILURE,
 						 IBLT_KBF_DEFAULT_SUPERPOSED, 0);

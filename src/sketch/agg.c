@@ -10,11 +10,52 @@
  */
 #include "sketch/iblt.h"
 
-#include "sketch/aggcall.h"
 #include "sketch/aggsite.h"
 #include "sketch/aggstate.h"
 #include "sketch/progress.h"
 #include "core/strata.h"
+
+static void
+take_third(IbltAggSite *site, Datum value)
+{
+	IbltSketch	template;
+
+	if (site->third == IBLT_THIRD_TEMPLATE)
+	{
+		if (site->kind->is_strata)
+			iblt_strata_open(&template, value);
+		else
+			iblt_open(&template, value);
+		site->params = template.params;
+	}
+	else if (site->kind->is_strata)
+		iblt_strata_params_make(&site->params, IBLT_DEFAULT_STRATA,
+								IBLT_DEFAULT_STRATUM_CELLS,
+								IBLT_DEFAULT_HASHES, 0);
+	else
+		iblt_params_make(&site->params, site->third == IBLT_THIRD_CAPACITY
+						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY,
+						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, 0, 0);
+}
+
+static struct varlena *
+make_empty(IbltAggSite *site)
+{
+	if (site->coder != NULL && site->value != NULL)
+	{
+		site->value->of_value = true;
+		iblt_key_set_row_params(site->coder, site->value, &site->params);
+	}
+	return iblt_make_empty(&site->params);
+}
+
+static const IbltAggKind kind_agg = {
+	"iblt_agg", sizeof(IbltAggSite), false, true, take_third, make_empty, iblt_state_value
+};
+
+static const IbltAggKind kind_strata = {
+	"iblt_strata_agg", sizeof(IbltAggSite), true, true, take_third, make_empty, iblt_state_value
+};
 
 /*
  * The state for this row.  The first row of a group gets a new one.  For a
@@ -24,8 +65,11 @@ static IbltAggState *
 state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 {
 	IbltParams	params = site->params;
+	uint64		version = site->value->version;
 
-	iblt_agg_site_set_types(site, &params);
+	iblt_key_set_row_params(site->coder, site->value, &params);
+	/* states that have seen another type of value must be checked again */
+	site->version += site->value->version - version;
 	if (state == NULL)
 		state = iblt_state_make(&params, iblt_agg_context(fcinfo));
 	else
@@ -69,12 +113,12 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
 {
-	IbltAggSite *site = iblt_agg_site(fcinfo, false);
+	IbltAggSite *site = iblt_agg_site(fcinfo, &kind_agg);
 	IbltAggState *state;
 	IbltStatus	status;
 	const uint8 *key;
 
-	if (unlikely(!site->bigint))
+	if (unlikely(site->value_type != INT8OID))
 		return pair_transition(fcinfo, site, sign);
 	state = iblt_agg_state(fcinfo, 0);
 	key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
@@ -100,7 +144,7 @@ IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, -1))
 static pg_attribute_always_inline Datum
 strata_transition(FunctionCallInfo fcinfo, int sign)
 {
-	IbltAggSite *site = iblt_agg_site(fcinfo, true);
+	IbltAggSite *site = iblt_agg_site(fcinfo, &kind_strata);
 	IbltAggState *state = iblt_agg_state(fcinfo, 0);
 	const uint8 *key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
 	size_t		size = sizeof(uint64);
@@ -124,44 +168,17 @@ IBLT_FUNCTION(iblt_strata_agg_trans, strata_transition(fcinfo, 1))
 /* iblt_strata_agg_inverse(internal, anyelement, bigint [, iblt_strata]) */
 IBLT_FUNCTION(iblt_strata_agg_inverse, strata_transition(fcinfo, -1))
 
-/* The value of argument 0, or that of no rows. */
-static Datum
-final_value(FunctionCallInfo fcinfo, bool is_strata)
-{
-	IbltParams	params;
-
-	iblt_agg_context(fcinfo);
-	if (!PG_ARGISNULL(0))
-		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
-	iblt_agg_empty_params(&params, fcinfo, is_strata);
-	PG_RETURN_POINTER(iblt_make_empty(&params));
-}
-
 /* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
-IBLT_FUNCTION(iblt_agg_final, final_value(fcinfo, false))
+IBLT_FUNCTION(iblt_agg_final, iblt_agg_final_value(fcinfo, &kind_agg))
 
 /* iblt_strata_agg_final(internal, anyelement, bigint [, iblt_strata]) -> iblt_strata */
-IBLT_FUNCTION(iblt_strata_agg_final, final_value(fcinfo, true))
-
-/* The value's bytes, or NULL if unknown. */
-static Datum
-serial_value(FunctionCallInfo fcinfo, bool is_strata)
-{
-	IbltParams	params;
-
-	iblt_agg_context(fcinfo);
-	if (!PG_ARGISNULL(0))
-		PG_RETURN_BYTEA_P(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
-	if (!iblt_agg_partial_params(&params, fcinfo, is_strata))
-		PG_RETURN_NULL();
-	PG_RETURN_BYTEA_P(iblt_make_empty(&params));
-}
+IBLT_FUNCTION(iblt_strata_agg_final, iblt_agg_final_value(fcinfo, &kind_strata))
 
 /* iblt_agg_serial(internal) -> bytea */
-IBLT_FUNCTION(iblt_agg_serial, serial_value(fcinfo, false))
+IBLT_FUNCTION(iblt_agg_serial, iblt_agg_serial_value(fcinfo, &kind_agg))
 
 /* iblt_strata_agg_serial(internal) -> bytea */
-IBLT_FUNCTION(iblt_strata_agg_serial, serial_value(fcinfo, true))
+IBLT_FUNCTION(iblt_strata_agg_serial, iblt_agg_serial_value(fcinfo, &kind_strata))
 
 PG_FUNCTION_INFO_V1(iblt_agg_deserial);
 
@@ -218,12 +235,11 @@ PG_FUNCTION_INFO_V1(iblt_sum_final);
 Datum
 iblt_sum_final(PG_FUNCTION_ARGS)
 {
-	IbltParams	params;
+	IbltAggSite site = {.kind = &kind_agg};
 
 	iblt_agg_context(fcinfo);
 	if (!PG_ARGISNULL(0))
-		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
-	iblt_params_make(&params, IBLT_DEFAULT_CAPACITY, IBLT_DEFAULT_HASHES,
-					 IBLT_DEFAULT_KEY_SIZE, 0, 0);
-	PG_RETURN_POINTER(iblt_make_empty(&params));
+		PG_RETURN_POINTER(iblt_state_value(PG_GETARG_POINTER(0)));
+	take_third(&site, (Datum) 0);
+	PG_RETURN_POINTER(make_empty(&site));
 }

@@ -18,12 +18,23 @@
 #include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
-#include "sketch/aggcall.h"
 #include "sketch/aggsite.h"
 #include "sketch/aggstate.h"
 
 /* The parameters of a template: the header of doc/internals/format.md up to the meter. */
 #define TEMPLATE_HEAD	40
+
+/* What hints name for rows without such a key. */
+static void
+take_third(IbltAggSite *site, Datum value)
+{
+	IbltSketch	template;
+
+	iblt_open(&template, value);
+	site->params = template.params;
+}
+
+static const IbltAggKind kind_of_any_key = {.name = "iblt_agg", .take_third = take_third};
 
 /* A state that is a datum of type iblt. */
 typedef struct Expanded
@@ -123,12 +134,12 @@ state_arg(FunctionCallInfo fcinfo)
 static void
 make_params(IbltParams *params, FunctionCallInfo fcinfo)
 {
-	IbltSketch	template;
+	IbltAggSite site;
 
 	if (PG_ARGISNULL(3))
 		iblt_agg_refuse_null_third("iblt_agg_bigint", true);
-	iblt_open(&template, PG_GETARG_DATUM(3));
-	*params = template.params;
+	take_third(&site, PG_GETARG_DATUM(3));
+	*params = site.params;
 	if (params->value.limbs > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -187,7 +198,7 @@ iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
 	IbltStatus	status;
 
 	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
-		iblt_agg_refuse_null(fcinfo, false);
+		iblt_agg_refuse_null(fcinfo, &kind_of_any_key);
 	if (unlikely(object == NULL))
 		object = expanded_make(iblt_agg_context(fcinfo));
 	if (unlikely(!template_is_known(object, fcinfo)))

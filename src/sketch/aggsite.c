@@ -1,20 +1,149 @@
 /*-------------------------------------------------------------------------
  *
  * aggsite.c
- *	  The call sites of the aggregates over rows, and the parameters of groups
+ *	  The call sites of the aggregates over rows, and the values of groups
  *	  without rows.
  *
  *-------------------------------------------------------------------------
  */
 #include "sketch/aggsite.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
+#include "executor/nodeAgg.h"
+#include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
 
-#include "sketch/aggcall.h"
 #include "codec/ambiguous.h"
 
-#define NAME(is_strata)	((is_strata) ? "iblt_strata_agg" : "iblt_agg")
+/* --- what the support functions can learn about their call ----------------- */
+
+MemoryContext
+iblt_agg_context(FunctionCallInfo fcinfo)
+{
+	MemoryContext context;
+
+	if (!AggCheckCallContext(fcinfo, &context))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("function %u called in non-aggregate context",
+						fcinfo->flinfo->fn_oid),
+				 errhint("Use an aggregate of iblt, such as iblt_agg.")));
+	return context;
+}
+
+/*
+ * The Aggref that is being evaluated.  PostgreSQL does not pass it to
+ * serialization functions, which are found by their call structure.
+ */
+static Aggref *
+current_aggref(FunctionCallInfo fcinfo)
+{
+	AggState   *state = (AggState *) fcinfo->context;
+	int			i;
+
+	for (i = 0; i < state->numtrans; i++)
+		if (state->pertrans[i].serialfn_fcinfo == fcinfo)
+			return state->pertrans[i].aggref;
+	return AggGetAggref(fcinfo);
+}
+
+static bool
+has_final_function(Oid aggregate, Oid final)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	Form_pg_aggregate form;
+	bool		has;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_aggregate) GETSTRUCT(tuple);
+	has = form->aggfinalfn == final;
+	ReleaseSysCache(tuple);
+	return has;
+}
+
+/*
+ * Argument n of the window's calls of the aggregate if all calls agree on it.
+ * PostgreSQL does not tell a final function which of them it is called for.
+ */
+static Expr *
+window_argument(FunctionCallInfo fcinfo, int n)
+{
+	WindowAggState *state = (WindowAggState *) fcinfo->context;
+	Expr	   *found = NULL;
+	ListCell   *lc;
+
+	foreach(lc, state->funcs)
+	{
+		WindowFunc *call = ((WindowFuncExprState *) lfirst(lc))->wfunc;
+		Expr	   *argument;
+
+		if (!has_final_function(call->winfnoid, fcinfo->flinfo->fn_oid) ||
+			n >= list_length(call->args))
+			continue;
+		argument = list_nth(call->args, n);
+		if (found != NULL && !equal(found, argument))
+			return NULL;
+		found = argument;
+	}
+	return found;
+}
+
+/*
+ * Argument n of the aggregate, counted from 0, or NULL if it cannot be known.
+ * It cannot be known in the final step of a parallel plan, or in a window that
+ * calls the aggregate several times with different arguments.
+ */
+static Expr *
+agg_argument(FunctionCallInfo fcinfo, int n)
+{
+	Aggref	   *aggref;
+
+	if (fcinfo->context != NULL && IsA(fcinfo->context, WindowAggState))
+		return window_argument(fcinfo, n);
+	if (fcinfo->context == NULL || !IsA(fcinfo->context, AggState))
+		return NULL;
+	aggref = current_aggref(fcinfo);
+	if (aggref == NULL || n >= list_length(aggref->args))
+		return NULL;
+	return ((TargetEntry *) list_nth(aggref->args, n))->expr;
+}
+
+/* Is the expression the same for all rows of all scans? */
+static bool
+is_constant(const Expr *argument)
+{
+	return argument != NULL &&
+		(IsA(argument, Const) ||
+		 (IsA(argument, Param) &&
+		  ((const Param *) argument)->paramkind == PARAM_EXTERN));
+}
+
+/* Evaluates the expression if that needs no row.  Returns false if it does. */
+static bool
+evaluate(FunctionCallInfo fcinfo, Expr *argument, Datum *value, bool *isnull)
+{
+	PlanState  *plan = (PlanState *) fcinfo->context;
+	ExprState  *state;
+
+	/* a SubPlan would leave a pointer to short-lived memory in the plan */
+	if (argument == NULL || contain_var_clause((Node *) argument) ||
+		contain_subplans((Node *) argument))
+		return false;
+	/* without the plan as parent, no code is compiled for each empty group */
+	state = ExecInitExpr(argument, NULL);
+	*value = ExecEvalExprSwitchContext(state, plan->ps_ExprContext, isnull);
+	return true;
+}
+
+/* --- call sites ------------------------------------------------------------- */
 
 void
 iblt_agg_refuse_null_third(const char *name, bool is_template)
@@ -25,33 +154,6 @@ iblt_agg_refuse_null_third(const char *name, bool is_template)
 					is_template ? "template" : "capacity", name)));
 }
 
-/* The parameters that the third argument stands for. */
-static void
-params_from_third(IbltParams *params, bool is_strata, IbltThirdArgument third,
-				  Datum value, bool isnull)
-{
-	IbltSketch	template;
-
-	if (isnull)
-		iblt_agg_refuse_null_third(NAME(is_strata), third == IBLT_THIRD_TEMPLATE);
-	if (third == IBLT_THIRD_TEMPLATE)
-	{
-		if (is_strata)
-			iblt_strata_open(&template, value);
-		else
-			iblt_open(&template, value);
-		*params = template.params;
-	}
-	else if (is_strata)
-		iblt_strata_params_make(params, IBLT_DEFAULT_STRATA,
-								IBLT_DEFAULT_STRATUM_CELLS,
-								IBLT_DEFAULT_HASHES, 0);
-	else
-		iblt_params_make(params, third == IBLT_THIRD_CAPACITY
-						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY,
-						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, 0, 0);
-}
-
 /* Which form of the aggregate is called, given the third argument's type? */
 static IbltThirdArgument
 third_argument(Oid type)
@@ -60,26 +162,26 @@ third_argument(Oid type)
 		: type == INT4OID ? IBLT_THIRD_CAPACITY : IBLT_THIRD_TEMPLATE;
 }
 
-/* The same for argument n of the support function. */
-static IbltThirdArgument
-third_of_call(FunctionCallInfo fcinfo, int n)
+/* The type of argument n of the support function, if there is one. */
+static Oid
+type_of_argument(FunctionCallInfo fcinfo, int n)
 {
-	return third_argument(PG_NARGS() <= n ? InvalidOid
-						  : get_fn_expr_argtype(fcinfo->flinfo, n));
+	return PG_NARGS() <= n ? InvalidOid : get_fn_expr_argtype(fcinfo->flinfo, n);
 }
 
 void
-iblt_agg_refuse_null(FunctionCallInfo fcinfo, bool is_strata)
+iblt_agg_refuse_null(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
 	bool		key = PG_ARGISNULL(1);
 	bool		value = false;
-	IbltParams	params;
+	IbltAggSite site = {.kind = kind, .third = IBLT_THIRD_TEMPLATE};
 
-	if (!key && third_of_call(fcinfo, 3) == IBLT_THIRD_TEMPLATE)
+	if (!key && third_argument(type_of_argument(fcinfo, 3)) == site.third)
 	{
-		params_from_third(&params, is_strata, IBLT_THIRD_TEMPLATE,
-						  PG_GETARG_DATUM(3), PG_ARGISNULL(3));
-		value = params.value.limbs > 0;
+		if (PG_ARGISNULL(3))
+			iblt_agg_refuse_null_third(kind->name, true);
+		kind->take_third(&site, PG_GETARG_DATUM(3));
+		value = site.params.value.limbs > 0;
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -88,7 +190,7 @@ iblt_agg_refuse_null(FunctionCallInfo fcinfo, bool is_strata)
 			 errdetail("Skipping the row would hide it from the comparison."),
 			 key
 			 ? errhint("Use a key that is never null, or the whole row as the key: %s(t.*, 0).",
-					   NAME(is_strata))
+					   kind->name)
 			 : value
 			 ? errhint("Use a row as the value, ROW(value), whose columns may be null.")
 			 : errhint("Use iblt_checksum(...), which never returns null.")));
@@ -130,104 +232,120 @@ check_ambiguous(FunctionCallInfo fcinfo, const Expr *argument,
 	}
 }
 
-void
-iblt_agg_check_ambiguous_key(FunctionCallInfo fcinfo)
+/*
+ * The same for a key.  With a constant checksum or value, nothing else would
+ * tell rows apart.
+ */
+static void
+check_ambiguous_key(FunctionCallInfo fcinfo)
 {
-	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
+	Expr	   *checksum = agg_argument(fcinfo, 1);
 
 	if (checksum != NULL && IsA(checksum, Const))
-		check_ambiguous(fcinfo, iblt_agg_argument(fcinfo, 0), "key");
+		check_ambiguous(fcinfo, agg_argument(fcinfo, 0), "key");
 }
 
 /* The same for a value.  One that is an integer or uuid is not meant as a row. */
 static void
 check_ambiguous_value(FunctionCallInfo fcinfo, const IbltKeyCoder *value)
 {
-	Expr	   *argument = iblt_agg_argument(fcinfo, 1);
+	Expr	   *argument = agg_argument(fcinfo, 1);
 
 	if (argument != NULL && !IsA(argument, Const) &&
 		value->kind == IBLT_KEY_CANONICAL)
 		check_ambiguous(fcinfo, argument, "value");
 }
 
-IbltAggSite *
-iblt_agg_site_make(FunctionCallInfo fcinfo, bool is_strata)
+void *
+iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
-	IbltAggSite *site = MemoryContextAllocZero(context, sizeof *site);
+	IbltAggSite *site = MemoryContextAllocZero(context, kind->site_size);
+	Oid			value_type = get_fn_expr_argtype(fcinfo->flinfo, 2);
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
-	site->is_strata = is_strata;
+	site->kind = kind;
 	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
-	site->value = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 2), context);
-	site->value->of_value = true;
-	iblt_agg_check_ambiguous_key(fcinfo);
-	check_ambiguous_value(fcinfo, site->value);
-	site->third = third_of_call(fcinfo, 3);
+	site->value_type = getBaseType(value_type);
+	check_ambiguous_key(fcinfo);
+	if (kind->encodes_values)
+	{
+		site->value = iblt_key_coder(value_type, context);
+		site->value->of_value = true;
+		check_ambiguous_value(fcinfo, site->value);
+	}
+	site->third = third_argument(type_of_argument(fcinfo, 3));
 	site->third_is_constant = site->third == IBLT_THIRD_NONE ||
-		iblt_agg_argument_is_constant(iblt_agg_argument(fcinfo, 2));
-	site->bigint = site->value->type == INT8OID;
+		is_constant(agg_argument(fcinfo, 2));
+	site->context = AllocSetContextCreate(context, "iblt template",
+										  ALLOCSET_SMALL_SIZES);
 	fcinfo->flinfo->fn_extra = site;
 	return site;
 }
 
-void
-iblt_agg_site_set_types(IbltAggSite *site, IbltParams *params)
+/* Is this third argument the one that the site has seen last? */
+static bool
+seen_before(const IbltAggSite *site, Datum value)
 {
-	uint64		version = site->value->version;
+	const struct varlena *template;
+	Size		size;
 
-	iblt_key_set_row_params(site->coder, site->value, params);
-	/* states that have seen another type of value must be checked again */
-	site->version += site->value->version - version;
-}
-
-/* Keeps a copy of a template and its parameters, unless it is the last one. */
-static void
-see_template(IbltAggSite *site, Datum value, MemoryContext context)
-{
-	struct varlena *template = PG_DETOAST_DATUM_PACKED(value);
-	Size		size = VARSIZE_ANY_EXHDR(template);
-	struct varlena *copy;
-
-	if (site->template != NULL && VARSIZE_ANY_EXHDR(site->template) == size &&
-		memcmp(VARDATA_ANY(site->template), VARDATA_ANY(template), size) == 0)
-		return;
-	copy = MemoryContextAlloc(context, VARHDRSZ + size);
-	SET_VARSIZE(copy, VARHDRSZ + size);
-	memcpy(VARDATA(copy), VARDATA_ANY(template), size);
-	params_from_third(&site->params, site->is_strata, IBLT_THIRD_TEMPLATE,
-					  PointerGetDatum(copy), false);
-	if (site->template != NULL)
-		pfree(site->template);
-	site->template = copy;
-	site->version++;
+	if (!site->has_params || site->third == IBLT_THIRD_NONE)
+		return site->has_params;
+	if (site->third == IBLT_THIRD_CAPACITY)
+		return site->capacity == DatumGetInt32(value);
+	template = (const struct varlena *) DatumGetPointer(value);
+	size = VARSIZE_ANY_EXHDR(template);
+	return VARSIZE_ANY_EXHDR(site->template) == size &&
+		memcmp(VARDATA_ANY(site->template), VARDATA_ANY(template), size) == 0;
 }
 
 void
 iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
 {
-	bool		isnull = site->third != IBLT_THIRD_NONE && PG_ARGISNULL(3);
+	bool		is_template = site->third == IBLT_THIRD_TEMPLATE;
+	Datum		value = (Datum) 0;
+	MemoryContext old;
 
-	if (site->third == IBLT_THIRD_TEMPLATE && !isnull)
-		see_template(site, PG_GETARG_DATUM(3), fcinfo->flinfo->fn_mcxt);
-	else if (!site->has_params || isnull ||
-			 site->capacity != PG_GETARG_INT32(3))
+	if (site->third != IBLT_THIRD_NONE)
 	{
-		params_from_third(&site->params, site->is_strata, site->third,
-						  site->third == IBLT_THIRD_NONE ? (Datum) 0
-						  : PG_GETARG_DATUM(3), isnull);
-		if (site->third == IBLT_THIRD_CAPACITY)
-			site->capacity = PG_GETARG_INT32(3);
-		site->version++;
+		if (PG_ARGISNULL(3))
+			iblt_agg_refuse_null_third(site->kind->name, is_template);
+		value = PG_GETARG_DATUM(3);
 	}
+	if (is_template)
+		value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
+	if (seen_before(site, value))
+		return;
+	site->has_params = false;
+	MemoryContextReset(site->context);
+	old = MemoryContextSwitchTo(site->context);
+	if (is_template)
+	{
+		Size		size = VARSIZE_ANY(DatumGetPointer(value));
+
+		site->template = memcpy(palloc(size), DatumGetPointer(value), size);
+		value = PointerGetDatum(site->template);
+	}
+	else
+		site->capacity = DatumGetInt32(value);
+	site->kind->take_third(site, value);
+	MemoryContextSwitchTo(old);
+	site->version++;
 	site->has_params = true;
 }
 
-IbltKeyCoder *
-iblt_agg_coder_without_row(FunctionCallInfo fcinfo, int n, Oid type)
+/* --- groups without rows ----------------------------------------------------- */
+
+/*
+ * A coder of argument n, counted from 0, when there was no row.  NULL if it
+ * needs one, or the type is not known.
+ */
+static IbltKeyCoder *
+coder_without_row(FunctionCallInfo fcinfo, int n, Oid type)
 {
-	Expr	   *argument = iblt_agg_argument(fcinfo, n);
+	Expr	   *argument = agg_argument(fcinfo, n);
 	Oid		   *types;
 	int			ncolumns = 0;
 	ListCell   *lc;
@@ -245,68 +363,72 @@ iblt_agg_coder_without_row(FunctionCallInfo fcinfo, int n, Oid type)
 }
 
 /*
- * The parameters when there was no row.  If the key's type cannot be known,
- * the parameters are untyped and match any type of key.  False if the third
+ * The value of no rows, given the types of the arguments.  NULL if the third
  * argument depends on a row.
  */
-static bool
-params_without_row(IbltParams *params, FunctionCallInfo fcinfo,
-				   bool is_strata, Oid key_type, Oid value_type,
-				   IbltThirdArgument third)
+static struct varlena *
+value_without_row(FunctionCallInfo fcinfo, const IbltAggKind *kind,
+				  Oid key_type, Oid value_type, Oid third_type)
 {
-	IbltKeyCoder *key;
-	IbltKeyCoder *value;
-	Datum		argument = (Datum) 0;
+	IbltAggSite *site = palloc0(kind->site_size);
+	Datum		third = (Datum) 0;
 	bool		isnull = false;
 
-	if (third != IBLT_THIRD_NONE &&
-		!iblt_agg_argument_value(fcinfo, iblt_agg_argument(fcinfo, 2),
-								 &argument, &isnull))
-		return false;
-	params_from_third(params, is_strata, third, argument, isnull);
-	key = iblt_agg_coder_without_row(fcinfo, 0, key_type);
-	value = iblt_agg_coder_without_row(fcinfo, 1, value_type);
-	if (key == NULL || value == NULL)
-		return true;
-	value->of_value = true;
-	iblt_key_set_row_params(key, value, params);
-	return true;
+	site->kind = kind;
+	site->third = third_argument(third_type);
+	if (site->third != IBLT_THIRD_NONE &&
+		!evaluate(fcinfo, agg_argument(fcinfo, 2), &third, &isnull))
+		return NULL;
+	if (isnull)
+		iblt_agg_refuse_null_third(kind->name, site->third == IBLT_THIRD_TEMPLATE);
+	site->value_type = OidIsValid(value_type) ? getBaseType(value_type) : InvalidOid;
+	kind->take_third(site, third);
+	site->coder = coder_without_row(fcinfo, 0, key_type);
+	if (kind->encodes_values)
+		site->value = coder_without_row(fcinfo, 1, value_type);
+	return kind->make_empty(site);
 }
 
-void
-iblt_agg_refuse_no_rows(const char *name)
+Datum
+iblt_agg_final_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
-					name),
-			 errhint("Pass a constant, a parameter or a scalar subquery, the same in all calls over one window.")));
+	struct varlena *value;
+
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_POINTER(kind->make_value(PG_GETARG_POINTER(0)));
+	value = value_without_row(fcinfo, kind, type_of_argument(fcinfo, 1),
+							  type_of_argument(fcinfo, 2),
+							  type_of_argument(fcinfo, 3));
+	if (value == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
+						kind->name),
+				 errhint("Pass a constant, a parameter or a scalar subquery, the same in all calls over one window.")));
+	PG_RETURN_POINTER(value);
 }
 
-void
-iblt_agg_empty_params(IbltParams *params, FunctionCallInfo fcinfo,
-					  bool is_strata)
+Datum
+iblt_agg_serial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
-	if (!params_without_row(params, fcinfo, is_strata,
-							get_fn_expr_argtype(fcinfo->flinfo, 1),
-							get_fn_expr_argtype(fcinfo->flinfo, 2),
-							third_of_call(fcinfo, 3)))
-		iblt_agg_refuse_no_rows(NAME(is_strata));
-}
+	Oid			types[3] = {InvalidOid};
+	struct varlena *value;
 
-bool
-iblt_agg_partial_params(IbltParams *params, FunctionCallInfo fcinfo,
-						bool is_strata)
-{
-	Expr	   *key = iblt_agg_argument(fcinfo, 0);
-	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
-	Expr	   *third = iblt_agg_argument(fcinfo, 2);
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_BYTEA_P(kind->make_value(PG_GETARG_POINTER(0)));
+	for (int i = 0; i < 3; i++)
+	{
+		Expr	   *argument = agg_argument(fcinfo, i);
 
-	/* without it, the key is not there either */
-	if (checksum == NULL)
-		return false;
-	return params_without_row(params, fcinfo, is_strata, exprType((Node *) key),
-							  exprType((Node *) checksum),
-							  third_argument(third == NULL ? InvalidOid
-											 : exprType((Node *) third)));
+		types[i] = argument == NULL ? InvalidOid : exprType((Node *) argument);
+	}
+	/* a sum has no second one */
+	if (!OidIsValid(types[1]))
+		PG_RETURN_NULL();
+	value = value_without_row(fcinfo, kind, types[0], types[1], types[2]);
+	if (value == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_BYTEA_P(value);
 }

@@ -1,12 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * aggsite.h
- *	  The call sites of the aggregates over rows (key, checksum), iblt_agg and
- *	  iblt_strata_agg.  A call site turns keys into bytes and decides which
- *	  parameters a group's sketch has.
+ *	  The aggregates over rows (key, checksum or value): iblt_agg,
+ *	  iblt_strata_agg and kbf_agg.  A call site turns keys into bytes and
+ *	  decides which parameters a group's value has.
  *
  * Arguments that do not vary between rows (capacity, template) are taken from
- * the first row of the group.  Later rows are checked against it.
+ * the first row of the group.  Later rows are checked against it.  When there
+ * was no row, the aggregate must still return a value of the right size and key
+ * type.  Then these arguments are found as expressions.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,8 +18,19 @@
 #include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
+#include "nodes/primnodes.h"
 
 #include "sketch/key.h"
+
+/* Memory that lives as long as the group.  ERROR outside an aggregate. */
+extern MemoryContext iblt_agg_context(FunctionCallInfo fcinfo);
+
+/* Argument n of a function of the aggregate, a state.  NULL at first. */
+static inline void *
+iblt_agg_state(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : PG_GETARG_POINTER(n);
+}
 
 /* What follows the key and the checksum or value. */
 typedef enum IbltThirdArgument
@@ -27,26 +40,54 @@ typedef enum IbltThirdArgument
 	IBLT_THIRD_TEMPLATE
 } IbltThirdArgument;
 
-/* What a call site of a transition function keeps between rows. */
-typedef struct IbltAggSite
+typedef struct IbltAggSite IbltAggSite;
+
+/* What distinguishes one of these aggregates. */
+typedef struct IbltAggKind
 {
-	bool		is_strata;		/* of iblt_strata_agg, not iblt_agg */
+	const char *name;			/* of the aggregate */
+	size_t		site_size;		/* of its sites, which begin with IbltAggSite */
+	bool		is_strata;		/* iblt_strata_agg */
+	bool		encodes_values;	/* by a coder */
+
+	/*
+	 * Sets the site's parameters to those that the third argument, which is not
+	 * NULL, stands for, in CurrentMemoryContext.
+	 */
+	void		(*take_third) (IbltAggSite *site, Datum value);
+
+	/*
+	 * The value of no rows, with the types of the coders, which may be NULL.
+	 * Types that are not known match any.
+	 */
+	struct varlena *(*make_empty) (IbltAggSite *site);
+
+	/* The sealed value of a state, which can still be used. */
+	struct varlena *(*make_value) (void *state);
+} IbltAggKind;
+
+/* What a call site of a transition function keeps between rows. */
+struct IbltAggSite
+{
+	const IbltAggKind *kind;
 	IbltKeyCoder *coder;
-	IbltKeyCoder *value;		/* of the second argument */
+	IbltKeyCoder *value;		/* of the second argument, or NULL */
+	Oid			value_type;		/* base type of the second argument */
 	IbltThirdArgument third;
 	bool		third_is_constant;
-	bool		bigint;			/* is the second argument */
 	bool		has_params;
+	MemoryContext context;		/* of the third argument last seen */
 	int32		capacity;		/* last seen */
 	struct varlena *template;	/* last seen, a copy */
-	IbltParams	params;			/* untyped, or typed by the template */
+	IbltParams	params;			/* untyped, or typed by the template.  Not of
+								 * kbf_agg */
 	uint64		version;		/* rises when params change */
 	uint64		integer;		/* the last key, if it is an integer */
-} IbltAggSite;
+};
 
 /* Sets fn_extra up at the first row. */
-extern IbltAggSite *iblt_agg_site_make(FunctionCallInfo fcinfo,
-									   bool is_strata);
+extern void *iblt_agg_site_make(FunctionCallInfo fcinfo,
+								const IbltAggKind *kind);
 
 /* Updates the site's parameters from this row's third argument. */
 extern void iblt_agg_site_see_third(IbltAggSite *site,
@@ -54,56 +95,32 @@ extern void iblt_agg_site_see_third(IbltAggSite *site,
 
 /* ERROR for a row with a NULL key, or else a NULL checksum or value. */
 extern void iblt_agg_refuse_null(FunctionCallInfo fcinfo,
-								 bool is_strata);
+								 const IbltAggKind *kind);
 
-/*
- * Gives a template the types of the key and value last encoded, or checks
- * them.
- */
-extern void iblt_agg_site_set_types(IbltAggSite *site, IbltParams *params);
-
-/*
- * ERROR for a key that is a column but may be meant as a row.  With a constant
- * checksum or value, nothing else would tell rows apart.
- */
-extern void iblt_agg_check_ambiguous_key(FunctionCallInfo fcinfo);
-
-/*
- * A coder of argument n, counted from 0, when there was no row.  NULL if it
- * needs one, or the type is not known.
- */
-extern IbltKeyCoder *iblt_agg_coder_without_row(FunctionCallInfo fcinfo, int n,
-												Oid type);
-
-/* ERROR for an aggregate whose third argument is NULL, or depends on a row. */
+/* ERROR for an aggregate whose third argument is NULL. */
 extern void iblt_agg_refuse_null_third(const char *name, bool is_template);
-extern void iblt_agg_refuse_no_rows(const char *name);
-
-/* The parameters of a group without rows. */
-extern void iblt_agg_empty_params(IbltParams *params,
-								  FunctionCallInfo fcinfo,
-								  bool is_strata);
 
 /*
- * The same for a worker that saw no row, in the serialization function.  The
- * worker evaluates the arguments for the whole aggregate, because the final
- * step can no longer see them.  False if they are not known, or if the
- * aggregate does not have them.
+ * The final function of an aggregate, and its serialization function: the
+ * bytes of the value, or NULL if unknown.  A worker that saw no row evaluates
+ * the arguments for the whole aggregate, because the final step can no longer
+ * see them.
  */
-extern bool iblt_agg_partial_params(IbltParams *params,
-									FunctionCallInfo fcinfo,
-									bool is_strata);
+extern Datum iblt_agg_final_value(FunctionCallInfo fcinfo,
+								  const IbltAggKind *kind);
+extern Datum iblt_agg_serial_value(FunctionCallInfo fcinfo,
+								   const IbltAggKind *kind);
 
 /* The call site of a transition function, prepared for this row. */
 static inline IbltAggSite *
-iblt_agg_site(FunctionCallInfo fcinfo, bool is_strata)
+iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
 	IbltAggSite *site = fcinfo->flinfo->fn_extra;
 
 	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
-		iblt_agg_refuse_null(fcinfo, is_strata);
+		iblt_agg_refuse_null(fcinfo, kind);
 	if (unlikely(site == NULL))
-		site = iblt_agg_site_make(fcinfo, is_strata);
+		site = iblt_agg_site_make(fcinfo, kind);
 	if (unlikely(!site->has_params || !site->third_is_constant))
 		iblt_agg_site_see_third(site, fcinfo);
 	return site;

@@ -43,7 +43,7 @@ iblt_state_sketch(IbltAggState *state)
 }
 
 struct varlena *
-iblt_state_value(IbltAggState *state)
+iblt_state_value(void *state)
 {
 	IbltSketch	sketch;
 	struct varlena *value = iblt_copy(&sketch, iblt_state_sketch(state));

@@ -41,7 +41,7 @@ extern IbltAggState *iblt_state_make(const IbltParams *params,
 extern const IbltSketch *iblt_state_sketch(IbltAggState *state);
 
 /* The sealed value of a state.  The state can still be used. */
-extern struct varlena *iblt_state_value(IbltAggState *state);
+extern struct varlena *iblt_state_value(void *state);
 
 /*
  * Adds a sketch to the state, or subtracts it.  An untyped state takes the key
