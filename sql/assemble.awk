@@ -1,6 +1,6 @@
 # assemble.awk
-#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger \
-#		read_only=1 PART ... read_only=0 PART ... > SCRIPT
+#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger sql/value_type \
+#		sql/moving_aggregate read_only=1 PART ... read_only=0 PART ... > SCRIPT
 #
 # Puts the parts of a script together.  It reads the first ones for their types and defaults only, as
 # they may be in another extension's script.  It writes in place of
@@ -11,6 +11,12 @@
 #			handler itself can ask for
 # @user_trigger@	that file: the condition that row t of pg_trigger is a trigger of a user, for queries
 #			that a server without iblt is asked, too
+# @value_type TYPE SCHEMA SYMBOL THING@
+#			that file: a type whose values are validated bytes, its functions in a schema, its
+#			casts and operators.  The functions of the operators have symbols that begin with
+#			SYMBOL.  Messages call a value THING.
+# @moving_aggregate NAME SPACE@
+#			that file: the parts of an aggregate that can also be a window function
 # @on_any_error@	the condition of a handler for all errors.  OTHERS leaves out a cancel and
 #			a failed ASSERT, and a peer chooses the SQLSTATE of its errors.
 # @on_error@		the same without a cancel of this side, which ends the statement
@@ -48,6 +54,26 @@ function put(text) {
 FILENAME ~ /pinned_settings$/ { pinned = pinned $0 "\n"; next }
 FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
 FILENAME ~ /user_trigger$/ { user_trigger = user_trigger (user_trigger ? "\n" : "") $0; next }
+FILENAME ~ /value_type$/ { value_type = value_type $0 "\n"; next }
+FILENAME ~ /moving_aggregate$/ { moving_aggregate = moving_aggregate $0 "\n"; next }
+!read_only && /^@value_type / {
+	match($0, /( [a-z_]+)( [a-z_]+)( [a-z_]+) /)
+	thing = substr($0, RSTART + RLENGTH, length - RSTART - RLENGTH)
+	text = value_type
+	gsub(/\$schema/, $3, text)
+	gsub(/\$type/, $2, text)
+	gsub(/\$symbol/, $4, text)
+	gsub(/\$thing/, thing, text)
+	printf "%s", text
+	next
+}
+!read_only && /^@moving_aggregate / {
+	text = moving_aggregate
+	gsub(/\$name/, $2, text)
+	gsub(/\$space/, $3 + 0, text)
+	printf "%s", text
+	next
+}
 !read_only && /@pinned_settings@/ { printf "%s", pinned; guarded = 1; next }
 !read_only && /@take_failure@;/ { printf "%s", failure; next }
 {

@@ -12,41 +12,10 @@ COMMENT ON SCHEMA kbf_internal IS
 'parts of the extension kbf that are not documented: they can change in every release';
 GRANT USAGE ON SCHEMA kbf_internal TO PUBLIC;
 
-CREATE TYPE @extschema@.kbf;
-
-CREATE FUNCTION kbf_internal.kbf_in(cstring) RETURNS @extschema@.kbf
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION kbf_internal.kbf_out(@extschema@.kbf) RETURNS cstring
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION kbf_internal.kbf_recv(internal) RETURNS @extschema@.kbf
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION kbf_internal.kbf_send(@extschema@.kbf) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-CREATE TYPE @extschema@.kbf (
-	INPUT = kbf_internal.kbf_in,
-	OUTPUT = kbf_internal.kbf_out,
-	RECEIVE = kbf_internal.kbf_recv,
-	SEND = kbf_internal.kbf_send,
-	STORAGE = external
-);
+@value_type kbf kbf_internal kbf a filter@
 COMMENT ON TYPE @extschema@.kbf IS
 'key-value Bloom filter (Xiong, Yao, Cao & He 2014): an approximate map from keys to few '
 'different values, which can be added and subtracted';
-
--- The bytes of a filter, as doc/internals/format.md describes them.
-CREATE FUNCTION kbf_internal.kbf_to_bytea(@extschema@.kbf) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- A filter from its bytes, which are validated.
-CREATE FUNCTION kbf_internal.kbf_from_bytea(bytea) RETURNS @extschema@.kbf
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-CREATE CAST (@extschema@.kbf AS bytea) WITH FUNCTION kbf_internal.kbf_to_bytea(@extschema@.kbf);
-COMMENT ON CAST (@extschema@.kbf AS bytea) IS 'the bytes of a filter';
-
-CREATE CAST (bytea AS @extschema@.kbf) WITH FUNCTION kbf_internal.kbf_from_bytea(bytea);
-COMMENT ON CAST (bytea AS @extschema@.kbf) IS 'a filter from its bytes, which are validated';
 
 -- Making and describing filters ---------------------------------------------------------
 
@@ -77,42 +46,14 @@ COMMENT ON FUNCTION @extschema@.kbf_info IS
 
 -- Linear algebra on filters ---------------------------------------------------------------
 
-CREATE FUNCTION kbf_internal.kbf_add(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION kbf_internal.kbf_subtract(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION kbf_internal.kbf_eq(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION kbf_internal.kbf_ne(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-CREATE OPERATOR @extschema@.+ (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_add,
-	COMMUTATOR = OPERATOR(@extschema@.+)
-);
 COMMENT ON OPERATOR @extschema@.+ (@extschema@.kbf, @extschema@.kbf) IS
 'the pairs of both filters, which must have the same parameters';
-
-CREATE OPERATOR @extschema@.- (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_subtract
-);
 COMMENT ON OPERATOR @extschema@.- (@extschema@.kbf, @extschema@.kbf) IS
 'the left filter without the pairs of the right one; error IB007 if its cells show that it does '
 'not have them';
 
-CREATE OPERATOR @extschema@.= (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_eq,
-	COMMUTATOR = OPERATOR(@extschema@.=), NEGATOR = OPERATOR(@extschema@.<>), RESTRICT = eqsel,
-	JOIN = eqjoinsel
-);
 COMMENT ON OPERATOR @extschema@.= (@extschema@.kbf, @extschema@.kbf) IS
 'do both filters have the same cells and number of keys?';
-
-CREATE OPERATOR @extschema@.<> (
-	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = kbf_internal.kbf_ne,
-	COMMUTATOR = OPERATOR(@extschema@.<>), NEGATOR = OPERATOR(@extschema@.=), RESTRICT = neqsel,
-	JOIN = neqjoinsel
-);
 COMMENT ON OPERATOR @extschema@.<> (@extschema@.kbf, @extschema@.kbf) IS
 'do the filters differ in a cell or in the number of keys?';
 

@@ -1,40 +1,9 @@
 -- The type --------------------------------------------------------------------
 
-CREATE TYPE @extschema@.iblt;
-
-CREATE FUNCTION iblt_internal.iblt_in(cstring) RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_out(@extschema@.iblt) RETURNS cstring
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_recv(internal) RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_send(@extschema@.iblt) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-CREATE TYPE @extschema@.iblt (
-	INPUT = iblt_internal.iblt_in,
-	OUTPUT = iblt_internal.iblt_out,
-	RECEIVE = iblt_internal.iblt_recv,
-	SEND = iblt_internal.iblt_send,
-	STORAGE = external
-);
+@value_type iblt iblt_internal iblt a sketch@
 COMMENT ON TYPE @extschema@.iblt IS
 'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and '
 'decoded';
-
--- The bytes of a sketch, as doc/internals/format.md describes them.
-CREATE FUNCTION iblt_internal.iblt_to_bytea(@extschema@.iblt) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- A sketch from its bytes, which are validated.
-CREATE FUNCTION iblt_internal.iblt_from_bytea(bytea) RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-CREATE CAST (@extschema@.iblt AS bytea) WITH FUNCTION iblt_internal.iblt_to_bytea(@extschema@.iblt);
-COMMENT ON CAST (@extschema@.iblt AS bytea) IS 'the bytes of a sketch';
-
-CREATE CAST (bytea AS @extschema@.iblt) WITH FUNCTION iblt_internal.iblt_from_bytea(bytea);
-COMMENT ON CAST (bytea AS @extschema@.iblt) IS 'a sketch from its bytes, which are validated';
 
 -- Making and describing sketches ----------------------------------------------
 
@@ -58,28 +27,11 @@ COMMENT ON FUNCTION @extschema@.iblt_info IS
 
 -- Linear algebra on sketches ---------------------------------------------------
 
-CREATE FUNCTION iblt_internal.iblt_add(@extschema@.iblt, @extschema@.iblt) RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_subtract(@extschema@.iblt, @extschema@.iblt)
-RETURNS @extschema@.iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION iblt_internal.iblt_negate(@extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_eq(@extschema@.iblt, @extschema@.iblt) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_ne(@extschema@.iblt, @extschema@.iblt) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE OPERATOR @extschema@.+ (
-	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_add,
-	COMMUTATOR = OPERATOR(@extschema@.+)
-);
 COMMENT ON OPERATOR @extschema@.+ (@extschema@.iblt, @extschema@.iblt) IS
 'the rows of both sketches';
-
-CREATE OPERATOR @extschema@.- (
-	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_subtract
-);
 COMMENT ON OPERATOR @extschema@.- (@extschema@.iblt, @extschema@.iblt) IS
 'the difference: rows of the left less rows of the right sketch';
 
@@ -87,20 +39,8 @@ CREATE OPERATOR @extschema@.- (
 	RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_negate
 );
 COMMENT ON OPERATOR @extschema@.- (NONE, @extschema@.iblt) IS 'every row with its sign turned';
-
-CREATE OPERATOR @extschema@.= (
-	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_eq,
-	COMMUTATOR = OPERATOR(@extschema@.=), NEGATOR = OPERATOR(@extschema@.<>), RESTRICT = eqsel,
-	JOIN = eqjoinsel
-);
 COMMENT ON OPERATOR @extschema@.= (@extschema@.iblt, @extschema@.iblt) IS
 'do both sketches hold the same rows?';
-
-CREATE OPERATOR @extschema@.<> (
-	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_ne,
-	COMMUTATOR = OPERATOR(@extschema@.<>), NEGATOR = OPERATOR(@extschema@.=), RESTRICT = neqsel,
-	JOIN = neqjoinsel
-);
 COMMENT ON OPERATOR @extschema@.<> (@extschema@.iblt, @extschema@.iblt) IS
 'do the sketches hold different rows?';
 
@@ -202,41 +142,20 @@ CREATE FUNCTION iblt_internal.iblt_agg_combine(internal, internal) RETURNS inter
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
 CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, checksum bigint) (
-	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.iblt_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
-	MSFUNC = iblt_internal.iblt_agg_trans, MINVFUNC = iblt_internal.iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
+@moving_aggregate iblt_agg 10368@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint) IS
 'sketch of rows, each given by its key and a checksum of its contents';
 
 CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, checksum bigint, capacity integer) (
-	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.iblt_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
-	MSFUNC = iblt_internal.iblt_agg_trans, MINVFUNC = iblt_internal.iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
+@moving_aggregate iblt_agg 10368@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode that many differing keys';
 
 CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, value anycompatible,
 	template @extschema@.iblt) (
-	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.iblt_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
-	MSFUNC = iblt_internal.iblt_agg_trans, MINVFUNC = iblt_internal.iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
+@moving_aggregate iblt_agg 10368@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, anycompatible, @extschema@.iblt) IS
 'sketch of rows with the parameters of a template; value is the row''s value, or its checksum if '

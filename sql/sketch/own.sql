@@ -29,14 +29,7 @@ CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 	SUPPORT iblt_checksum_support;
 
 CREATE AGGREGATE iblt_agg(key anyelement, value anycompatible, template @extschema@.iblt) (
-	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.iblt_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
-	MSFUNC = iblt_internal.iblt_agg_trans, MINVFUNC = iblt_internal.iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
+@moving_aggregate iblt_agg 10368@
 );
 
 CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint, template @extschema@.iblt) (

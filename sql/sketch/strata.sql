@@ -1,42 +1,8 @@
 -- The strata estimator ------------------------------------------------------------
 
-CREATE TYPE @extschema@.iblt_strata;
-
-CREATE FUNCTION iblt_internal.iblt_strata_in(cstring) RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_strata_out(@extschema@.iblt_strata) RETURNS cstring
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_strata_recv(internal) RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_strata_send(@extschema@.iblt_strata) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-CREATE TYPE @extschema@.iblt_strata (
-	INPUT = iblt_internal.iblt_strata_in,
-	OUTPUT = iblt_internal.iblt_strata_out,
-	RECEIVE = iblt_internal.iblt_strata_recv,
-	SEND = iblt_internal.iblt_strata_send,
-	STORAGE = external
-);
+@value_type iblt_strata iblt_internal iblt an estimator@
 COMMENT ON TYPE @extschema@.iblt_strata IS
 'strata estimator: of a difference between sets of rows, how many keys are in it';
-
--- The bytes of an estimator, as doc/internals/format.md describes them.
-CREATE FUNCTION iblt_internal.iblt_strata_to_bytea(@extschema@.iblt_strata) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- An estimator from its bytes, which are validated.
-CREATE FUNCTION iblt_internal.iblt_strata_from_bytea(bytea) RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-CREATE CAST (@extschema@.iblt_strata AS bytea)
-	WITH FUNCTION iblt_internal.iblt_strata_to_bytea(@extschema@.iblt_strata);
-COMMENT ON CAST (@extschema@.iblt_strata AS bytea) IS 'the bytes of an estimator';
-
-CREATE CAST (bytea AS @extschema@.iblt_strata)
-	WITH FUNCTION iblt_internal.iblt_strata_from_bytea(bytea);
-COMMENT ON CAST (bytea AS @extschema@.iblt_strata) IS
-'an estimator from its bytes, which are validated';
 
 CREATE FUNCTION @extschema@.iblt_strata_new(strata integer DEFAULT 32, cells integer DEFAULT 80,
 	hashes integer DEFAULT 4, seed bigint DEFAULT 0) RETURNS @extschema@.iblt_strata
@@ -52,33 +18,12 @@ CREATE FUNCTION @extschema@.iblt_strata_info(s @extschema@.iblt_strata, OUT vers
 COMMENT ON FUNCTION @extschema@.iblt_strata_info IS
 'parameters of an estimator, its net number of rows and its size in bytes';
 
-CREATE FUNCTION iblt_internal.iblt_strata_add(@extschema@.iblt_strata, @extschema@.iblt_strata)
-RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME', 'iblt_add' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_strata_subtract(@extschema@.iblt_strata, @extschema@.iblt_strata)
-RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME', 'iblt_subtract' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION iblt_internal.iblt_strata_negate(@extschema@.iblt_strata)
 RETURNS @extschema@.iblt_strata
 	AS 'MODULE_PATHNAME', 'iblt_negate' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_strata_eq(@extschema@.iblt_strata, @extschema@.iblt_strata)
-RETURNS boolean
-	AS 'MODULE_PATHNAME', 'iblt_eq' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_strata_ne(@extschema@.iblt_strata, @extschema@.iblt_strata)
-RETURNS boolean
-	AS 'MODULE_PATHNAME', 'iblt_ne' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE OPERATOR @extschema@.+ (
-	LEFTARG = @extschema@.iblt_strata, RIGHTARG = @extschema@.iblt_strata,
-	FUNCTION = iblt_internal.iblt_strata_add, COMMUTATOR = OPERATOR(@extschema@.+)
-);
 COMMENT ON OPERATOR @extschema@.+ (@extschema@.iblt_strata, @extschema@.iblt_strata) IS
 'the rows of both estimators';
-
-CREATE OPERATOR @extschema@.- (
-	LEFTARG = @extschema@.iblt_strata, RIGHTARG = @extschema@.iblt_strata,
-	FUNCTION = iblt_internal.iblt_strata_subtract
-);
 COMMENT ON OPERATOR @extschema@.- (@extschema@.iblt_strata, @extschema@.iblt_strata) IS
 'the difference: rows of the left less rows of the right estimator';
 
@@ -87,22 +32,8 @@ CREATE OPERATOR @extschema@.- (
 );
 COMMENT ON OPERATOR @extschema@.- (NONE, @extschema@.iblt_strata) IS
 'every row with its sign turned';
-
-CREATE OPERATOR @extschema@.= (
-	LEFTARG = @extschema@.iblt_strata, RIGHTARG = @extschema@.iblt_strata,
-	FUNCTION = iblt_internal.iblt_strata_eq,
-	COMMUTATOR = OPERATOR(@extschema@.=), NEGATOR = OPERATOR(@extschema@.<>), RESTRICT = eqsel,
-	JOIN = eqjoinsel
-);
 COMMENT ON OPERATOR @extschema@.= (@extschema@.iblt_strata, @extschema@.iblt_strata) IS
 'do both estimators hold the same rows?';
-
-CREATE OPERATOR @extschema@.<> (
-	LEFTARG = @extschema@.iblt_strata, RIGHTARG = @extschema@.iblt_strata,
-	FUNCTION = iblt_internal.iblt_strata_ne,
-	COMMUTATOR = OPERATOR(@extschema@.<>), NEGATOR = OPERATOR(@extschema@.=), RESTRICT = neqsel,
-	JOIN = neqjoinsel
-);
 COMMENT ON OPERATOR @extschema@.<> (@extschema@.iblt_strata, @extschema@.iblt_strata) IS
 'do the estimators hold different rows?';
 
@@ -147,30 +78,14 @@ CREATE FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) RETURN
 	AS 'MODULE_PATHNAME', 'iblt_agg_combine' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
 
 CREATE AGGREGATE @extschema@.iblt_strata_agg(key anyelement, checksum bigint) (
-	SFUNC = iblt_internal.iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,
-	FINALFUNC = iblt_internal.iblt_strata_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.iblt_strata_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_strata_agg_serial,
-	DESERIALFUNC = iblt_internal.iblt_strata_agg_deserial,
-	MSFUNC = iblt_internal.iblt_strata_agg_trans, MINVFUNC = iblt_internal.iblt_strata_agg_inverse,
-	MSTYPE = internal, MSSPACE = 73728,
-	MFINALFUNC = iblt_internal.iblt_strata_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
+@moving_aggregate iblt_strata_agg 73728@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_strata_agg(anyelement, bigint) IS
 'estimator of rows, each given by its key and a checksum of its contents';
 
 CREATE AGGREGATE @extschema@.iblt_strata_agg(key anyelement, checksum bigint,
 	template @extschema@.iblt_strata) (
-	SFUNC = iblt_internal.iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,
-	FINALFUNC = iblt_internal.iblt_strata_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_internal.iblt_strata_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_strata_agg_serial,
-	DESERIALFUNC = iblt_internal.iblt_strata_agg_deserial,
-	MSFUNC = iblt_internal.iblt_strata_agg_trans, MINVFUNC = iblt_internal.iblt_strata_agg_inverse,
-	MSTYPE = internal, MSSPACE = 73728,
-	MFINALFUNC = iblt_internal.iblt_strata_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
+@moving_aggregate iblt_strata_agg 73728@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_strata_agg(anyelement, bigint, @extschema@.iblt_strata) IS
 'estimator of rows with the parameters of a template';
