@@ -17,6 +17,7 @@
 #			SYMBOL.  Messages call a value THING.
 # @moving_aggregate NAME SPACE@
 #			that file: the parts of an aggregate that can also be a window function
+# @own@			nothing, and the statement after it a second time, in the schema of the script
 # @on_any_error@	the condition of a handler for all errors.  OTHERS leaves out a cancel and
 #			a failed ASSERT, and a peer chooses the SQLSTATE of its errors.
 # @on_error@		the same without a cancel of this side, which ends the statement
@@ -46,6 +47,20 @@ function each(type, text, separator, valued,    field, n, i, value, one, all) {
 	return all
 }
 
+# Writes text, and at the end of a statement that is to be made twice, its second form.
+function put_out(text) {
+	printf "%s", text
+	if (!twice)
+		return
+	statement = statement text
+	if (text ~ /;\n$/) {
+		sub(/@extschema@\./, "", statement)
+		printf "\n%s", statement
+		statement = ""
+		twice = 0
+	}
+}
+
 # The line with a text in place of what match() has found.
 function put(text) {
 	return substr($0, 1, RSTART - 1) text substr($0, RSTART + RLENGTH)
@@ -71,9 +86,10 @@ FILENAME ~ /moving_aggregate$/ { moving_aggregate = moving_aggregate $0 "\n"; ne
 	text = moving_aggregate
 	gsub(/\$name/, $2, text)
 	gsub(/\$space/, $3 + 0, text)
-	printf "%s", text
+	put_out(text)
 	next
 }
+!read_only && /^@own@$/ { twice = 1; next }
 !read_only && /@pinned_settings@/ { printf "%s", pinned; guarded = 1; next }
 !read_only && /@take_failure@;/ { printf "%s", failure; next }
 {
@@ -123,4 +139,4 @@ guarded && /^BEGIN$/ {
 	guarded = 0
 }
 
-{ print }
+{ put_out($0 "\n") }

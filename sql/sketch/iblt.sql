@@ -15,6 +15,7 @@ CREATE FUNCTION @extschema@.iblt_new(capacity integer DEFAULT 100, key_size inte
 COMMENT ON FUNCTION @extschema@.iblt_new IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
+@own@
 CREATE FUNCTION @extschema@.iblt_info(s @extschema@.iblt, OUT version integer, OUT hashes integer,
 	OUT cells integer,
 	OUT capacity integer, OUT key_type text, OUT key_size integer, OUT with_values boolean,
@@ -46,6 +47,7 @@ COMMENT ON OPERATOR @extschema@.<> (@extschema@.iblt, @extschema@.iblt) IS
 
 -- Smaller, same contents ----------------------------------------------------------
 
+@own@
 CREATE FUNCTION @extschema@.iblt_fold(s @extschema@.iblt, capacity integer,
 	failure double precision DEFAULT 0.0001)
 RETURNS @extschema@.iblt
@@ -65,6 +67,7 @@ RETURNS @extschema@.iblt
 COMMENT ON FUNCTION @extschema@.iblt_drop_subtable IS
 'the sketch of the same rows without one subtable, counted from 1';
 
+@own@
 CREATE FUNCTION @extschema@.iblt_estimate(s @extschema@.iblt, OUT rows bigint,
 	OUT rows_upper_bound bigint,
 	OUT keys bigint, OUT keys_upper_bound bigint) RETURNS record
@@ -153,6 +156,7 @@ CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, checksum bigint, capacity 
 COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode that many differing keys';
 
+@own@
 CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, value anycompatible,
 	template @extschema@.iblt) (
 @moving_aggregate iblt_agg 10368@
@@ -174,6 +178,7 @@ RETURNS @extschema@.iblt
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_final(@extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 300;
 
+@own@
 CREATE AGGREGATE @extschema@.iblt_agg_bigint(key bigint, checksum bigint,
 	template @extschema@.iblt) (
 	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
@@ -192,6 +197,7 @@ CREATE FUNCTION iblt_internal.iblt_sum_inverse(internal, @extschema@.iblt) RETUR
 CREATE FUNCTION iblt_internal.iblt_sum_final(internal) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
+@own@
 CREATE AGGREGATE @extschema@.iblt_sum(@extschema@.iblt) (
 	SFUNC = iblt_internal.iblt_sum_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_sum_final,
@@ -254,6 +260,7 @@ CREATE FUNCTION @extschema@.iblt_checksum(VARIADIC "any") RETURNS bigint
 COMMENT ON FUNCTION @extschema@.iblt_checksum IS
 	'checksum of a row''s values, the same on every server; a sole row means its columns';
 
+@own@
 CREATE FUNCTION @extschema@.iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
 	SUPPORT iblt_internal.iblt_checksum_support;

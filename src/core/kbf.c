@@ -95,24 +95,22 @@ labels_valid(const IbltKbfParams *params)
 	return left == 0;
 }
 
-/* Kind and description, as a sketch of such keys would have them. */
-static IbltStatus
-check_key(const IbltKbfParams *params)
+IbltTyping
+iblt_core_kbf_key_typing(const IbltKbfParams *params)
 {
-	IbltParams	key = {
-		.hashes = IBLT_MIN_HASHES, .subtables = 1, .subtable_cells = 1,
-		.kind = params->kind, .limbs = iblt_core_kind_limbs(params->kind),
-		.description = params->description,
-		.description_size = params->description_size
+	IbltTyping	typing = {
+		params->kind, iblt_core_kind_limbs(params->kind),
+		params->description, params->description_size
 	};
 
-	return iblt_core_check_params(&key);
+	return typing;
 }
 
 IbltStatus
 iblt_core_kbf_check_params(const IbltKbfParams *params)
 {
 	IbltKbfParams typed = *params;
+	IbltTyping	key = iblt_core_kbf_key_typing(params);
 
 	if (params->hashes < IBLT_KBF_MIN_HASHES ||
 		params->hashes > IBLT_KBF_MAX_HASHES)
@@ -125,8 +123,8 @@ iblt_core_kbf_check_params(const IbltKbfParams *params)
 	if (params->subtable_cells < 1 ||
 		params->subtable_cells > IBLT_KBF_MAX_CELLS)
 		return IBLT_BAD_CELLS;
-	if (check_key(params) != IBLT_OK)
-		return check_key(params);
+	if (iblt_core_check_typing(&key) != IBLT_OK)
+		return iblt_core_check_typing(&key);
 	if (!labels_valid(params))
 		return IBLT_BAD_LABELS;
 	/* a template must be usable */

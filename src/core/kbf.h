@@ -68,6 +68,9 @@ typedef struct IbltKbf
 /* Bytes of a filter with these parameters, or 0 if more than IBLT_MAX_BYTES. */
 extern size_t iblt_core_kbf_size(const IbltKbfParams *params);
 
+/* The form of the keys, as in a sketch of such keys. */
+extern IbltTyping iblt_core_kbf_key_typing(const IbltKbfParams *params);
+
 /* Are these parameters possible?  The first that is not, or IBLT_OK. */
 extern IbltStatus iblt_core_kbf_check_params(const IbltKbfParams *params);
 

@@ -130,8 +130,8 @@ iblt_core_is_plain_utf8(const uint8_t *text, size_t size)
 	return true;
 }
 
-static IbltStatus
-check_typing(const IbltTyping *typing)
+IbltStatus
+iblt_core_check_typing(const IbltTyping *typing)
 {
 	size_t text = typing->description_size;
 
@@ -168,7 +168,7 @@ value_is_possible(const IbltParams *params)
 
 	if (value->limbs == 0)
 		return value->kind == IBLT_KEY_UNTYPED && value->description_size == 0;
-	return check_typing(value) == IBLT_OK &&
+	return iblt_core_check_typing(value) == IBLT_OK &&
 		(value->kind == IBLT_KEY_UNTYPED) == (params->kind == IBLT_KEY_UNTYPED);
 }
 
@@ -202,8 +202,8 @@ iblt_core_check_params(const IbltParams *params)
 		return IBLT_BAD_CELLS;
 	if (check_strata(params) != IBLT_OK)
 		return check_strata(params);
-	if (check_typing(&key) != IBLT_OK)
-		return check_typing(&key);
+	if (iblt_core_check_typing(&key) != IBLT_OK)
+		return iblt_core_check_typing(&key);
 	if (!value_is_possible(params))
 		return IBLT_BAD_VALUE_TYPE;
 	return iblt_core_size(params) == 0 ? IBLT_BAD_SIZE : IBLT_OK;

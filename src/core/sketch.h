@@ -189,6 +189,9 @@ extern bool iblt_core_cell_is_zero(const IbltSketch *sketch,
 /* Do keys or values of both mean the same, in whatever size? */
 extern bool iblt_core_same_type(const IbltTyping *a, const IbltTyping *b);
 
+/* Is this form of keys or values possible?  What is wrong with it, or IBLT_OK. */
+extern IbltStatus iblt_core_check_typing(const IbltTyping *typing);
+
 /* The first parameter that prevents adding the two, or IBLT_OK. */
 extern IbltStatus iblt_core_compatible(const IbltParams *a,
 									   const IbltParams *b);

@@ -20,7 +20,110 @@
 #include "utils/memutils.h"
 
 #include "core/kbf_queue.h"
-#include "kbf/kbf_site.h"
+#include "sketch/aggsite.h"
+
+#define CACHED_LABELS	64	/* a power of 2 */
+
+/* What a call site of the transition function keeps between rows. */
+typedef struct IbltKbfSite
+{
+	IbltAggSite base;
+	IbltKbfValueKind value_kind;
+	IbltKbfParams params;		/* untyped, or typed by the template */
+	uint64	   *codes[IBLT_GF_MAX_DEGREE + 1][IBLT_GF_MAX_TERMS + 1];
+	struct
+	{
+		Oid			label;		/* a value of an enum type, or 0 */
+		unsigned	value;
+	}			cache[CACHED_LABELS];	/* of these params */
+} IbltKbfSite;
+
+/*
+ * The parameters that the third argument stands for, with labels in
+ * CurrentMemoryContext.  Values of an enum type bring their labels along, with
+ * a template those that the type got at its end.
+ */
+static void
+take_third(IbltAggSite *base, Datum value)
+{
+	IbltKbfSite *site = (IbltKbfSite *) base;
+	IbltKbfParams *params = &site->params;
+	Oid			value_type = base->value_type;
+	IbltKbf		template;
+
+	memset(params, 0, sizeof *params);
+	memset(site->cache, 0, sizeof site->cache);
+	site->value_kind = iblt_kbf_value_kind(value_type);
+	if (base->third == IBLT_THIRD_TEMPLATE)
+	{
+		iblt_kbf_open(&template, value);
+		*params = template.params;
+		if (site->value_kind == IBLT_KBF_ENUM)
+			(void) iblt_kbf_labels_follow(params, value_type);
+		return;
+	}
+	params->values = IBLT_KBF_DEFAULT_VALUES;
+	switch (site->value_kind)
+	{
+		case IBLT_KBF_INTEGER:
+			break;
+		case IBLT_KBF_ENUM:
+			iblt_kbf_labels_from_enum(params, value_type);
+			break;
+		case IBLT_KBF_TEXT:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("kbf_agg of labels needs a template with these labels"),
+					 errhint("Pass kbf_new(capacity, labels => ...) in place of the capacity.")));
+	}
+	iblt_kbf_params_make(params, DatumGetInt32(value),
+						 IBLT_KBF_DEFAULT_FAILURE,
+						 IBLT_KBF_DEFAULT_SUPERPOSED, 0);
+}
+
+static struct varlena *
+make_empty(IbltAggSite *base)
+{
+	IbltKbfSite *site = (IbltKbfSite *) base;
+
+	if (base->coder != NULL)
+		iblt_kbf_set_key(base->coder, &site->params);
+	return iblt_kbf_make_empty(&site->params);
+}
+
+/* The value, 1 to params.values, of this row.  ERROR if there is none. */
+static unsigned
+site_value(IbltKbfSite *site, Datum value)
+{
+	unsigned	slot;
+	unsigned	found;
+
+	if (site->value_kind != IBLT_KBF_ENUM)
+		return iblt_kbf_value(&site->params, site->base.value_type, value);
+	slot = DatumGetObjectId(value) % CACHED_LABELS;
+	if (site->cache[slot].label == DatumGetObjectId(value))
+		return site->cache[slot].value;
+	found = iblt_kbf_value(&site->params, site->base.value_type, value);
+	site->cache[slot].label = DatumGetObjectId(value);
+	site->cache[slot].value = found;
+	return found;
+}
+
+/* The codes for the site's parameters, which live as long as the site. */
+static const uint64 *
+site_codes(IbltKbfSite *site, FunctionCallInfo fcinfo)
+{
+	const IbltKbfParams *params = &site->params;
+	uint64	  **codes = &site->codes[params->degree][params->superposed];
+
+	if (*codes == NULL)
+	{
+		*codes = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt,
+									sizeof(uint64) << params->degree);
+		iblt_core_kbf_codes(params, *codes);
+	}
+	return *codes;
+}
 
 /* The state of one group.  The filter's bytes follow. */
 typedef struct IbltKbfState
@@ -64,8 +167,9 @@ state_kbf(IbltKbfState *state)
 	return &state->kbf;
 }
 
-struct varlena *
-iblt_kbf_state_value(void *state)
+/* The sealed value of a state.  The state can still be used. */
+static struct varlena *
+state_value(void *state)
 {
 	IbltKbf		kbf;
 	struct varlena *value = iblt_kbf_copy(&kbf, state_kbf(state));
@@ -73,6 +177,10 @@ iblt_kbf_state_value(void *state)
 	iblt_core_kbf_seal(&kbf);
 	return value;
 }
+
+static const IbltAggKind kind_kbf = {
+	"kbf_agg", sizeof(IbltKbfSite), false, false, take_third, make_empty, state_value
+};
 
 /*
  * The state with more labels or a type of key, if the parameters have them.
@@ -120,7 +228,7 @@ state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 		state = state_make(&params, iblt_agg_context(fcinfo));
 	else
 		state = state_widen(state, &params, iblt_agg_context(fcinfo));
-	state->codes = iblt_kbf_site_codes(site, fcinfo);
+	state->codes = site_codes(site, fcinfo);
 	state->version = iblt_agg_site_version(&site->base);
 	return state;
 }
@@ -179,7 +287,11 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 
 	if (likely(add_integer(fcinfo)))
 		return PG_GETARG_DATUM(0);
-	site = iblt_kbf_site(fcinfo);
+	if (unlikely(PG_ARGISNULL(1)))
+		iblt_kbf_refuse_null_key();
+	if (unlikely(PG_ARGISNULL(2)))
+		iblt_kbf_refuse_null_value();
+	site = (IbltKbfSite *) iblt_agg_site(fcinfo, &kind_kbf);
 	coder = site->base.coder;
 	state = iblt_agg_state(fcinfo, 0);
 	iblt_key_encode(coder, PG_GETARG_DATUM(1));
@@ -187,17 +299,17 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
 		unlikely(iblt_key_type_changed(coder)))
 		state = state_check(state, site, fcinfo);
-	value = iblt_kbf_site_value(site, PG_GETARG_DATUM(2));
+	value = site_value(site, PG_GETARG_DATUM(2));
 	state_insert(state, (const uint8 *) coder->bytes.data, coder->bytes.len,
 				 value);
 	PG_RETURN_POINTER(state);
 }
 
 /* kbf_agg_final(internal, anyelement, anycompatible, integer | kbf) -> kbf */
-IBLT_FUNCTION(kbf_agg_final, iblt_agg_final_value(fcinfo, &iblt_kbf_kind))
+IBLT_FUNCTION(kbf_agg_final, iblt_agg_final_value(fcinfo, &kind_kbf))
 
 /* kbf_agg_serial(internal) -> bytea */
-IBLT_FUNCTION(kbf_agg_serial, iblt_agg_serial_value(fcinfo, &iblt_kbf_kind))
+IBLT_FUNCTION(kbf_agg_serial, iblt_agg_serial_value(fcinfo, &kind_kbf))
 
 PG_FUNCTION_INFO_V1(kbf_agg_deserial);
 
@@ -254,7 +366,7 @@ kbf_sum_final(PG_FUNCTION_ARGS)
 
 	iblt_agg_context(fcinfo);
 	if (!PG_ARGISNULL(0))
-		PG_RETURN_POINTER(iblt_kbf_state_value(PG_GETARG_POINTER(0)));
+		PG_RETURN_POINTER(state_value(PG_GETARG_POINTER(0)));
 	iblt_kbf_params_make(&params, IBLT_KBF_DEFAULT_CAPACITY,
 						 IBLT_KBF_DEFAULT_FAILURE,
 						 IBLT_KBF_DEFAULT_SUPERPOSED, 0);

@@ -92,40 +92,22 @@ iblt_kbf_params_capacity(const IbltKbfParams *params, double failure)
 	return (uint64) floor(fmin(low * params->subtable_cells, apart));
 }
 
-/* The type of key of a filter, as that of a sketch. */
-static void
-key_params(IbltParams *key, const IbltKbfParams *params)
-{
-	memset(key, 0, sizeof *key);
-	key->hashes = IBLT_MIN_HASHES;
-	key->subtables = 1;
-	key->subtable_cells = 1;
-	key->kind = params->kind;
-	key->limbs = iblt_core_kind_limbs(params->kind);
-	key->description = params->description;
-	key->description_size = params->description_size;
-}
-
 /* The key's type for messages and kbf_info, or NULL when untyped. */
 static char *
 key_type(const IbltKbfParams *params)
 {
-	IbltParams	key;
+	IbltTyping	typing = iblt_core_kbf_key_typing(params);
 
-	key_params(&key, params);
-	return iblt_params_key_type(&key);
+	return iblt_params_type_name(&typing);
 }
 
 void
 iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params)
 {
 	IbltKbfParams typed = *params;
-	IbltParams	key;
+	IbltTyping	key = {IBLT_KEY_UNTYPED};
 
-	typed.kind = IBLT_KEY_UNTYPED;
-	typed.description_size = 0;
-	key_params(&key, &typed);
-	iblt_key_set_params(coder, &key);
+	iblt_key_set_typing(coder, &key, "");
 	if (key.kind == IBLT_KEY_UNTYPED)
 		return;
 	typed.kind = key.kind;

@@ -23,7 +23,6 @@
 #include "core/meter.h"
 #include "core/sizing.h"
 #include "core/sums.h"
-#include "sketch/show.h"
 
 void
 iblt_decoding_start(IbltDecoding *decoding)
@@ -42,6 +41,57 @@ iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry)
 {
 	CHECK_FOR_INTERRUPTS();
 	return iblt_core_peel_next(decoding->peeler, entry);
+}
+
+void
+iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
+		  const IbltParams *params, bool of_value)
+{
+	Oid			output;
+	bool		is_varlena;
+
+	shown->coder = NULL;
+	shown->as_text = !OidIsValid(type);
+	if (of_value && params->value.kind == IBLT_KEY_UNTYPED)
+		return;
+	if (!shown->as_text)
+	{
+		shown->coder = iblt_key_coder_as_asked(fcinfo, type, params, of_value);
+		return;
+	}
+	shown->coder = iblt_key_coder_for_params(params, of_value);
+	getTypeOutputInfo(iblt_key_type(shown->coder), &output, &is_varlena);
+	fmgr_info(output, &shown->output);
+}
+
+/* The datum that these bytes stand for. */
+static Datum
+show_bytes(const IbltShown *shown, const uint8 *bytes, unsigned limbs)
+{
+	Datum		datum = iblt_key_decode(shown->coder, bytes, limbs);
+
+	if (!shown->as_text)
+		return datum;
+	return CStringGetTextDatum(OutputFunctionCall((FmgrInfo *) &shown->output,
+												  datum));
+}
+
+Datum
+iblt_show_key(const IbltShown *shown, const IbltSketch *sketch,
+			  const IbltEntry *entry)
+{
+	return show_bytes(shown, entry->key, sketch->params.limbs);
+}
+
+Datum
+iblt_show_value(const IbltShown *shown, const IbltSketch *sketch,
+				const IbltEntry *entry, bool *isnull)
+{
+	uint8		value[8 * IBLT_MAX_LIMBS];
+
+	*isnull = !iblt_core_entry_value(sketch, entry, value);
+	return *isnull ? (Datum) 0
+		: show_bytes(shown, value, sketch->params.value.limbs);
 }
 
 /* Converts an estimate, or a bound of it, to a whole number. */
@@ -214,15 +264,23 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	return (Datum) 0;
 }
 
-static bool
-allow_partial_arg(FunctionCallInfo fcinfo, int n)
+bool
+iblt_flag_arg(FunctionCallInfo fcinfo, int n, const char *name,
+			  const char *call)
 {
 	if (PG_ARGISNULL(n))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("allow_partial must not be null"),
-				 errhint("Write iblt_decode(s, key_type => NULL::boolean) to decode keys of type boolean.")));
+				 errmsg("%s must not be null", name),
+				 errhint("Write %s.", call)));
 	return PG_GETARG_BOOL(n);
+}
+
+static bool
+allow_partial_arg(FunctionCallInfo fcinfo, int n)
+{
+	return iblt_flag_arg(fcinfo, n, "allow_partial",
+						 "iblt_decode(s, key_type => NULL::boolean) to decode keys of type boolean");
 }
 
 /*

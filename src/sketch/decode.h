@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * decode.h
- *	  A sketch decoded key by key, and the verdict on the result.
+ *	  A sketch decoded key by key, the verdict on the result, and keys and
+ *	  values as columns of a result.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,6 +10,8 @@
 #define IBLT_SKETCH_DECODE_H
 
 #include "sketch/iblt.h"
+
+#include "sketch/key.h"
 
 /* A decoding in progress. */
 typedef struct IbltDecoding
@@ -46,6 +49,33 @@ extern bool iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry);
 extern void iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict);
 
 /*
+ * How one column is shown: as text, or as a type that the caller asks for.  That
+ * type must be the sketch's.
+ */
+typedef struct IbltShown
+{
+	IbltKeyCoder *coder;		/* NULL for values of a sketch without values */
+	bool		as_text;
+	FmgrInfo	output;			/* if as text */
+} IbltShown;
+
+/*
+ * Shows keys, or values, as a type, or as text for InvalidOid.  The coder of a
+ * type is kept for the next call of the function, except for that of an
+ * anonymous row.
+ */
+extern void iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
+					  const IbltParams *params, bool of_value);
+
+/* A key of the sketch. */
+extern Datum iblt_show_key(const IbltShown *shown, const IbltSketch *sketch,
+						   const IbltEntry *entry);
+
+/* The value of all rows of a key.  Sets isnull if there is no such value. */
+extern Datum iblt_show_value(const IbltShown *shown, const IbltSketch *sketch,
+							 const IbltEntry *entry, bool *isnull);
+
+/*
  * Decodes an open sketch into the result of a function that returns the rows of
  * iblt_decode.  If key_type is InvalidOid, keys and values are shown as text.
  * ERROR if header and cells contradict each other.
@@ -53,6 +83,13 @@ extern void iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict);
 extern void iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 							 Oid key_type, Oid value_type,
 							 IbltVerdict *verdict);
+
+/*
+ * Argument n of a function, a boolean with this name.  NULL is an ERROR, as what
+ * stands there may be meant as a type: "call" says how.
+ */
+extern bool iblt_flag_arg(FunctionCallInfo fcinfo, int n, const char *name,
+						  const char *call);
 
 /*
  * A number of rows as bigint, or the largest bigint.  A sketch that is added to

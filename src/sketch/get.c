@@ -21,8 +21,6 @@
 #include "core/get.h"
 #include "core/sums.h"
 #include "sketch/decode.h"
-#include "sketch/key.h"
-#include "sketch/show.h"
 
 /*
  * Judges a key from its own cells.  Two that tell the same are enough.  If only
@@ -152,12 +150,8 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 static bool
 list_arg(FunctionCallInfo fcinfo, int n)
 {
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("list must not be null"),
-				 errhint("Write iblt_get(s, key, value_type => NULL::boolean) to get values of type boolean.")));
-	return PG_GETARG_BOOL(n);
+	return iblt_flag_arg(fcinfo, n, "list",
+						 "iblt_get(s, key, value_type => NULL::boolean) to get values of type boolean");
 }
 
 /* iblt_get(iblt, anyelement, list) -> (status, count, value): the paper's GET */

@@ -66,8 +66,7 @@ static void
 kept_drop(Kept *kept)
 {
 	kept_list = list_delete_ptr(kept_list, kept);
-	if (kept->value != NULL)
-		pfree(kept->value);
+	pfree(kept->value);
 	pfree(kept->name);
 	pfree(kept);
 }
@@ -101,37 +100,20 @@ name_arg(FunctionCallInfo fcinfo)
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
-/* Adds an entry of that name without a value. */
-static Kept *
-kept_add(const char *name)
-{
-	MemoryContext old;
-	Kept	   *kept;
-
-	if (strchr(name, '\t') != NULL)
-		drop_oldest();
-	if (kept_context == NULL)
-		kept_context = AllocSetContextCreate(TopMemoryContext, "iblt sketches",
-											 ALLOCSET_DEFAULT_SIZES);
-	old = MemoryContextSwitchTo(kept_context);
-	kept = palloc(sizeof(Kept));
-	kept->name = pstrdup(name);
-	kept->role = GetUserId();
-	kept->value = NULL;
-	kept_list = lappend(kept_list, kept);
-	MemoryContextSwitchTo(old);
-	return kept;
-}
-
 /*
  * A copy in kept_context.  If the query is cancelled, nothing else frees it.
  */
 static struct varlena *
 copy_to_keep(const IbltSketch *sketch)
 {
-	MemoryContext old = MemoryContextSwitchTo(kept_context);
-	struct varlena *value = iblt_value_alloc(sketch->size);
+	MemoryContext old;
+	struct varlena *value;
 
+	if (kept_context == NULL)
+		kept_context = AllocSetContextCreate(TopMemoryContext, "iblt sketches",
+											 ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(kept_context);
+	value = iblt_value_alloc(sketch->size);
 	MemoryContextSwitchTo(old);
 	PG_TRY();
 	{
@@ -158,21 +140,23 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	Kept	   *kept;
 	struct varlena *value;
+	MemoryContext old;
 
 	iblt_open_arg(&sketch, fcinfo, 1);
-	kept = kept_find(name);
-	if (kept != NULL && strcmp(kept->name, name) != 0)
-	{
-		kept_drop(kept);
-		kept = NULL;
-	}
-	if (kept == NULL)
-		kept = kept_add(name);
-	/* an error from here on leaves what was kept before */
+	/* an error up to here leaves what was kept before */
 	value = copy_to_keep(&sketch);
-	if (kept->value != NULL)
-		pfree(kept->value);
+	kept = kept_find(name);
+	if (kept != NULL)
+		kept_drop(kept);
+	if (strchr(name, '\t') != NULL)
+		drop_oldest();
+	old = MemoryContextSwitchTo(kept_context);
+	kept = palloc(sizeof(Kept));
+	kept->name = pstrdup(name);
+	kept->role = GetUserId();
 	kept->value = value;
+	kept_list = lappend(kept_list, kept);
+	MemoryContextSwitchTo(old);
 	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
 }
 
@@ -186,7 +170,7 @@ kept_arg(FunctionCallInfo fcinfo)
 	char	   *name = name_arg(fcinfo);
 	Kept	   *kept = kept_find(name);
 
-	if (kept == NULL || kept->value == NULL || strcmp(kept->name, name) != 0)
+	if (kept == NULL || strcmp(kept->name, name) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("kept sketch \"%.*s\" does not exist in this session",
@@ -215,11 +199,8 @@ iblt_session_drop(PG_FUNCTION_ARGS)
 {
 	char	   *name = name_arg(fcinfo);
 	Kept	   *kept = kept_find(name);
-	bool		found;
 
-	if (kept == NULL)
-		PG_RETURN_BOOL(false);
-	found = kept->value != NULL;
-	kept_drop(kept);
-	PG_RETURN_BOOL(found);
+	if (kept != NULL)
+		kept_drop(kept);
+	PG_RETURN_BOOL(kept != NULL);
 }

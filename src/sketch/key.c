@@ -246,12 +246,9 @@ refuse_type(const char *type, const IbltTyping *typing, bool of_value,
 					 of_value ? "value" : "key")));
 }
 
-/*
- * Gives untyped typing the coder's type.  ERROR, with the beginning of a hint,
- * unless typed typing has it already.
- */
-static void
-set_typing(IbltKeyCoder *coder, IbltTyping *typing, const char *advice)
+void
+iblt_key_set_typing(IbltKeyCoder *coder, IbltTyping *typing,
+					const char *advice)
 {
 	IbltTyping	typed = *typing;
 
@@ -278,10 +275,10 @@ iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
 	IbltTyping	key = iblt_core_key_typing(params);
 
 	if (coder->of_value)
-		set_typing(coder, &params->value, "Cast the value to");
+		iblt_key_set_typing(coder, &params->value, "Cast the value to");
 	else
 	{
-		set_typing(coder, &key, "Cast the key to");
+		iblt_key_set_typing(coder, &key, "Cast the key to");
 		/* an estimator has hashes of keys */
 		if (params->strata > 0)
 			key.limbs = 1;
@@ -354,7 +351,7 @@ iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 	}
 	coder = kept_coder(fcinfo, of_value ? 2 : 1, type);
 	coder->of_value = of_value;
-	set_typing(coder, &typing, of_value ? "Name" : "Cast the key to");
+	iblt_key_set_typing(coder, &typing, of_value ? "Name" : "Cast the key to");
 	return coder;
 }
 

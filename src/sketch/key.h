@@ -131,6 +131,14 @@ extern bool iblt_key_type_changed(const IbltKeyCoder *coder);
 extern const uint8 *iblt_key_padded(IbltKeyCoder *coder, unsigned limbs);
 
 /*
+ * Gives untyped typing the coder's type.  ERROR, with the beginning of a hint,
+ * unless typed typing has it already.  Anonymous rows have a type once a key
+ * has been encoded.
+ */
+extern void iblt_key_set_typing(IbltKeyCoder *coder, IbltTyping *typing,
+								const char *advice);
+
+/*
  * Gives an untyped template the coder's type of key.  ERROR unless a typed one
  * has it already.  Anonymous rows have a type once a key has been encoded.
  * Until then the template stays untyped.  ERROR if that key does not show the
