@@ -32,13 +32,13 @@ add_row_any(IbltSketch *sketch, const uint8_t *key, uint64_t y,
 {
 	uint32_t position[IBLT_MAX_HASHES];
 	uint64_t terms[IBLT_MAX_FIELDS];
-	unsigned f = IBLT_FIELD_VALUE(sketch->params.limbs);
+	unsigned f = IBLT_FIELD_VALUE(sketch->params.key.limbs);
 	IbltStatus status;
 
 	/* first, because iblt_row_take counts the row */
 	if (!value_limbs(sketch, value, terms + f))
 		return IBLT_VALUE_NOT_REPRESENTABLE;
-	status = iblt_row_take(sketch, key, y, sign, sketch->params.limbs,
+	status = iblt_row_take(sketch, key, y, sign, sketch->params.key.limbs,
 						   sketch->params.hashes, position, terms);
 	if (status != IBLT_OK)
 		return status;
@@ -206,7 +206,7 @@ iblt_core_key_cells(const IbltSketch *sketch, const uint8_t *key,
 	const IbltParams *params = &sketch->params;
 	uint32_t position[IBLT_MAX_HASHES];
 	uint64_t check = iblt_hash_key(&sketch->hasher, key,
-								   8 * (size_t) params->limbs, params->hashes,
+								   8 * (size_t) params->key.limbs, params->hashes,
 								   params->subtable_cells, position);
 	uint32_t base = 0;
 	int i;
@@ -225,7 +225,7 @@ bool
 iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
 					  const uint8_t *cell, uint64_t inverse, uint8_t *key)
 {
-	unsigned limbs = sketch->params.limbs;
+	unsigned limbs = sketch->params.key.limbs;
 	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
 	uint64_t check = iblt_cell_field(cell, IBLT_FIELD_CHECK(limbs));
 	uint32_t index[IBLT_MAX_HASHES];
@@ -265,7 +265,7 @@ iblt_core_entry_value(const IbltSketch *sketch, const IbltEntry *entry,
 					  uint8_t *value)
 {
 	const IbltHasher *hasher = &sketch->hasher;
-	unsigned field = IBLT_FIELD_VALUE(sketch->params.limbs);
+	unsigned field = IBLT_FIELD_VALUE(sketch->params.key.limbs);
 	uint64_t weight = fp_reduce(iblt_cell_field(entry->cell,
 												IBLT_FIELD_WEIGHT));
 	uint64_t inverse;

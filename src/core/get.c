@@ -14,7 +14,7 @@ cell_holds_only(const IbltSketch *sketch, const uint8_t *cell,
 				const uint8_t *key, uint64_t check)
 {
 	const IbltHasher *hasher = &sketch->hasher;
-	unsigned limbs = sketch->params.limbs;
+	unsigned limbs = sketch->params.key.limbs;
 	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
 	unsigned l;
 

@@ -35,7 +35,7 @@ before_cells(size_t description_size, size_t labels_size)
 static size_t
 before_cells_of(const IbltKbfParams *params)
 {
-	return before_cells(params->description_size, params->labels_size);
+	return before_cells(params->key.description_size, params->labels_size);
 }
 
 static unsigned
@@ -49,7 +49,7 @@ cell_bits_of(const IbltKbfParams *params)
 static uint32_t
 cells_of(const IbltKbfParams *params)
 {
-	if (params->kind == IBLT_KEY_UNTYPED)
+	if (params->key.kind == IBLT_KEY_UNTYPED)
 		return 0;
 	return (uint32_t) params->hashes * params->subtable_cells;
 }
@@ -95,22 +95,11 @@ labels_valid(const IbltKbfParams *params)
 	return left == 0;
 }
 
-IbltTyping
-iblt_core_kbf_key_typing(const IbltKbfParams *params)
-{
-	IbltTyping	typing = {
-		params->kind, iblt_core_kind_limbs(params->kind),
-		params->description, params->description_size
-	};
-
-	return typing;
-}
-
 IbltStatus
 iblt_core_kbf_check_params(const IbltKbfParams *params)
 {
 	IbltKbfParams typed = *params;
-	IbltTyping	key = iblt_core_kbf_key_typing(params);
+	IbltTyping	key = params->key;
 
 	if (params->hashes < IBLT_KBF_MIN_HASHES ||
 		params->hashes > IBLT_KBF_MAX_HASHES)
@@ -123,12 +112,13 @@ iblt_core_kbf_check_params(const IbltKbfParams *params)
 	if (params->subtable_cells < 1 ||
 		params->subtable_cells > IBLT_KBF_MAX_CELLS)
 		return IBLT_BAD_CELLS;
+	key.limbs = iblt_core_kind_limbs(key.kind);
 	if (iblt_core_check_typing(&key) != IBLT_OK)
 		return iblt_core_check_typing(&key);
 	if (!labels_valid(params))
 		return IBLT_BAD_LABELS;
 	/* a template must be usable */
-	typed.kind = IBLT_KEY_CANONICAL;
+	typed.key.kind = IBLT_KEY_CANONICAL;
 	return iblt_core_kbf_size(&typed) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
 }
 
@@ -142,8 +132,8 @@ set_view(IbltKbf *kbf, uint8_t *bytes)
 	iblt_core_secret(kbf->hasher.secret, "iblt kbf", params->seed);
 	kbf->bytes = bytes;
 	kbf->size = iblt_core_kbf_size(params);
-	params->description = bytes + HEADER_SIZE;
-	params->labels = params->description + params->description_size;
+	params->key.description = bytes + HEADER_SIZE;
+	params->labels = params->key.description + params->key.description_size;
 	kbf->cells = bytes + before_cells_of(params);
 	kbf->ncells = cells_of(params);
 	kbf->cell_bits = cell_bits_of(params);
@@ -160,15 +150,15 @@ iblt_core_kbf_init(IbltKbf *kbf, const IbltKbfParams *params, uint8_t *bytes)
 	bytes[OFFSET_HASHES] = (uint8_t) params->hashes;
 	bytes[OFFSET_DEGREE] = (uint8_t) params->degree;
 	bytes[OFFSET_SUPERPOSED] = (uint8_t) params->superposed;
-	bytes[OFFSET_KEY_KIND] = (uint8_t) params->kind;
+	bytes[OFFSET_KEY_KIND] = (uint8_t) params->key.kind;
 	iblt_store16(bytes + OFFSET_VALUES, (uint16_t) params->values);
 	iblt_store32(bytes + OFFSET_CELLS, params->subtable_cells);
 	iblt_store64(bytes + OFFSET_SEED, params->seed);
 	iblt_store16(bytes + OFFSET_DESCRIPTION_SIZE,
-				 (uint16_t) params->description_size);
+				 (uint16_t) params->key.description_size);
 	iblt_store32(bytes + OFFSET_LABELS_SIZE, (uint32_t) params->labels_size);
-	iblt_store_text(text, params->description, params->description_size);
-	iblt_store_text(text + params->description_size, params->labels,
+	iblt_store_text(text, params->key.description, params->key.description_size);
+	iblt_store_text(text + params->key.description_size, params->labels,
 					params->labels_size);
 
 	kbf->params = *params;
@@ -199,11 +189,11 @@ read_params(IbltKbfParams *params, const uint8_t *bytes)
 	params->superposed = bytes[OFFSET_SUPERPOSED];
 	params->values = iblt_load16(bytes + OFFSET_VALUES);
 	params->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
-	params->kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
+	params->key.kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
 	params->seed = iblt_load64(bytes + OFFSET_SEED);
-	params->description = bytes + HEADER_SIZE;
-	params->description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
-	params->labels = params->description + params->description_size;
+	params->key.description = bytes + HEADER_SIZE;
+	params->key.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	params->labels = params->key.description + params->key.description_size;
 	params->labels_size = iblt_load32(bytes + OFFSET_LABELS_SIZE);
 }
 
@@ -234,14 +224,14 @@ iblt_core_kbf_open_header(IbltKbf *kbf, uint8_t *bytes, size_t size,
 		return status;
 	if (total != iblt_core_kbf_size(params))
 		return IBLT_BAD_SIZE;
-	text = HEADER_SIZE + params->description_size + params->labels_size;
+	text = HEADER_SIZE + params->key.description_size + params->labels_size;
 	if (!iblt_all_zero(bytes + text, before_cells_of(params) - text))
 		return IBLT_BAD_RESERVED;
 	kbf->keys = iblt_load64(bytes + OFFSET_KEYS);
 	set_view(kbf, bytes);
 	if (kbf->keys > INT64_MAX)
 		return IBLT_COUNT_OVERFLOW;
-	return params->kind == IBLT_KEY_UNTYPED && kbf->keys != 0
+	return params->key.kind == IBLT_KEY_UNTYPED && kbf->keys != 0
 		? IBLT_BAD_TEMPLATE : IBLT_OK;
 }
 
@@ -370,11 +360,10 @@ iblt_core_kbf_widen(IbltKbfParams *params, const IbltKbfParams *other)
 		params->labels_size = other->labels_size;
 		changed = true;
 	}
-	if (params->kind == IBLT_KEY_UNTYPED && other->kind != IBLT_KEY_UNTYPED)
+	if (params->key.kind == IBLT_KEY_UNTYPED &&
+		other->key.kind != IBLT_KEY_UNTYPED)
 	{
-		params->kind = other->kind;
-		params->description = other->description;
-		params->description_size = other->description_size;
+		params->key = other->key;
 		changed = true;
 	}
 	return changed;
@@ -397,11 +386,10 @@ iblt_core_kbf_compatible(const IbltKbfParams *a, const IbltKbfParams *b)
 		return IBLT_OTHER_SEED;
 	if (!iblt_core_kbf_labels_go(a, b))
 		return IBLT_OTHER_LABELS;
-	if (a->kind == IBLT_KEY_UNTYPED || b->kind == IBLT_KEY_UNTYPED)
+	if (a->key.kind == IBLT_KEY_UNTYPED || b->key.kind == IBLT_KEY_UNTYPED ||
+		iblt_core_same_type(&a->key, &b->key))
 		return IBLT_OK;
-	return a->kind == b->kind &&
-		same_text(a->description, a->description_size, b->description,
-				  b->description_size) ? IBLT_OK : IBLT_OTHER_KEY_TYPE;
+	return IBLT_OTHER_KEY_TYPE;
 }
 
 const uint8_t *

@@ -43,10 +43,8 @@ typedef struct IbltKbfParams
 	int			superposed;		/* t: values that a cell can tell apart, 1 to 3 */
 	unsigned	values;			/* the values are 1 to this, at most 2^q - 1 */
 	uint32_t	subtable_cells; /* cells in each subtable */
-	IbltKeyKind kind;
+	IbltTyping	key;			/* limbs is that of its kind, and not kept */
 	uint64_t	seed;
-	const uint8_t *description; /* the key's column types, UTF-8 */
-	size_t		description_size;	/* bytes */
 	const uint8_t *labels;		/* one of each value, in order: its bytes as
 								 * one byte, 1 to 255, then UTF-8 */
 	size_t		labels_size;	/* bytes, 0 without labels */
@@ -67,9 +65,6 @@ typedef struct IbltKbf
 
 /* Bytes of a filter with these parameters, or 0 if more than IBLT_MAX_BYTES. */
 extern size_t iblt_core_kbf_size(const IbltKbfParams *params);
-
-/* The form of the keys, as in a sketch of such keys. */
-extern IbltTyping iblt_core_kbf_key_typing(const IbltKbfParams *params);
 
 /* Are these parameters possible?  The first that is not, or IBLT_OK. */
 extern IbltStatus iblt_core_kbf_check_params(const IbltKbfParams *params);

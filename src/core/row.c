@@ -164,7 +164,7 @@ iblt_core_row_adder_portable(const IbltParams *params)
 {
 	if (!iblt_core_is_plain(params))
 		return NULL;
-	return &adders_portable[params->limbs - 1];
+	return &adders_portable[params->key.limbs - 1];
 }
 
 const IbltRowAdder *
@@ -172,7 +172,7 @@ iblt_core_row_adder(const IbltParams *params)
 {
 #ifdef IBLT_HAS_AVX2
 	if (iblt_core_is_plain(params) && __builtin_cpu_supports("avx2"))
-		return &adders_avx2[params->limbs - 1];
+		return &adders_avx2[params->key.limbs - 1];
 #endif
 	return iblt_core_row_adder_portable(params);
 }

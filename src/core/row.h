@@ -150,8 +150,8 @@ static inline bool
 iblt_core_is_plain(const IbltParams *params)
 {
 	return params->hashes == 4 && params->subtables == 0x0f &&
-		params->value.limbs == 0 && params->limbs >= 1 &&
-		params->limbs <= IBLT_QUEUE_LIMBS;
+		params->value.limbs == 0 && params->key.limbs >= 1 &&
+		params->key.limbs <= IBLT_QUEUE_LIMBS;
 }
 
 /* Rows whose cells are being fetched, as many as a fetch takes to arrive. */

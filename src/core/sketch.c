@@ -28,32 +28,11 @@
 #define HEADER_SIZE			IBLT_HEADER_SIZE
 #define CHECKSUM_SIZE		8
 
-IbltTyping
-iblt_core_key_typing(const IbltParams *params)
-{
-	IbltTyping typing;
-
-	typing.kind = params->kind;
-	typing.limbs = params->limbs;
-	typing.description = params->description;
-	typing.description_size = params->description_size;
-	return typing;
-}
-
-void
-iblt_core_set_key_typing(IbltParams *params, const IbltTyping *typing)
-{
-	params->kind = typing->kind;
-	params->limbs = typing->limbs;
-	params->description = typing->description;
-	params->description_size = typing->description_size;
-}
-
 /* The descriptions of the key and the value. */
 static size_t
 descriptions_size(const IbltParams *params)
 {
-	return params->description_size + params->value.description_size;
+	return params->key.description_size + params->value.description_size;
 }
 
 /* They are padded with zeros to whole words. */
@@ -66,7 +45,7 @@ description_room(const IbltParams *params)
 static unsigned
 fields_of(const IbltParams *params)
 {
-	return params->limbs + 2 + params->value.limbs;
+	return params->key.limbs + 2 + params->value.limbs;
 }
 
 static uint32_t
@@ -81,7 +60,7 @@ cells_of(const IbltParams *params)
 {
 	int tables = params->strata > 0 ? params->strata : 1;
 
-	if (params->kind == IBLT_KEY_UNTYPED)
+	if (params->key.kind == IBLT_KEY_UNTYPED)
 		return 0;
 	return (uint64_t) (tables * iblt_core_subtable_count(params)) *
 		params->subtable_cells;
@@ -169,7 +148,7 @@ value_is_possible(const IbltParams *params)
 	if (value->limbs == 0)
 		return value->kind == IBLT_KEY_UNTYPED && value->description_size == 0;
 	return iblt_core_check_typing(value) == IBLT_OK &&
-		(value->kind == IBLT_KEY_UNTYPED) == (params->kind == IBLT_KEY_UNTYPED);
+		(value->kind == IBLT_KEY_UNTYPED) == (params->key.kind == IBLT_KEY_UNTYPED);
 }
 
 /* An estimator's keys, of whatever kind, are hashed to one limb. */
@@ -182,7 +161,7 @@ check_strata(const IbltParams *params)
 		return IBLT_OK;
 	if (params->subtables != (1U << params->hashes) - 1)
 		return IBLT_BAD_SUBTABLES;
-	if (params->limbs != 1)
+	if (params->key.limbs != 1)
 		return IBLT_BAD_KEY_SIZE;
 	return params->value.limbs == 0 ? IBLT_OK : IBLT_BAD_VALUE_TYPE;
 }
@@ -190,7 +169,7 @@ check_strata(const IbltParams *params)
 IbltStatus
 iblt_core_check_params(const IbltParams *params)
 {
-	IbltTyping key = iblt_core_key_typing(params);
+	IbltTyping key = params->key;
 
 	if (params->strata != 0)
 		key.limbs = iblt_core_kind_limbs(key.kind);
@@ -219,9 +198,9 @@ set_view(IbltSketch *sketch, uint8_t *bytes)
 	sketch->bytes = bytes;
 	sketch->size = iblt_core_size(params);
 	sketch->meter = bytes + OFFSET_METER;
-	sketch->params.description = bytes + HEADER_SIZE;
+	sketch->params.key.description = bytes + HEADER_SIZE;
 	sketch->params.value.description = bytes + HEADER_SIZE +
-		params->description_size;
+		params->key.description_size;
 	sketch->cells = bytes + HEADER_SIZE + description_room(params);
 	sketch->ncells = (uint32_t) cells_of(params);
 	sketch->cell_size = cell_size_of(params);
@@ -237,19 +216,19 @@ iblt_core_init(IbltSketch *sketch, const IbltParams *params, uint8_t *bytes)
 	bytes[OFFSET_VERSION] = IBLT_FORMAT_VERSION;
 	bytes[OFFSET_HASHES] = (uint8_t) params->hashes;
 	bytes[OFFSET_SUBTABLES] = (uint8_t) params->subtables;
-	bytes[OFFSET_KEY_KIND] = (uint8_t) params->kind;
+	bytes[OFFSET_KEY_KIND] = (uint8_t) params->key.kind;
 	bytes[OFFSET_VALUE_KIND] = (uint8_t) params->value.kind;
-	iblt_store16(bytes + OFFSET_LIMBS, (uint16_t) params->limbs);
+	iblt_store16(bytes + OFFSET_LIMBS, (uint16_t) params->key.limbs);
 	iblt_store32(bytes + OFFSET_CELLS, params->subtable_cells);
 	iblt_store64(bytes + OFFSET_SEED, params->seed);
 	iblt_store16(bytes + OFFSET_DESCRIPTION_SIZE,
-				 (uint16_t) params->description_size);
+				 (uint16_t) params->key.description_size);
 	iblt_store16(bytes + OFFSET_VALUE_LIMBS, (uint16_t) params->value.limbs);
 	iblt_store16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE,
 				 (uint16_t) params->value.description_size);
-	iblt_store_text(bytes + HEADER_SIZE, params->description,
-					params->description_size);
-	iblt_store_text(bytes + HEADER_SIZE + params->description_size,
+	iblt_store_text(bytes + HEADER_SIZE, params->key.description,
+					params->key.description_size);
+	iblt_store_text(bytes + HEADER_SIZE + params->key.description_size,
 					params->value.description, params->value.description_size);
 
 	sketch->params = *params;
@@ -290,15 +269,15 @@ read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 
 	params->hashes = bytes[OFFSET_HASHES];
 	params->subtables = bytes[OFFSET_SUBTABLES];
-	params->kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
-	params->limbs = iblt_load16(bytes + OFFSET_LIMBS);
+	params->key.kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
+	params->key.limbs = iblt_load16(bytes + OFFSET_LIMBS);
 	params->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
 	params->seed = iblt_load64(bytes + OFFSET_SEED);
-	params->description = bytes + HEADER_SIZE;
-	params->description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	params->key.description = bytes + HEADER_SIZE;
+	params->key.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
 	params->value.kind = (IbltKeyKind) bytes[OFFSET_VALUE_KIND];
 	params->value.limbs = iblt_load16(bytes + OFFSET_VALUE_LIMBS);
-	params->value.description = params->description + params->description_size;
+	params->value.description = params->key.description + params->key.description_size;
 	params->value.description_size =
 		iblt_load16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE);
 	*rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
@@ -315,7 +294,7 @@ iblt_core_header_size(const uint8_t *bytes)
 {
 	IbltParams params = { 0 };
 
-	params.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	params.key.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
 	params.value.description_size =
 		iblt_load16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE);
 	return HEADER_SIZE + description_room(&params);
@@ -345,7 +324,7 @@ view_header(IbltSketch *sketch, uint8_t *bytes, size_t size, size_t total)
 static IbltStatus
 check_template(const IbltSketch *sketch)
 {
-	if (sketch->params.kind == IBLT_KEY_UNTYPED &&
+	if (sketch->params.key.kind == IBLT_KEY_UNTYPED &&
 		(sketch->rows != 0 || !iblt_all_zero(sketch->meter, 2 * IBLT_METER_BUCKETS)))
 		return IBLT_BAD_TEMPLATE;
 	return IBLT_OK;
@@ -453,9 +432,6 @@ iblt_core_same_type(const IbltTyping *a, const IbltTyping *b)
 IbltStatus
 iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 {
-	IbltTyping key = iblt_core_key_typing(a);
-	IbltTyping other = iblt_core_key_typing(b);
-
 	if (a->hashes != b->hashes)
 		return IBLT_OTHER_HASHES;
 	if (a->strata != b->strata)
@@ -468,9 +444,9 @@ iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 		return IBLT_OTHER_SEED;
 	if ((a->value.limbs == 0) != (b->value.limbs == 0))
 		return IBLT_OTHER_VALUES;
-	if (!iblt_core_same_type(&key, &other))
+	if (!iblt_core_same_type(&a->key, &b->key))
 		return IBLT_OTHER_KEY_TYPE;
-	if (key.limbs != other.limbs)
+	if (a->key.limbs != b->key.limbs)
 		return IBLT_OTHER_KEY_SIZE;
 	if (!iblt_core_same_type(&a->value, &b->value))
 		return IBLT_OTHER_VALUE_TYPE;

@@ -67,11 +67,8 @@ typedef struct IbltParams
 	uint32_t	subtable_cells; /* cells in each subtable, on the ladder */
 	int			strata;			/* of an estimator, 0 in a sketch.  Each has all
 								 * subtables, and hashes of keys as its keys. */
-	IbltKeyKind kind;
-	unsigned	limbs;			/* 8-byte words of a key */
 	uint64_t	seed;
-	const uint8_t *description; /* the key's column types, UTF-8 */
-	size_t		description_size;	/* bytes */
+	IbltTyping	key;
 	IbltTyping	value;			/* limbs is 0 in a sketch without values.
 								 * Otherwise it is untyped if the key is. */
 } IbltParams;
@@ -90,11 +87,6 @@ typedef struct IbltSketch
 	uint32_t	cell_size;		/* bytes */
 	unsigned	fields;			/* field elements in a cell */
 } IbltSketch;
-
-/* The form of the keys, as it is kept of the values. */
-extern IbltTyping iblt_core_key_typing(const IbltParams *params);
-extern void iblt_core_set_key_typing(IbltParams *params,
-									 const IbltTyping *typing);
 
 /* The subtables in a mask. */
 static inline int

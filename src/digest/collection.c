@@ -31,9 +31,9 @@ iblt_collection_make(const IbltTrackTarget *target, int level,
 	/* most never have a sketch, which is larger than all else */
 	memset(collection, 0, offsetof(IbltCollection, sketch));
 	collection->target = *target;
-	description = palloc(params->description_size);
-	iblt_store_text(description, params->description, params->description_size);
-	params->description = description;
+	description = palloc(params->key.description_size);
+	iblt_store_text(description, params->key.description, params->key.description_size);
+	params->key.description = description;
 	collection->level = level;
 	collection->context = context;
 	MemoryContextSwitchTo(old);
@@ -47,7 +47,7 @@ iblt_collection_free(IbltCollection *collection)
 		pfree(collection->list);
 	if (collection->value != NULL)
 		pfree(collection->value);
-	pfree((void *) collection->target.params.description);
+	pfree((void *) collection->target.params.key.description);
 	pfree(collection);
 }
 

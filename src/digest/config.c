@@ -172,7 +172,7 @@ iblt_config_fits(const IbltTrackConfig *config, const IbltParams *params)
 			return false;
 	}
 	iblt_config_params(config, &own);
-	return params->kind != IBLT_KEY_UNTYPED &&
+	return params->key.kind != IBLT_KEY_UNTYPED &&
 		iblt_core_compatible(&own, params) == IBLT_OK;
 }
 
@@ -182,7 +182,7 @@ iblt_config_require_fit(const IbltTrackConfig *config,
 {
 	IbltParams	own;
 
-	if (params->kind == IBLT_KEY_UNTYPED)
+	if (params->key.kind == IBLT_KEY_UNTYPED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("sketch of a tracked table must not be an empty template")));

@@ -389,7 +389,7 @@ read_row(void *arg)
 {
 	Reading    *reading = arg;
 	IbltTrackEntry *entry = reading->entry;
-	Size		size = 8 * (Size) entry->target.params.limbs;
+	Size		size = 8 * (Size) entry->target.params.key.limbs;
 	IbltTrackRow *row = reading->row;
 
 	if (entry->key_hash != NULL)

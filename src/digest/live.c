@@ -188,7 +188,7 @@ iblt_live(PG_FUNCTION_ARGS)
 	require_config(&config, relation);
 	read_base(&base, relation, &config);
 	value = fold_base(&sketch, &base, PG_ARGISNULL(1) ? NULL : &capacity);
-	iblt_changes_read(&changes, relation, &config, sketch.params.limbs, snapshot,
+	iblt_changes_read(&changes, relation, &config, sketch.params.key.limbs, snapshot,
 					  &sketch);
 	problem = iblt_changes_problem(&changes);
 	if (problem == NULL)
@@ -229,7 +229,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	iblt_open_arg(&scanned, fcinfo, 1);
 	iblt_config_require_fit(&config, &scanned.params);
 	iblt_make(&sum, &scanned.params);
-	iblt_changes_read(&changes, relation, &config, sum.params.limbs,
+	iblt_changes_read(&changes, relation, &config, sum.params.key.limbs,
 					  GetActiveSnapshot(), &sum);
 	problem = iblt_changes_problem(&changes);
 	/* the scan may have read a partition or child that is gone again later */

@@ -34,7 +34,7 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	values[BASE_GENERATION] = Int64GetDatum(generation);
 	values[BASE_SKETCH] = PointerGetDatum(value);
 	values[BASE_ROWS] = Int64GetDatum(sketch->rows);
-	values[BASE_LIMBS] = Int32GetDatum((int32) sketch->params.limbs);
+	values[BASE_LIMBS] = Int32GetDatum((int32) sketch->params.key.limbs);
 	values[BASE_VERIFIED] = TimestampTzGetDatum(verified);
 	iblt_store_insert(iblt_store_base(), BASE_WIDTH, values, nulls);
 	/* the next statement of this transaction must see it */
@@ -90,7 +90,7 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 		!iblt_base_read(&base, &config, snapshot, true) ||
 		base.generation != config.generation || !base.fits)
 		return 0;
-	iblt_changes_read(&changes, NULL, &config, base.sketch.params.limbs, snapshot,
+	iblt_changes_read(&changes, NULL, &config, base.sketch.params.key.limbs, snapshot,
 					  &base.sketch);
 	/* what cannot be read must stay, and so must what tells of it */
 	if (iblt_changes_problem(&changes) == NULL && changes.nmerged > 0 &&

@@ -82,7 +82,7 @@ int64
 iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
 {
 	IbltSketch *sketch = applier->sketch;
-	unsigned	limbs = sketch->params.limbs;
+	unsigned	limbs = sketch->params.key.limbs;
 	int64		number = 0;
 	Size		one;
 

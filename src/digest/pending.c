@@ -102,7 +102,7 @@ write_list(const IbltCollection *pending)
 		Size		size = left;
 
 		if (left > IBLT_STORE_BYTES)
-			size = iblt_packed_prefix(bytes, left, target->params.limbs,
+			size = iblt_packed_prefix(bytes, left, target->params.key.limbs,
 									  IBLT_STORE_BYTES);
 		/* keys of 4,096 bytes fit, and the sketch has no longer ones */
 		Assert(size > 0);
@@ -333,7 +333,7 @@ iblt_pending_add(const IbltTrackTarget *target, unsigned flags,
 {
 	IbltCollection *pending = pending_for(target);
 	uint8		packed[1 + 8 * IBLT_MAX_LIMBS + 16];
-	uint8	   *end = iblt_packed_put(packed, flags, target->params.limbs, key,
+	uint8	   *end = iblt_packed_put(packed, flags, target->params.key.limbs, key,
 									  old_sum, new_sum);
 
 	iblt_collection_add(pending, packed, end - packed, 1);

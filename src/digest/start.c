@@ -129,7 +129,7 @@ check_options(const IbltTrackConfig *config)
 	IbltParams	params;
 
 	iblt_open(&template, PointerGetDatum(config->template));
-	if (template.params.kind != IBLT_KEY_UNTYPED ||
+	if (template.params.key.kind != IBLT_KEY_UNTYPED ||
 		template.params.value.limbs > 0 ||
 		iblt_core_subtable_count(&template.params) != template.params.hashes)
 		ereport(ERROR,

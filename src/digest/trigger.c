@@ -32,7 +32,7 @@ record_update(const IbltTrackTarget *target, const IbltTrackRow *old_row,
 			  const IbltTrackRow *new_row)
 {
 	if (memcmp(old_row->key, new_row->key,
-			   8 * (Size) target->params.limbs) != 0)
+			   8 * (Size) target->params.key.limbs) != 0)
 	{
 		iblt_pending_add(target, IBLT_CHANGE_OLD, old_row->key, old_row->sum, 0);
 		iblt_pending_add(target, IBLT_CHANGE_NEW, new_row->key, 0, new_row->sum);

@@ -65,7 +65,7 @@ same_contents(FunctionCallInfo fcinfo)
 	IbltKbf		right;
 
 	open_operands(fcinfo, &left, &right);
-	if (left.params.kind != right.params.kind)
+	if (left.params.key.kind != right.params.key.kind)
 		return iblt_core_kbf_is_empty(&left) && iblt_core_kbf_is_empty(&right);
 	/* one of them may have more labels */
 	return left.keys == right.keys &&
@@ -235,7 +235,7 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 	if (PG_NARGS() > 2)
 		change->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
 	if (follow_enum(change, fcinfo, &params) ||
-		change->original.params.kind == IBLT_KEY_UNTYPED)
+		change->original.params.key.kind == IBLT_KEY_UNTYPED)
 		change->value = iblt_kbf_copy_as(&change->result, &change->original,
 										 &params);
 	else

@@ -48,7 +48,7 @@ iblt_kbf_params_make(IbltKbfParams *params, int capacity, double failure,
 	if (superposed < 1 || superposed > IBLT_GF_MAX_TERMS)
 		iblt_value_refuse_argument("a kbf", "superposed", superposed, 1, IBLT_GF_MAX_TERMS);
 	iblt_kbf_check_failure(failure);
-	params->kind = IBLT_KEY_UNTYPED;
+	params->key.kind = IBLT_KEY_UNTYPED;
 	params->superposed = superposed;
 	params->seed = seed;
 	if (capacity < 1 ||
@@ -92,32 +92,21 @@ iblt_kbf_params_capacity(const IbltKbfParams *params, double failure)
 	return (uint64) floor(fmin(low * params->subtable_cells, apart));
 }
 
-/* The key's type for messages and kbf_info, or NULL when untyped. */
-static char *
-key_type(const IbltKbfParams *params)
-{
-	IbltTyping	typing = iblt_core_kbf_key_typing(params);
-
-	return iblt_params_type_name(&typing);
-}
-
 void
 iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params)
 {
 	IbltKbfParams typed = *params;
-	IbltTyping	key = {IBLT_KEY_UNTYPED};
 
-	iblt_key_set_typing(coder, &key, "");
-	if (key.kind == IBLT_KEY_UNTYPED)
+	typed.key.kind = IBLT_KEY_UNTYPED;
+	iblt_key_set_typing(coder, &typed.key, "");
+	if (typed.key.kind == IBLT_KEY_UNTYPED)
 		return;
-	typed.kind = key.kind;
-	typed.description = key.description;
-	typed.description_size = key.description_size;
 	if (iblt_core_kbf_compatible(params, &typed) != IBLT_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("key type %s does not match the filter's key type %s",
-						key_type(&typed), key_type(params)),
+						iblt_params_type_name(&typed.key),
+						iblt_params_type_name(&params->key)),
 				 errhint("Cast the key to the type of the filter's keys.")));
 	*params = typed;
 }
@@ -125,7 +114,7 @@ iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params)
 char *
 iblt_kbf_params_text(const IbltKbfParams *params)
 {
-	char	   *type = key_type(params);
+	char	   *type = iblt_params_type_name(&params->key);
 
 	return psprintf("%d hashes, %u cells, %u %s, degree %d, superposed %d, seed " INT64_FORMAT ", %s%s",
 					params->hashes, params->hashes * params->subtable_cells,
@@ -221,7 +210,7 @@ enum
 static void
 info_params(const IbltKbfParams *params, Datum *values, bool *nulls)
 {
-	char	   *type = key_type(params);
+	char	   *type = iblt_params_type_name(&params->key);
 
 	values[INFO_VERSION] = Int32GetDatum(IBLT_KBF_VERSION);
 	values[INFO_CELLS] = Int32GetDatum(params->hashes *

@@ -97,7 +97,7 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 		state = state_check(state, site, fcinfo);
 	params = &state->sketch.params;
 	if (key == NULL)
-		key = iblt_key_padded(site->coder, params->limbs);
+		key = iblt_key_padded(site->coder, params->key.limbs);
 	if (params->value.limbs == 0)
 		status = iblt_state_change(state, key, iblt_key_checksum(site->value), sign);
 	else
@@ -126,7 +126,7 @@ transition(FunctionCallInfo fcinfo, int sign)
 		!iblt_agg_site_in_step(site, key, state->version))
 		state = state_check(state, site, fcinfo);
 	if (key == NULL)
-		key = iblt_key_padded(site->coder, state->sketch.params.limbs);
+		key = iblt_key_padded(site->coder, state->sketch.params.key.limbs);
 	status = iblt_state_change(state, key, (uint64) PG_GETARG_INT64(2), sign);
 	if (unlikely(status != IBLT_OK))
 		iblt_refuse_row(&state->sketch.params, status);

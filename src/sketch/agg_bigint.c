@@ -176,7 +176,7 @@ see_template(Expanded *object, FunctionCallInfo fcinfo)
 	if (object->state != NULL)
 		iblt_params_check_match(&object->state->sketch.params, &params);
 	if (object->state == NULL ||
-		object->state->sketch.params.kind == IBLT_KEY_UNTYPED)
+		object->state->sketch.params.key.kind == IBLT_KEY_UNTYPED)
 	{
 		object->state = iblt_state_make(&params, object->header.eoh_context);
 		object->state->inserted = true;

@@ -60,10 +60,10 @@ iblt_state_add(IbltAggState *state, const IbltSketch *sketch, int sign,
 
 	if (state != NULL)
 		iblt_params_check_match(&state->sketch.params, &sketch->params);
-	if (state == NULL || (state->sketch.params.kind == IBLT_KEY_UNTYPED &&
-						  sketch->params.kind != IBLT_KEY_UNTYPED))
+	if (state == NULL || (state->sketch.params.key.kind == IBLT_KEY_UNTYPED &&
+						  sketch->params.key.kind != IBLT_KEY_UNTYPED))
 		state = iblt_state_make(&params, context);
-	if (sketch->params.kind != IBLT_KEY_UNTYPED)
+	if (sketch->params.key.kind != IBLT_KEY_UNTYPED)
 		iblt_check_counts(&sketch->params,
 						  iblt_core_add_sketch(&state->sketch, sketch, sign));
 	return state;

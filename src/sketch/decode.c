@@ -80,7 +80,7 @@ Datum
 iblt_show_key(const IbltShown *shown, const IbltSketch *sketch,
 			  const IbltEntry *entry)
 {
-	return show_bytes(shown, entry->key, sketch->params.limbs);
+	return show_bytes(shown, entry->key, sketch->params.key.limbs);
 }
 
 Datum
@@ -162,8 +162,8 @@ incomplete_hint(const IbltVerdict *verdict, const IbltParams *params)
 {
 	bool		plain = params->hashes == IBLT_DEFAULT_HASHES &&
 		params->value.limbs == 0 && params->seed == 0 &&
-		(params->kind != IBLT_KEY_CANONICAL ||
-		 8 * params->limbs == IBLT_DEFAULT_KEY_SIZE);
+		(params->key.kind != IBLT_KEY_CANONICAL ||
+		 8 * params->key.limbs == IBLT_DEFAULT_KEY_SIZE);
 
 	if (verdict->recommended > most_capacity(params))
 		return pstrdup("Compare the table in parts, by ranges of the key. No sketch is large enough.");
@@ -252,7 +252,7 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	IbltVerdict verdict;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	if (sketch.params.kind == IBLT_KEY_UNTYPED)
+	if (sketch.params.key.kind == IBLT_KEY_UNTYPED)
 	{
 		/* a template, which has no rows */
 		(void) iblt_value_rows(fcinfo, NULL);

@@ -66,7 +66,7 @@ list(Datum value, const uint8 *key, IbltEntry *found)
 
 	iblt_open(&decoding.original, value);
 	cell = palloc(decoding.original.cell_size);
-	size = 8 * (size_t) decoding.original.params.limbs;
+	size = 8 * (size_t) decoding.original.params.key.limbs;
 	iblt_decoding_start(&decoding);
 	while (iblt_decoding_next(&decoding, &entry))
 	{
@@ -132,7 +132,7 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 	params = sketch.params;
 	iblt_key_set_params(coder, &params);
 	iblt_show(&shown, fcinfo, value_type, &sketch.params, true);
-	presence = get(&sketch, &slices, iblt_key_padded(coder, params.limbs),
+	presence = get(&sketch, &slices, iblt_key_padded(coder, params.key.limbs),
 				   may_list, &entry);
 	if (presence == IBLT_CONTRADICTION)
 		iblt_refuse_contradiction();

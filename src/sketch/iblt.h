@@ -127,9 +127,6 @@ extern uint32 iblt_params_fold_cells(const IbltParams *params, int capacity,
 /* A type for messages and iblt_info, or NULL when untyped. */
 extern char *iblt_params_type_name(const IbltTyping *typing);
 
-/* That of the keys. */
-extern char *iblt_params_key_type(const IbltParams *params);
-
 /*
  * ERROR, naming both, unless sketches with these parameters can be added.  An
  * untyped one matches any type of key.

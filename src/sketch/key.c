@@ -86,12 +86,6 @@ iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 						   context);
 }
 
-static IbltTyping
-typing_of(const IbltParams *params, bool of_value)
-{
-	return of_value ? params->value : iblt_core_key_typing(params);
-}
-
 /* A coder for the keys or values of a sketch, by the type that it names. */
 static IbltKeyCoder *
 coder_from_typing(const IbltTyping *typing)
@@ -114,8 +108,7 @@ coder_from_typing(const IbltTyping *typing)
 IbltKeyCoder *
 iblt_key_coder_for_params(const IbltParams *params, bool of_value)
 {
-	IbltTyping	typing = typing_of(params, of_value);
-	IbltKeyCoder *coder = coder_from_typing(&typing);
+	IbltKeyCoder *coder = coder_from_typing(of_value ? &params->value : &params->key);
 
 	coder->of_value = of_value;
 	return coder;
@@ -272,18 +265,13 @@ iblt_key_set_typing(IbltKeyCoder *coder, IbltTyping *typing,
 void
 iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
 {
-	IbltTyping	key = iblt_core_key_typing(params);
-
 	if (coder->of_value)
 		iblt_key_set_typing(coder, &params->value, "Cast the value to");
 	else
-	{
-		iblt_key_set_typing(coder, &key, "Cast the key to");
-		/* an estimator has hashes of keys */
-		if (params->strata > 0)
-			key.limbs = 1;
-		iblt_core_set_key_typing(params, &key);
-	}
+		iblt_key_set_typing(coder, &params->key, "Cast the key to");
+	/* an estimator has hashes of keys */
+	if (params->strata > 0)
+		params->key.limbs = 1;
 }
 
 void
@@ -303,7 +291,7 @@ iblt_key_set_row_params(IbltKeyCoder *key, IbltKeyCoder *value,
 				 errdetail("A checksum is an integer. Other values are kept only in a sketch with values."),
 				 errhint("Use iblt_checksum(...) for the checksum, or a template such as iblt_new(with_values => true).")));
 	if (typed.value.limbs == 0 ||
-		(typed.kind == IBLT_KEY_UNTYPED) == (typed.value.kind == IBLT_KEY_UNTYPED))
+		(typed.key.kind == IBLT_KEY_UNTYPED) == (typed.value.kind == IBLT_KEY_UNTYPED))
 		*params = typed;
 }
 
@@ -336,7 +324,7 @@ IbltKeyCoder *
 iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 						const IbltParams *params, bool of_value)
 {
-	IbltTyping	typing = typing_of(params, of_value);
+	IbltTyping	typing = of_value ? params->value : params->key;
 	IbltKeyCoder *coder;
 
 	require_of_catalog(type);

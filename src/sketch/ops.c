@@ -53,14 +53,14 @@ iblt_combine(IbltSketch *result, const IbltSketch *left,
 	struct varlena *value;
 
 	iblt_params_check_match(&left->params, &right->params);
-	if (params.kind != IBLT_KEY_UNTYPED)
+	if (params.key.kind != IBLT_KEY_UNTYPED)
 		value = iblt_copy(result, left);
 	else
 	{
 		iblt_params_set_types(&params, &right->params);
 		value = iblt_make(result, &params);
 	}
-	if (right->params.kind != IBLT_KEY_UNTYPED)
+	if (right->params.key.kind != IBLT_KEY_UNTYPED)
 		iblt_check_counts(&params, iblt_core_add_sketch(result, right, sign));
 	iblt_core_seal(result);
 	return value;
@@ -116,11 +116,11 @@ same_contents(FunctionCallInfo fcinfo)
 	IbltSketch *typed;
 
 	open_operands(fcinfo, &left, &right);
-	if (left.params.kind == right.params.kind)
+	if (left.params.key.kind == right.params.key.kind)
 		return left.size == right.size &&
 			memcmp(left.bytes, right.bytes, left.size) == 0;
 
-	typed = left.params.kind == IBLT_KEY_UNTYPED ? &right : &left;
+	typed = left.params.key.kind == IBLT_KEY_UNTYPED ? &right : &left;
 	return memcmp(typed->bytes, VARDATA(iblt_make_empty(&typed->params)),
 				  typed->size) == 0;
 }
@@ -218,17 +218,17 @@ change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
 	iblt_key_encode(value, PG_GETARG_DATUM(2));
 	params = sketch.params;
 	iblt_key_set_row_params(key, value, &params);
-	changed = sketch.params.kind == IBLT_KEY_UNTYPED
+	changed = sketch.params.key.kind == IBLT_KEY_UNTYPED
 		? iblt_make(&result, &params) : iblt_copy(&result, &sketch);
 	if (is_strata)
 		status = iblt_core_strata_add_row_checked(&result, (uint8 *) key->bytes.data,
 												  key->bytes.len,
 												  iblt_key_checksum(value), sign);
 	else if (params.value.limbs == 0)
-		status = iblt_core_add_row_checked(&result, iblt_key_padded(key, params.limbs),
+		status = iblt_core_add_row_checked(&result, iblt_key_padded(key, params.key.limbs),
 										   iblt_key_checksum(value), sign);
 	else
-		status = iblt_core_add_pair_checked(&result, iblt_key_padded(key, params.limbs),
+		status = iblt_core_add_pair_checked(&result, iblt_key_padded(key, params.key.limbs),
 											iblt_key_padded(value, params.value.limbs),
 											sign);
 	if (status != IBLT_OK)

@@ -61,8 +61,8 @@ iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
 	memset(params, 0, sizeof *params);
 	params->hashes = hashes;
 	params->subtables = (1U << hashes) - 1;
-	params->kind = IBLT_KEY_UNTYPED;
-	params->limbs = (key_size + 7) / 8;
+	params->key.kind = IBLT_KEY_UNTYPED;
+	params->key.limbs = (key_size + 7) / 8;
 	params->value.limbs = (value_size + 7) / 8;
 	params->seed = seed;
 	params->subtable_cells = cells_for(capacity, hashes,
@@ -118,14 +118,6 @@ iblt_params_type_name(const IbltTyping *typing)
 	return NULL;
 }
 
-char *
-iblt_params_key_type(const IbltParams *params)
-{
-	IbltTyping	typing = iblt_core_key_typing(params);
-
-	return iblt_params_type_name(&typing);
-}
-
 /* The values' part of what follows. */
 static void
 append_values(StringInfo text, const IbltTyping *value)
@@ -143,7 +135,7 @@ append_values(StringInfo text, const IbltTyping *value)
 static char *
 params_text(const IbltParams *params)
 {
-	char	   *key_type = iblt_params_key_type(params);
+	char	   *key_type = iblt_params_type_name(&params->key);
 	int			subtables = iblt_core_subtable_count(params);
 	StringInfoData text;
 
@@ -165,19 +157,17 @@ params_text(const IbltParams *params)
 	append_values(&text, &params->value);
 	if (key_type == NULL)
 		appendStringInfo(&text, ", no key type yet, key_size %u",
-						 8 * params->limbs);
+						 8 * params->key.limbs);
 	else
 		appendStringInfo(&text, ", key type %s in %u bytes", key_type,
-						 8 * params->limbs);
+						 8 * params->key.limbs);
 	return text.data;
 }
 
 void
 iblt_params_set_types(IbltParams *params, const IbltParams *from)
 {
-	IbltTyping	key = iblt_core_key_typing(from);
-
-	iblt_core_set_key_typing(params, &key);
+	params->key = from->key;
 	params->value = from->value;
 }
 
@@ -189,12 +179,12 @@ iblt_params_set_types(IbltParams *params, const IbltParams *from)
 static void
 type_template(IbltParams *template, const IbltParams *typed)
 {
-	unsigned	limbs = template->limbs;
+	unsigned	limbs = template->key.limbs;
 	unsigned	value_limbs = template->value.limbs;
 
 	iblt_params_set_types(template, typed);
-	if (typed->kind == IBLT_KEY_CANONICAL)
-		template->limbs = limbs;
+	if (typed->key.kind == IBLT_KEY_CANONICAL)
+		template->key.limbs = limbs;
 	if (typed->value.kind == IBLT_KEY_CANONICAL ||
 		(typed->value.limbs == 0) != (value_limbs == 0))
 		template->value.limbs = value_limbs;
@@ -207,10 +197,10 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 	const char *type = left->strata > 0 ? "iblt_strata" : "iblt";
 	IbltStatus	status;
 
-	if (left->kind == IBLT_KEY_UNTYPED && right->kind != IBLT_KEY_UNTYPED)
+	if (left->key.kind == IBLT_KEY_UNTYPED && right->key.kind != IBLT_KEY_UNTYPED)
 		type_template(&typed, right);
-	else if (right->kind == IBLT_KEY_UNTYPED &&
-			 left->kind != IBLT_KEY_UNTYPED)
+	else if (right->key.kind == IBLT_KEY_UNTYPED &&
+			 left->key.kind != IBLT_KEY_UNTYPED)
 	{
 		iblt_params_check_match(right, left);
 		return;
@@ -398,11 +388,11 @@ iblt_info(PG_FUNCTION_ARGS)
 	iblt_open_arg(&sketch, fcinfo, 0);
 	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
 	set_size(params, values + INFO_HASHES, nulls + INFO_HASHES);
-	key_type = iblt_params_key_type(params);
+	key_type = iblt_params_type_name(&params->key);
 	nulls[INFO_KEY_TYPE] = key_type == NULL;
 	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0
 		: CStringGetTextDatum(key_type);
-	values[INFO_KEY_SIZE] = Int32GetDatum(8 * params->limbs);
+	values[INFO_KEY_SIZE] = Int32GetDatum(8 * params->key.limbs);
 	values[INFO_WITH_VALUES] = BoolGetDatum(params->value.limbs > 0);
 	value_type = iblt_params_type_name(&params->value);
 	nulls[INFO_VALUE_TYPE] = value_type == NULL;

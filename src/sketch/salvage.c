@@ -244,7 +244,7 @@ iblt_salvage_keys(PG_FUNCTION_ARGS)
 
 	salvage_args(&salvage, fcinfo);
 	if (!salvage.proven && !salvage.has_other &&
-		(params->kind == IBLT_KEY_CANONICAL ||
+		(params->key.kind == IBLT_KEY_CANONICAL ||
 		 params->value.kind == IBLT_KEY_CANONICAL))
 		refuse("Nothing proves the types of its keys and values.",
 			   "Give an undamaged sketch of the same types as \"other\". It can be without rows.");

@@ -51,8 +51,8 @@ iblt_strata_params_make(IbltParams *params, int strata, int cells,
 	params->hashes = hashes;
 	params->subtables = (1U << hashes) - 1;
 	params->subtable_cells = cells / hashes;
-	params->kind = IBLT_KEY_UNTYPED;
-	params->limbs = 1;
+	params->key.kind = IBLT_KEY_UNTYPED;
+	params->key.limbs = 1;
 	params->seed = seed;
 }
 
@@ -72,7 +72,7 @@ iblt_strata_new(PG_FUNCTION_ARGS)
 							(uint64) DatumGetInt64(iblt_value_option(fcinfo, 3, "an iblt_strata", "seed")));
 	/* a template must be usable */
 	typed = params;
-	typed.kind = IBLT_KEY_INTEGER;
+	typed.key.kind = IBLT_KEY_INTEGER;
 	iblt_check_params(&typed);
 	PG_RETURN_POINTER(iblt_make_empty(&params));
 }
@@ -97,7 +97,7 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	char	   *key_type;
 
 	iblt_strata_open_arg(&strata, fcinfo, 0);
-	key_type = iblt_params_key_type(params);
+	key_type = iblt_params_type_name(&params->key);
 	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
 	values[INFO_STRATA] = Int32GetDatum(params->strata);
 	values[INFO_CELLS] = Int32GetDatum(params->hashes *

@@ -58,8 +58,8 @@ allocate(size_t size)
 static void
 make(IbltSketch *sketch, uint32_t subtable_cells)
 {
-	IbltParams params = {.hashes = 4, .subtables = 0x0f, .kind = IBLT_KEY_INTEGER,
-		.limbs = 1, .seed = 42};
+	IbltParams params = {.hashes = 4, .subtables = 0x0f, .seed = 42,
+		.key = {.kind = IBLT_KEY_INTEGER, .limbs = 1}};
 
 	params.subtable_cells = subtable_cells;
 	if (iblt_core_check_params(&params) != IBLT_OK)

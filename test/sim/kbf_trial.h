@@ -61,7 +61,7 @@ kbf_params(unsigned values, int degree, int superposed, int hashes,
 	params.superposed = superposed;
 	params.hashes = hashes;
 	params.subtable_cells = cells;
-	params.kind = IBLT_KEY_INTEGER;
+	params.key.kind = IBLT_KEY_INTEGER;
 	params.seed = tap_random();
 	return params;
 }

@@ -226,8 +226,8 @@ sim_sketch(int k, uint32_t s, bool with_values, uint64_t seed)
 	params.hashes = k;
 	params.subtables = (1u << k) - 1;
 	params.subtable_cells = s;
-	params.kind = IBLT_KEY_INTEGER;
-	params.limbs = 1;
+	params.key.kind = IBLT_KEY_INTEGER;
+	params.key.limbs = 1;
 	params.value.kind = with_values ? IBLT_KEY_INTEGER : IBLT_KEY_UNTYPED;
 	params.value.limbs = with_values;
 	params.seed = seed;

@@ -175,8 +175,8 @@ strata_params(uint64_t seed)
 	params.hashes = STRATA_K;
 	params.subtables = (1u << STRATA_K) - 1;
 	params.subtable_cells = STRATA_CELLS;
-	params.kind = IBLT_KEY_INTEGER;
-	params.limbs = 1;
+	params.key.kind = IBLT_KEY_INTEGER;
+	params.key.limbs = 1;
 	params.seed = seed;
 	return params;
 }

@@ -236,7 +236,7 @@ open_and_use(uint8_t *bytes, size_t size)
 	DEMAND(iblt_core_estimate_keys(&sketch, &bound) >= 0 && bound >= 0);
 	(void) iblt_core_meter_bound(sketch.meter);
 	peel(&sketch);
-	if (sketch.params.limbs <= 64)
+	if (sketch.params.key.limbs <= 64)
 		ask(&sketch);
 }
 
@@ -252,16 +252,16 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	unsigned i;
 
 	memset(&params, 0, sizeof params);
-	params.kind = (IbltKeyKind) (seed % 4);
-	params.limbs = params.kind == IBLT_KEY_INTEGER ? 1
-				   : params.kind == IBLT_KEY_UUID  ? 2
+	params.key.kind = (IbltKeyKind) (seed % 4);
+	params.key.limbs = params.key.kind == IBLT_KEY_INTEGER ? 1
+				   : params.key.kind == IBLT_KEY_UUID  ? 2
 												   : 1 + seed / 4 % 5;
 	params.hashes = 3 + (int) (seed / 32 % 6);
 	params.subtables = (1u << params.hashes) - 1;
 	params.subtable_cells = ladder[seed / 256 % 8];
 	if (seed / 2048 % 2)
 	{
-		params.value.kind = params.kind == IBLT_KEY_UNTYPED
+		params.value.kind = params.key.kind == IBLT_KEY_UNTYPED
 			? IBLT_KEY_UNTYPED : (IbltKeyKind) (1 + seed % 3);
 		params.value.limbs = params.value.kind == IBLT_KEY_INTEGER ? 1
 							 : params.value.kind == IBLT_KEY_UUID  ? 2
@@ -273,15 +273,15 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	else if (seed / 512 % 4 == 0)
 	{
 		params.strata = 1 + (int) (seed % 8);
-		params.limbs = 1;
+		params.key.limbs = 1;
 	}
 	params.seed = seed;
-	params.description = (const uint8_t *) "text";
-	params.description_size = params.kind == IBLT_KEY_CANONICAL ? 4 : 0;
+	params.key.description = (const uint8_t *) "text";
+	params.key.description_size = params.key.kind == IBLT_KEY_CANONICAL ? 4 : 0;
 	if (iblt_core_size(&params) > max_size)
 		return 0;
 	iblt_core_init(&sketch, &params, bytes);
-	for (i = 0; params.kind != IBLT_KEY_UNTYPED && i < seed / 4096 % 16; i++)
+	for (i = 0; params.key.kind != IBLT_KEY_UNTYPED && i < seed / 4096 % 16; i++)
 	{
 		iblt_store64(key, i / 2);
 		iblt_store64(value, i);

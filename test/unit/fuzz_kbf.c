@@ -179,21 +179,21 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	unsigned	i;
 
 	memset(&params, 0, sizeof params);
-	params.kind = (IbltKeyKind) (seed % 4);
+	params.key.kind = (IbltKeyKind) (seed % 4);
 	params.hashes = 2 + (int) (seed / 4 % 7);
 	params.degree = 3 + (int) (seed / 32 % 10);
 	params.superposed = 1 + (int) (seed / 512 % 3);
 	params.values = 1 + seed / 128 % gf_values(params.degree);
 	params.subtable_cells = 1 + seed / 2048 % 16;
 	params.seed = seed;
-	params.description = (const uint8_t *) "text";
-	params.description_size = params.kind == IBLT_KEY_CANONICAL ? 4 : 0;
+	params.key.description = (const uint8_t *) "text";
+	params.key.description_size = params.key.kind == IBLT_KEY_CANONICAL ? 4 : 0;
 	params.labels = (const uint8_t *) "\1a\2bc\1d";
 	params.labels_size = params.values == 3 ? 7 : 0;
 	if (iblt_core_kbf_size(&params) > max_size)
 		return 0;
 	iblt_core_kbf_init(&kbf, &params, bytes);
-	for (i = 0; params.kind != IBLT_KEY_UNTYPED && i < seed / 32768 % 64; i++)
+	for (i = 0; params.key.kind != IBLT_KEY_UNTYPED && i < seed / 32768 % 64; i++)
 	{
 		uint8_t		key[8];
 

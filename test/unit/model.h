@@ -111,13 +111,13 @@ make_params(IbltKeyKind kind, unsigned limbs, int hashes, uint32_t cells,
 	params.hashes = hashes;
 	params.subtables = (1u << hashes) - 1;
 	params.subtable_cells = cells;
-	params.kind = kind;
-	params.limbs = limbs;
+	params.key.kind = kind;
+	params.key.limbs = limbs;
 	params.seed = seed;
 	if (kind == IBLT_KEY_CANONICAL)
 	{
-		params.description = (const uint8_t *) "text";
-		params.description_size = 4;
+		params.key.description = (const uint8_t *) "text";
+		params.key.description_size = 4;
 	}
 	if (with_values)
 	{
@@ -240,7 +240,7 @@ typedef struct Decoded
 static inline void
 decode(const IbltSketch *sketch, Decoded *d)
 {
-	size_t key_size = 8 * (size_t) sketch->params.limbs;
+	size_t key_size = 8 * (size_t) sketch->params.key.limbs;
 	size_t terms_size = 8 * (size_t) sketch->fields;
 	IbltSketch *copy = sketch_copy(sketch);
 	void *scratch = take(iblt_core_peel_scratch_size(copy));
@@ -475,7 +475,7 @@ positions(const IbltSketch *sketch, const uint8_t *key, uint32_t *index)
 	int kept = 0;
 	int i;
 
-	(void) iblt_hash_key(&sketch->hasher, key, 8 * (size_t) params->limbs,
+	(void) iblt_hash_key(&sketch->hasher, key, 8 * (size_t) params->key.limbs,
 						 params->hashes, params->subtable_cells, position);
 	for (i = 0; i < params->hashes; i++)
 		if (params->subtables & 1u << i)

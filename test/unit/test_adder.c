@@ -35,15 +35,14 @@ static void
 make_pair(IbltSketch *a, IbltSketch *b, uint32_t subtable_cells, unsigned limbs)
 {
 	IbltParams params = {.hashes = 4, .subtables = 0x0f,
-		.kind = IBLT_KEY_CANONICAL,
-		.description = (const uint8_t *) "x", .description_size = 1};
+		.key = {IBLT_KEY_CANONICAL, 0, (const uint8_t *) "x", 1}};
 	uint8_t *bytes;
 	uint32_t i;
 	unsigned f;
 
 	if (limbs == 1)
-		params.kind = IBLT_KEY_INTEGER;
-	params.limbs = limbs;
+		params.key.kind = IBLT_KEY_INTEGER;
+	params.key.limbs = limbs;
 	params.subtable_cells = subtable_cells;
 	params.seed = tap_random();
 	if ((bytes = malloc(iblt_core_size(&params))) == NULL)
@@ -67,7 +66,7 @@ reference_refuses(IbltSketch *b, const uint8_t *key, uint64_t y, int sign)
 {
 	uint64_t terms[IBLT_QUEUE_LIMBS + 2];
 
-	return iblt_row_add(b, key, y, sign, b->params.limbs, b->params.hashes, false,
+	return iblt_row_add(b, key, y, sign, b->params.key.limbs, b->params.hashes, false,
 						terms, iblt_cell_add) != IBLT_OK;
 }
 
@@ -117,13 +116,12 @@ static void
 test_shapes(void)
 {
 	IbltParams params = {.hashes = 4, .subtables = 0x0f, .subtable_cells = 1,
-		.kind = IBLT_KEY_CANONICAL, .limbs = 5,
-		.description = (const uint8_t *) "x", .description_size = 1};
+		.key = {IBLT_KEY_CANONICAL, 5, (const uint8_t *) "x", 1}};
 	int wrong = 0;
 
 	/* keys too wide; values; a subtable left out; another number of hashes */
 	wrong += iblt_core_row_adder(&params) != NULL;
-	params.limbs = 1;
+	params.key.limbs = 1;
 	wrong += iblt_core_row_adder(&params) == NULL;
 	params.value.limbs = 1;
 	wrong += iblt_core_row_adder(&params) != NULL;

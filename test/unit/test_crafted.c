@@ -40,7 +40,7 @@ put_back(const IbltSketch *sketch, const Decoded *d)
 static IbltPeelResult
 decode_crafted(const IbltSketch *sketch, const char *what, long number)
 {
-	size_t key_size = 8 * (size_t) sketch->params.limbs;
+	size_t key_size = 8 * (size_t) sketch->params.key.limbs;
 	IbltPeelResult result;
 	IbltSketch *sum;
 	Decoded d;
@@ -255,7 +255,7 @@ static void
 contents(const IbltSketch *sketch, const uint8_t *key, uint64_t weight,
 		 uint64_t *terms)
 {
-	unsigned limbs = sketch->params.limbs;
+	unsigned limbs = sketch->params.key.limbs;
 	uint32_t index[IBLT_MAX_HASHES];
 	unsigned l;
 

@@ -139,8 +139,8 @@ test_descriptions(void)
 	size_t size;
 	uint32_t i;
 
-	params.kind = IBLT_KEY_CANONICAL;
-	params.description = text;
+	params.key.kind = IBLT_KEY_CANONICAL;
+	params.key.description = text;
 	for (i = 0; i < 0x10000 * sizeof third; i++)
 	{
 		text[0] = (uint8_t) (i >> 8);
@@ -156,7 +156,7 @@ test_descriptions(void)
 			if (code < 0 && size > (text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : 3) &&
 				text[0] < 0xf0)
 				continue;
-			params.description_size = size;
+			params.key.description_size = size;
 			check(iblt_core_check_params(&params) == wanted,
 				  "%02x %02x %02x %02x, %zu bytes", text[0], text[1], text[2],
 				  text[3], size);

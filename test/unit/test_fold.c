@@ -48,8 +48,8 @@ random_params(void)
 
 	params.hashes = 3 + (int) (tap_random() % 6);
 	params.subtables = (1U << params.hashes) - 1;
-	params.kind = tap_random() % 2 ? IBLT_KEY_INTEGER : IBLT_KEY_UUID;
-	params.limbs = params.kind == IBLT_KEY_INTEGER ? 1 : 2;
+	params.key.kind = tap_random() % 2 ? IBLT_KEY_INTEGER : IBLT_KEY_UUID;
+	params.key.limbs = params.key.kind == IBLT_KEY_INTEGER ? 1 : 2;
 	if (tap_random() % 2 != 0)
 	{
 		params.value.kind = IBLT_KEY_INTEGER;

@@ -43,7 +43,7 @@ filled_sketch(const IbltParams *params, uint64_t keys)
 
 	for (; keys > 0; keys--)
 	{
-		make_key(key, params->limbs, keys);
+		make_key(key, params->key.limbs, keys);
 		(void) sketch_add(sketch, key, keys, 1);
 	}
 	iblt_core_seal(sketch);
@@ -151,7 +151,7 @@ test_slices(void)
 			IbltPresence presence;
 			Answer part;
 
-			make_key(key, params.limbs, number);
+			make_key(key, params.key.limbs, number);
 			presence = look_up(sketch->bytes, &header, key,
 							   1 + (int) below(IBLT_MAX_HASHES), &part);
 			seen[presence]++;
@@ -176,7 +176,7 @@ check_header_sizes(const IbltParams *params)
 	size_t header_size = iblt_core_header_size(sketch->bytes);
 	size_t totals[] = { 0, header_size, sketch->size - 1, sketch->size + 1,
 						(size_t) -1 };
-	int kind = (int) params->kind;
+	int kind = (int) params->key.kind;
 	IbltSketch header;
 	size_t size;
 	unsigned t;

@@ -43,7 +43,7 @@ params_of(int hashes, int degree, int superposed, uint32_t cells)
 	params.superposed = superposed;
 	params.values = gf_values(degree);
 	params.subtable_cells = cells;
-	params.kind = IBLT_KEY_INTEGER;
+	params.key.kind = IBLT_KEY_INTEGER;
 	params.seed = tap_random();
 	return params;
 }
@@ -207,7 +207,7 @@ test_golden_uuids(void)
 	uint64_t	i;
 
 	params.seed = UINT64_C(0x0123456789abcdef);
-	params.kind = IBLT_KEY_UUID;
+	params.key.kind = IBLT_KEY_UUID;
 	make_kbf(&kbf, &params);
 	(void) iblt_core_kbf_insert(&kbf, uuid, sizeof uuid, 200);
 	memset(uuid, 0, sizeof uuid);
@@ -231,9 +231,9 @@ labelled_params(void)
 
 	params.values = 3;
 	params.seed = UINT64_MAX;
-	params.kind = IBLT_KEY_CANONICAL;
-	params.description = (const uint8_t *) "text";
-	params.description_size = 4;
+	params.key.kind = IBLT_KEY_CANONICAL;
+	params.key.description = (const uint8_t *) "text";
+	params.key.description_size = 4;
 	params.labels = labels;
 	params.labels_size = sizeof labels - 1;
 	return params;
@@ -490,9 +490,9 @@ test_compatible(void)
 	b[5].subtable_cells--;
 	b[6].seed--;
 	b[7].labels = (const uint8_t *) "\3new\7shipped\5r\303\274cK";
-	b[8].description = (const uint8_t *) "tex2";
-	b[9].kind = IBLT_KEY_UNTYPED;
-	b[9].description_size = 0;
+	b[8].key.description = (const uint8_t *) "tex2";
+	b[9].key.kind = IBLT_KEY_UNTYPED;
+	b[9].key.description_size = 0;
 	for (i = 0; i < 10; i++)
 		check(iblt_core_kbf_compatible(&a, &b[i]) == expected[i] &&
 			  iblt_core_kbf_compatible(&b[i], &a) == expected[i], "parameters %d", i);
@@ -505,11 +505,11 @@ test_compatible(void)
 	check(iblt_core_kbf_compatible(&a, &b[0]) == IBLT_OK &&
 		  iblt_core_kbf_compatible(&b[0], &a) == IBLT_OK, "one label more");
 	b[1] = a;
-	b[1].kind = IBLT_KEY_UNTYPED;
-	b[1].description_size = 0;
+	b[1].key.kind = IBLT_KEY_UNTYPED;
+	b[1].key.description_size = 0;
 	check(iblt_core_kbf_widen(&b[1], &b[0]) && b[1].values == b[0].values &&
-		  b[1].labels_size == b[0].labels_size && b[1].kind == a.kind &&
-		  b[1].description_size == a.description_size, "not widened");
+		  b[1].labels_size == b[0].labels_size && b[1].key.kind == a.key.kind &&
+		  b[1].key.description_size == a.key.description_size, "not widened");
 	check(!iblt_core_kbf_widen(&b[1], &a) && b[1].values == b[0].values,
 		  "labels lost");
 	b[1].labels = (const uint8_t *) "\3new\7shipped\5r\303\274cK\1x";

@@ -29,7 +29,7 @@ params_of(unsigned values, int superposed)
 
 	params.values = values;
 	params.superposed = superposed;
-	params.kind = IBLT_KEY_INTEGER;
+	params.key.kind = IBLT_KEY_INTEGER;
 	return params;
 }
 

@@ -155,7 +155,7 @@ check_golden(IbltParams params, int rows, size_t size, uint64_t trailer,
 
 	for (n = 0; n < rows; n++)
 	{
-		int sign = golden_row(params.kind, n, key, &y);
+		int sign = golden_row(params.key.kind, n, key, &y);
 
 		(void) sketch_add(sketch, key, y, sign);
 	}
@@ -186,8 +186,8 @@ test_golden_sketches(void)
 	check_golden(params, 6, 1460, UINT64_C(0xF5D1D4A9DBC616F8),
 				 UINT64_C(0x778952D57616E28D));
 	params = make_params(IBLT_KEY_CANONICAL, 4, 6, 3, true, UINT64_MAX);
-	params.description = (const uint8_t *) description;
-	params.description_size = sizeof description - 1;
+	params.key.description = (const uint8_t *) description;
+	params.key.description_size = sizeof description - 1;
 	check_golden(params, 9, 1656, UINT64_C(0x29C4F15806A545D0),
 				 UINT64_C(0x428A5CB1861F6CAC));
 	set_values(&params, 2);
@@ -443,10 +443,10 @@ true_size(const IbltParams *params)
 
 	for (i = 0; i < 8; i++)
 		subtables += (params->subtables & 1u << i) != 0;
-	return 560 + 8 * (double) ((params->description_size +
+	return 560 + 8 * (double) ((params->key.description_size +
 								params->value.description_size + 7) / 8) +
 		   (double) subtables * params->subtable_cells *
-			   (4.0 + 8.0 * (params->limbs + 2 + params->value.limbs));
+			   (4.0 + 8.0 * (params->key.limbs + 2 + params->value.limbs));
 }
 
 static void
@@ -458,10 +458,10 @@ check_size(const IbltParams *params, long *refused)
 	*refused += !fits;
 	check(iblt_core_size(params) == (fits ? (size_t) size : 0),
 		  "%u cells of %u limbs: size %zu, not %.0f", params->subtable_cells,
-		  params->limbs, iblt_core_size(params), size);
+		  params->key.limbs, iblt_core_size(params), size);
 	check(iblt_core_check_params(params) == (fits ? IBLT_OK : IBLT_BAD_SIZE),
 		  "%u cells of %u limbs are judged wrongly", params->subtable_cells,
-		  params->limbs);
+		  params->key.limbs);
 }
 
 static void
@@ -537,18 +537,18 @@ test_descriptions(void)
 	IbltSketch *sketch;
 
 	memset(text, 'x', sizeof text);
-	params.description = text;
-	params.description_size = IBLT_MAX_DESCRIPTION;
+	params.key.description = text;
+	params.key.description_size = IBLT_MAX_DESCRIPTION;
 	check(iblt_core_check_params(&params) == IBLT_OK, "the longest is refused");
 	sketch = sketch_new(&params);
 	iblt_core_seal(sketch);
 	check(open_copy(sketch->bytes, sketch->size) == IBLT_OK,
 		  "a sketch with the longest is refused");
 	sketch_free(sketch);
-	params.description_size++;
+	params.key.description_size++;
 	check(iblt_core_check_params(&params) == IBLT_BAD_DESCRIPTION, "too long");
-	params.description_size = 0;
-	params.description = NULL;
+	params.key.description_size = 0;
+	params.key.description = NULL;
 	check(iblt_core_check_params(&params) == IBLT_BAD_DESCRIPTION, "none");
 	checked("descriptions are there and not too long");
 }
@@ -575,9 +575,9 @@ test_compatible(void)
 	b[3].subtable_cells = 3;
 	b[4].seed = 0;
 	memset(&b[5].value, 0, sizeof b[5].value);
-	b[6].description = (const uint8_t *) "texu";
-	b[7].description_size = 3;
-	b[8].limbs = 5;
+	b[6].key.description = (const uint8_t *) "texu";
+	b[7].key.description_size = 3;
+	b[8].key.limbs = 5;
 	b[9].value.description = (const uint8_t *) "varchat";
 	b[10].value.kind = IBLT_KEY_UUID;
 	b[11].value.limbs = 5;

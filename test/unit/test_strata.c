@@ -112,11 +112,11 @@ test_golden(void)
 		IbltSketch *strata;
 		uint64_t	trailer;
 
-		params.kind = golden[g].kind;
+		params.key.kind = golden[g].kind;
 		if (golden[g].kind == IBLT_KEY_CANONICAL)
 		{
-			params.description = (const uint8_t *) "text";
-			params.description_size = 4;
+			params.key.description = (const uint8_t *) "text";
+			params.key.description_size = 4;
 		}
 		strata = sketch_new(&params);
 		for (n = 0; n < golden[g].rows; n++)
@@ -195,7 +195,7 @@ test_sizes(void)
 	params = strata_params(1, 3, 12582912, 0);
 	check(iblt_core_check_params(&params) == IBLT_OK, "most of 1 GB");
 	/* what a sketch of uuids could not have, an estimator of them can */
-	params.kind = IBLT_KEY_UUID;
+	params.key.kind = IBLT_KEY_UUID;
 	check(iblt_core_check_params(&params) == IBLT_OK, "of uuids");
 	params.strata = 2;
 	check(iblt_core_check_params(&params) == IBLT_BAD_SIZE, "2 GB");

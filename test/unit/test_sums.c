@@ -18,7 +18,7 @@ random_sketch(const IbltParams *params, int rows)
 
 	while (rows-- > 0)
 	{
-		for (l = 0; l < params->limbs; l++)
+		for (l = 0; l < params->key.limbs; l++)
 			iblt_store64(key + 8 * (size_t) l, tap_random());
 		(void) iblt_core_add_row(sketch, key, tap_random(),
 								 below(2) == 0 ? 1 : -1);
