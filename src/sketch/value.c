@@ -153,9 +153,13 @@ without_white_space(char *text, size_t length)
 	return copy;
 }
 
-/* Only the last step may be padded. */
-int
-iblt_base64_decode(const char *text, size_t length, char *bytes)
+/*
+ * Reads base64 without white space, where there is room for 3 bytes for every
+ * 4 characters.  Returns the number of bytes, or -1.  Only the last step may be
+ * padded.
+ */
+static int
+base64_decode(const char *text, size_t length, char *bytes)
 {
 	size_t		done;
 	int			size = 0;
@@ -174,8 +178,16 @@ iblt_base64_decode(const char *text, size_t length, char *bytes)
 	return size;
 }
 
-void
-iblt_base64_encode(const char *bytes, size_t size, char *text)
+/* The characters that so many bytes take in base64. */
+static int64
+base64_length(int64 size)
+{
+	return (size + 2) / 3 * 4;
+}
+
+/* Writes base64_length(size) characters, without a final zero. */
+static void
+base64_encode(const char *bytes, size_t size, char *text)
 {
 	size_t		done;
 
@@ -206,7 +218,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 	text = without_white_space(text, strlen(text));
 	length = strlen(text);
 	value = iblt_value_alloc(length / 4 * 3);
-	size = iblt_base64_decode(text, length, VARDATA(value));
+	size = base64_decode(text, length, VARDATA(value));
 	if (size < 0)
 		ereturn(fcinfo->context, (Datum) 0,
 				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
@@ -225,7 +237,7 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
 	struct varlena *value = PG_GETARG_VARLENA_PP(0);
 	int			size = VARSIZE_ANY_EXHDR(value);
-	int64		length = iblt_base64_length(size);
+	int64		length = base64_length(size);
 	char	   *text;
 
 	if (length + 1 > (int64) MaxAllocSize)
@@ -235,7 +247,7 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 						type->name, size),
 				 errhint("Use the binary form: COPY ... WITH (FORMAT binary), or a cast to bytea.")));
 	text = palloc(length + 1);
-	iblt_base64_encode(VARDATA_ANY(value), size, text);
+	base64_encode(VARDATA_ANY(value), size, text);
 	text[length] = '\0';
 	PG_RETURN_CSTRING(text);
 }

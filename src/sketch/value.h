@@ -55,22 +55,6 @@ extern void iblt_value_copy_bytes(void *to, const void *from, size_t size);
 /* The same into a new varlena. */
 extern struct varlena *iblt_value_copy(const void *bytes, size_t size);
 
-/* The characters that so many bytes take in base64. */
-static inline int64
-iblt_base64_length(int64 size)
-{
-	return (size + 2) / 3 * 4;
-}
-
-/* Writes iblt_base64_length(size) characters, without a final zero. */
-extern void iblt_base64_encode(const char *bytes, size_t size, char *text);
-
-/*
- * Reads base64 without white space, where there is room for 3 bytes for every
- * 4 characters.  Returns the number of bytes, or -1.
- */
-extern int	iblt_base64_decode(const char *text, size_t length, char *bytes);
-
 /* ERROR for NULL in place of a value. */
 extern void iblt_value_refuse_null(const IbltValueType *type);
 
