@@ -194,24 +194,32 @@ BEGIN
 END
 $$;
 
--- The first question to both sides, for a table that both surely have; a label is the
--- application_name of peers.
+-- The first question to sides, for a table that all surely have; a label is the application_name
+-- of peers.
 CREATE FUNCTION audit_greet(conns text[], label text) RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	answers text[];
+	bare boolean := false;
+	queries text[];
+	sides side[];
 BEGIN
-	IF NOT (peer_is_bare(conns[1]) OR peer_is_bare(conns[2])) THEN
-		RETURN describe_sides(conns, '{pg_catalog.pg_class,pg_catalog.pg_class}',
-			'{NULL,NULL}', false, label);
-	END IF;
-	answers := ask_values(conns, ARRAY(SELECT CASE WHEN peer_is_bare(conns[n])
+	FOR n IN 1 .. cardinality(conns) LOOP
+		bare := bare OR peer_is_bare(conns[n]);
+		queries[n] := CASE WHEN peer_is_bare(conns[n])
 			THEN plain_describe_sql('pg_catalog.pg_class')
-			ELSE 'SELECT iblt_internal.describe(''pg_catalog.pg_class'')' END
-		FROM generate_series(1, 2) AS n ORDER BY n), 0.001, label);
-	RETURN ARRAY[side_of(answers[1]::jsonb, 'here', conns[1]),
-		side_of(answers[2]::jsonb, 'there', conns[2])];
+			ELSE 'SELECT iblt_internal.describe(''pg_catalog.pg_class'')' END;
+	END LOOP;
+	IF NOT bare THEN
+		RETURN describe_sides(conns, array_fill(text 'pg_catalog.pg_class',
+			ARRAY[cardinality(conns)]), '{}', false, label);
+	END IF;
+	queries := ask_values(conns, queries, 0.001, label);
+	FOR n IN 1 .. cardinality(conns) LOOP
+		sides[n] := side_of(queries[n]::jsonb, CASE n WHEN 1 THEN 'here' ELSE 'there' END,
+			conns[n]);
+	END LOOP;
+	RETURN sides;
 END
 $$;
 

@@ -61,14 +61,6 @@ $$;
 
 -- Publications
 
--- What is to be known of a published table.
-CREATE FUNCTION audit_notes(published published_table) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN published.operations_left_out <> ''
-		THEN ARRAY['not published: ' || published.operations_left_out] ELSE '{}' END
-$$;
-
 -- The items of an audit of a publication of either side, or NULL.
 -- Both sides may have a publication of the name, if they publish to each other or if it
 -- came with a dump.  Then no table of either may be passed over.
@@ -96,7 +88,9 @@ BEGIN
 						OR (h.t).unpublished IS DISTINCT FROM (p.t).unpublished
 					THEN 'the publications of this name here and on the peer differ in the rows or '
 						'columns of this table' END,
-			audit_notes(coalesce(h.t, p.t)), coalesce(h.t, p.t), subscriber)
+			array_remove(ARRAY['not published: '
+				|| nullif((coalesce(h.t, p.t)).operations_left_out, '')], NULL),
+			coalesce(h.t, p.t), subscriber)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
 		FULL JOIN (SELECT t.schema, t.name, t FROM unnest(theirs.tables) AS t) AS p
@@ -146,7 +140,8 @@ BEGIN
 	RETURN (SELECT array_agg(audit_make_item(schema, name, true, s.state IS NOT NULL,
 			audit_subscribed_problem(subscription, s.state IS NOT NULL,
 				p.name IS NOT NULL, s.state),
-			audit_notes(p.t) || notes, p.t, 'here', subscription)
+			array_remove(ARRAY['not published: ' || nullif((p.t).operations_left_out, '')], NULL)
+			|| notes, p.t, 'here', subscription)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(found.tables) AS t) AS p
 		FULL JOIN unnest(mine.tables) AS s USING (schema, name)

@@ -4,56 +4,6 @@
 -- them up.  A table whose sums are the same on both sides is equal.  All others, also those
 -- with an error here, are compared alone.  After an error on the peer, all are.
 
--- The plan for a small table, as plain_relations_sql describes both sides; NULL if it must be
--- compared alone.
-CREATE FUNCTION plain_plan_small(conns text[], small audit_small,
-	mine jsonb, theirs jsonb) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	here side;
-	there side;
-BEGIN
-	IF mine = 'null' OR theirs = 'null' OR small.here IS NULL AND
-			greatest(mine #> '{size,bytes}', theirs #> '{size,bytes}')::bigint > 1048576 THEN
-		RETURN NULL;
-	END IF;
-	PERFORM plain_check_options(conns, small.compare);
-	-- where both are elsewhere, one may have iblt, but has not described itself
-	here := side_of(coalesce(small.here, mine) || jsonb_build_object(
-		'condition', (small.compare).condition), 'here', conns[1]);
-	there := side_of(theirs || jsonb_build_object(
-		'condition', (small.compare).peer_condition), 'there', conns[2]);
-	here.bare := small.here IS NULL;
-	there.bare := true;
-	RETURN plain_plan(here, there, mine, theirs, small.compare);
-EXCEPTION WHEN @on_error@ THEN
-	-- an error shows again when the table is compared alone
-	RETURN NULL;
-END
-$$;
-
--- The row for a small table whose sums are the same; NULL for one that must be compared
--- alone.
-CREATE FUNCTION plain_judge_small(small audit_small,
-	plan plan, mine text, theirs text, bytes bigint) RETURNS audit_row
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	-- each is the fingerprint, the number of rows, the sums and milliseconds
-	IF (split_part(mine, ' ', 1) = (plan.here).fingerprint
-			AND split_part(theirs, ' ', 1) = (plan.there).fingerprint
-			AND split_part(mine, ' ', 2) = split_part(theirs, ' ', 2)
-			AND split_part(mine, ' ', 3) = split_part(theirs, ' ', 3)) IS NOT TRUE THEN
-		RETURN NULL;
-	END IF;
-	RETURN audit_equal_small(small, plan, split_part(mine, ' ', 2)::bigint, bytes);
-EXCEPTION WHEN @on_error@ THEN
-	-- an error shows again when the table is compared alone
-	RETURN NULL;
-END
-$$;
-
 -- The rows for those small tables that are equal, and NULL for the others; none if a side
 -- could not answer.
 CREATE FUNCTION plain_compare_small(conns text[], smalls audit_small[]) RETURNS audit_row[]
@@ -64,23 +14,48 @@ DECLARE
 	answers text[];
 	here jsonb;
 	there jsonb;
+	small audit_small;
+	mine jsonb;
+	theirs jsonb;
+	h side;
+	t side;
 	p plan;
 	plans plan[];			-- NULL for those that must be compared alone
 	asked text[] := '{}';	-- a query for the sums of each, here
 	asked_there text[] := '{}';
 	read described[] := '{}';
-	mine text[];
-	theirs text[];
 BEGIN
 	BEGIN
-		answers := ask_values(conns, ARRAY[
-			plain_describe_many_sql(ARRAY(SELECT audit_name(s.item) FROM unnest(smalls) AS s)),
-			plain_describe_many_sql(ARRAY(SELECT audit_peer_name(s.item)
-				FROM unnest(smalls) AS s))], 0.005, 'iblt_audit');
+		answers := ask_values(conns, ARRAY(SELECT format('SELECT jsonb_agg((%s'
+				' WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'
+				' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)', plain_relations_sql(),
+				ARRAY(SELECT CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END
+					FROM unnest(smalls) AS s))
+			FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
+			ORDER BY u.side), 0.005, 'iblt_audit');
 		here := answers[1];
 		there := answers[2];
 		FOR i IN 1 .. cardinality(smalls) LOOP
-			p := plain_plan_small(conns, smalls[i], here -> (i - 1), there -> (i - 1));
+			small := smalls[i];
+			mine := here -> (i - 1);
+			theirs := there -> (i - 1);
+			p := NULL;
+			BEGIN
+				IF mine <> 'null' AND theirs <> 'null' AND (small.here IS NOT NULL OR greatest(
+						mine #> '{size,bytes}', theirs #> '{size,bytes}')::bigint <= 1048576) THEN
+					PERFORM plain_check_options(conns, small.compare);
+					-- where both are elsewhere, one may have iblt, but has not described itself
+					h := side_of(coalesce(small.here, mine) || jsonb_build_object(
+						'condition', (small.compare).condition), 'here', conns[1]);
+					t := side_of(theirs || jsonb_build_object(
+						'condition', (small.compare).peer_condition), 'there', conns[2]);
+					h.bare := small.here IS NULL;
+					t.bare := true;
+					p := plain_plan(h, t, mine, theirs, small.compare);
+				END IF;
+			EXCEPTION WHEN @on_error@ THEN
+				NULL;	-- an error shows again when the table is compared alone
+			END;
 			plans[i] := p;
 			asked[i] := 'NULL';
 			asked_there[i] := 'NULL';
@@ -101,11 +76,14 @@ BEGIN
 			RETURN '{}';
 		END IF;
 	END;
-	mine := answers[1];
-	theirs := answers[2];
 	traffic := iblt_traffic_take();
-	RETURN ARRAY(SELECT plain_judge_small(smalls[i], plans[i], mine[i], theirs[i],
-			(traffic.sent + traffic.received) / cardinality(smalls))
-		FROM generate_subscripts(smalls, 1) AS i);
+	-- each is the fingerprint, the number of rows, the sums and milliseconds
+	RETURN ARRAY(SELECT CASE WHEN w.h[1] = ((plans[i]).here).fingerprint
+				AND w.t[1] = ((plans[i]).there).fingerprint AND w.h[2:3] = w.t[2:3]
+			THEN audit_equal_small(smalls[i], plans[i], w.h[2]::bigint,
+				(traffic.sent + traffic.received) / cardinality(smalls)) END
+		FROM unnest(answers[1]::text[], answers[2]::text[]) WITH ORDINALITY AS u(mine, theirs, i),
+		LATERAL (SELECT string_to_array(u.mine, ' '), string_to_array(u.theirs, ' ')) AS w(h, t)
+		ORDER BY u.i);
 END
 $$;

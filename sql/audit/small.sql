@@ -11,51 +11,25 @@
 --
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
--- An item with what it takes to compare it with many others; NULL after an error.
-CREATE FUNCTION audit_describe_small(conns text[], item audit_item, options audit_options)
-RETURNS audit_small
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	small audit_small;
-BEGIN
-	BEGIN
-		small.item := audit_scope(conns, item, options.trust_filters);
-		small.compare := audit_compare_options(small.item, options);
-		IF conns[1] IS NULL THEN
-			PERFORM check_options(item.relid, options.compare);
-			small.here := describe(item.relid, (small.compare).condition);
-			-- by another name, it may have another peer
-			IF small.here ->> 'relation' <> audit_name(item) THEN
-				RETURN NULL;
-			END IF;
-		END IF;
-		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
-	EXCEPTION WHEN @on_error@ THEN
-		IF SQLSTATE <> 'IB000' THEN
-			RETURN NULL;
-		END IF;
-	END;
-	RETURN small;
-END
-$$;
-
--- The row for a small table with that many equal rows on each side; an error if its plan has
--- one.
+-- The row for a small table with that many equal rows on each side; NULL if its plan has an error.
 CREATE FUNCTION audit_equal_small(small audit_small,
 	plan plan, rows bigint, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	checked record := audit_adjust_plan(small.item, plan, small.compare);
+	checked record;
 	figures figures;
 BEGIN
+	checked := audit_adjust_plan(small.item, plan, small.compare);
 	PERFORM require_version_rights(checked.plan);
 	figures.rows_here := rows;
 	figures.rows_there := rows;
 	figures.bytes_sent := bytes;
 	figures.bytes_received := 0;
 	RETURN audit_result(checked.item, ROW(checked.plan, figures, '{}', NULL));
+EXCEPTION WHEN @on_error@ THEN
+	-- an error shows again when the table is compared alone
+	RETURN NULL;
 END
 $$;
 
@@ -139,7 +113,7 @@ DECLARE
 BEGIN
 	last := least(first + most - 1, cardinality(items));
 	BEGIN
-		conns := audit_begin(conns, peers);
+		conns := connect(peers, conns, again => true);
 		places := ARRAY(SELECT n FROM generate_series(first, last) AS n,
 				LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
 			WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'
@@ -151,9 +125,22 @@ BEGIN
 		candidates := audit_ask_scopes(conns,
 			ARRAY(SELECT items[n] FROM unnest(places) WITH ORDINALITY AS u(n, i) ORDER BY i));
 		FOR i IN 1 .. cardinality(candidates) LOOP
-			small := audit_describe_small(conns, candidates[i], options);
+			small := NULL;
+			BEGIN
+				small.item := audit_scope(conns, candidates[i], options.trust_filters);
+				small.compare := audit_compare_options(small.item, options);
+				IF conns[1] IS NULL THEN
+					PERFORM check_options((candidates[i]).relid, options.compare);
+					small.here := describe((candidates[i]).relid, (small.compare).condition);
+				END IF;
+				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
+			EXCEPTION WHEN @on_error@ THEN
+				-- by another name, it may have another peer
+				CONTINUE WHEN SQLSTATE <> 'IB000'
+					OR small.here ->> 'relation' <> audit_name(small.item);
+			END;
 			small.core := audit_core(small.here);
-			IF small.core IS NOT NULL OR conns[1] IS NOT NULL AND (small.item).name <> '' THEN
+			IF small.core IS NOT NULL OR conns[1] IS NOT NULL THEN
 				small.n := places[i];
 				smalls := smalls || small;
 				pages := pages + coalesce((small.here ->> 'most_rows')::numeric * 28 / 8192, 0);

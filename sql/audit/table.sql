@@ -245,19 +245,6 @@ $$;
 
 -- Comparing it
 
--- Begins a table: with counters at 0, and connections, which an error may have closed.
-CREATE FUNCTION audit_begin(conns text[], peers text[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF NOT iblt_peer_is_open(conns[2]) THEN
-		RETURN connect(peers, conns);
-	END IF;
-	PERFORM iblt_traffic_take();
-	RETURN conns;
-END
-$$;
-
 -- Compares one table; an error is in its row, and is returned with the plan as well, and with where
 -- replication is stuck.  Differences are counted.  If rows are asked for, the first ones are kept
 -- for a page, without values of more than 20 kB.
@@ -277,14 +264,14 @@ DECLARE
 	problem text;
 BEGIN
 	BEGIN
-		conns := audit_begin(conns, peers);
+		-- an error may have closed them
+		conns := connect(peers, conns, again => true);
 		planned := audit_plan(conns, item, options);
 		item := planned.item;
 		plan := planned.plan;
 		plan.stuck := stuck;
 		found := find_keys(plan);
-		FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
-				found.sample) LOOP
+		FOR b IN SELECT * FROM differences(found) LOOP
 			counted := audit_count(item, b.differences, counted);
 			IF plan.content <> 'none' AND cardinality(shown) < 25 THEN
 				shown := shown || b.differences[: 25 - cardinality(shown)];
@@ -294,7 +281,8 @@ BEGIN
 		END LOOP;
 		counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE
 				WHEN coalesce(pg_column_size((d).here), 0) + coalesce(pg_column_size((d).there), 0)
-					< 20000 THEN '{id,mark}'::text[] ELSE '{id,mark,here,there}' END)
+					< 20000 THEN '{id,mark,checksums,contents}'::text[]
+				ELSE '{id,mark,here,there,checksums,contents}' END)
 			FROM (SELECT unnest(shown) AS d) AS u);
 		result := audit_verdict(item, found.plan, b.figures, counted, problem);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';

@@ -36,15 +36,18 @@ END
 $$;
 
 -- The differences among the keys that find_keys gave, in batches.
-CREATE FUNCTION differences(plan plan, figures figures, keys bytea, number bigint,
-	sample @extschema@.iblt) RETURNS SETOF batch
+CREATE FUNCTION differences(answer found_keys) RETURNS SETOF batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
+	plan plan := answer.plan;
+	figures figures := answer.figures;
+	number bigint := answer.number;
 	size integer := batch_size(plan);
-	named record;
-	looked record;
+	named key_sides;
+	rows found_rows[];
+	looked difference[];
 	batches held[] := '{}';
 	doubtful text[] := '{}';
 	differences bigint := 0;
@@ -54,18 +57,18 @@ BEGIN
 		RETURN;
 	END IF;
 	FOR done IN 0 .. number - 1 BY size LOOP
-		named := iblt_compare_keys(sample, keys, done::integer, size);
-		PERFORM progress(plan.progress, format('looking %s keys up on both sides%s',
-			cardinality(named.keys), CASE WHEN number > size
-				THEN format(', %s of %s are done', done, number) END));
-		looked := look(plan, named.keys);
-		doubtful := doubtful || doubtful(plan, named.keys, named.sides, named.weights,
-			looked.here, looked.there);
+		named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
+		PERFORM progress(plan.progress, format('looking %s keys up on %s sides%s',
+			cardinality(named.keys), CASE WHEN plan.sides IS NULL THEN 'both' ELSE 'all' END,
+			CASE WHEN number > size THEN format(', %s of %s are done', done, number) END));
+		rows := find_sides(plan, named.keys);
+		looked := differing(plan, rows, named.keys);
+		doubtful := doubtful || doubtful(plan, answer.base, answer.said, named, rows);
 		IF plan.recheck > 0 THEN
-			batches := kept(batches, hold(looked.differences), number > size);
+			batches := kept(batches, hold(looked), number > size);
 		ELSE
-			differences := differences + cardinality(looked.differences);
-			RETURN NEXT ROW(looked.differences, NULL, NULL)::batch;
+			differences := differences + cardinality(looked);
+			RETURN NEXT ROW(looked, NULL, NULL)::batch;
 		END IF;
 	END LOOP;
 	IF cardinality(doubtful) > 0 THEN
@@ -77,17 +80,16 @@ END
 $$;
 
 -- All differences among the keys that find_keys gave, in memory.
-CREATE FUNCTION comparison_of(found found_keys) RETURNS comparison
+CREATE FUNCTION comparison_of(answer found_keys) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	b batch;
 	result comparison;
 BEGIN
-	result.plan := found.plan;
+	result.plan := answer.plan;
 	result.differences := '{}';
-	FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys, found.number,
-			found.sample) LOOP
+	FOR b IN SELECT * FROM differences(answer) LOOP
 		result.differences := result.differences || b.differences;
 		IF (b.waited).problem IS NOT NULL THEN
 			result.waited := b.waited;
@@ -317,8 +319,7 @@ BEGIN
 			IF plan.from_digests THEN
 				PERFORM live_notice(answer.plan);
 			END IF;
-			FOR b IN SELECT * FROM differences(answer.plan, answer.figures, answer.keys,
-					answer.number, answer.sample) LOOP
+			FOR b IN SELECT * FROM differences(answer) LOOP
 				-- in FROM, unnest would have the planner look for ways to hash a batch
 				RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
 					(u.d).confirmed, (u.d).here_count, (u.d).there_count
@@ -400,8 +401,7 @@ BEGIN
 					(array_agg(u.figures) FILTER (WHERE (u.d).side IS NULL))[1] AS figures
 				FROM (SELECT b.figures, unnest(CASE cardinality(b.differences)
 						WHEN 0 THEN '{NULL}' ELSE b.differences END) AS d
-					FROM differences(answer.plan, answer.figures, answer.keys, answer.number,
-						answer.sample) AS b) AS u
+					FROM differences(answer) AS b) AS u
 				LEFT JOIN LATERAL unnest((u.d).differs) AS d(name) ON true
 				GROUP BY d.name
 				ORDER BY array_position(iblt_field((answer.plan).columns), d.name) LOOP

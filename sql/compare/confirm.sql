@@ -30,23 +30,6 @@
 -- (src/protocol/committing.c).  A server without iblt does not tell whether a transaction that
 -- has written has committed, so there iblt waits until all of them have ended.
 
--- The mark of a difference that was held, NULL if it did not stand still while its sources
--- settled; "settled" is NULL behind a wait.
-CREATE FUNCTION held_mark(mark bigint, before bigint, settled boolean) RETURNS bigint
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN settled IS NULL OR settled AND mark = before THEN mark END
-$$;
-
--- How many waits the difference has stood still for so far; "before" says so of the look before.
-CREATE FUNCTION held_waits(mark bigint, before bigint, waits integer, settled boolean)
-RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN mark = before AND settled IS NOT FALSE
-		THEN coalesce(waits, 0) + (settled IS NULL)::integer ELSE 0 END
-$$;
-
 -- For how many waits a difference has to stand still.
 CREATE FUNCTION waits_needed(plan plan) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -56,7 +39,8 @@ AS $$
 $$;
 
 -- What is kept of a look. After the look of a round before it, rows are marked that are the
--- same. After an earlier look of the same round, with "settled", only those keep their mark.
+-- same. After an earlier look of the same round, with "settled", only those keep their mark, and
+-- none if the sources did not settle.
 CREATE FUNCTION hold(differences difference[], before held DEFAULT NULL,
 	settled boolean DEFAULT NULL) RETURNS held
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -65,8 +49,10 @@ DECLARE
 	result held;
 BEGIN
 	SELECT coalesce(array_agg(d.id ORDER BY d.n), '{}'),
-		array_agg(held_mark(h.mark, b.mark, settled) ORDER BY d.n),
-		array_agg(held_waits(h.mark, b.mark, b.waits, settled) ORDER BY d.n)
+		array_agg(CASE WHEN settled IS NULL OR settled AND h.mark = b.mark THEN h.mark END
+			ORDER BY d.n),
+		array_agg(CASE WHEN h.mark = b.mark AND settled IS NOT FALSE
+			THEN coalesce(b.waits, 0) + (settled IS NULL)::integer ELSE 0 END ORDER BY d.n)
 	INTO result.ids, result.marks, result.waits
 	FROM unnest(iblt_field(differences, 'id'), iblt_field(differences, 'mark')) WITH ORDINALITY
 		AS d(id, mark, n)
@@ -128,22 +114,6 @@ BEGIN
 END
 $$;
 
--- Can differences wait for replication? With a warning if not.
-CREATE FUNCTION is_ready(plan plan) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	problem text := unready(plan);
-BEGIN
-	IF problem IS NOT NULL THEN
-		PERFORM iblt_tell('warning',
-			'replication of this relation is not ready, differences cannot be confirmed',
-			problem);
-	END IF;
-	RETURN problem IS NULL;
-END
-$$;
-
 -- The differences that have stood still for so many waits, or the others, with "confirmed" set.
 CREATE FUNCTION judged(batch held, needed integer, confirmed boolean) RETURNS difference[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -153,23 +123,6 @@ BEGIN
 			jsonb_build_object('confirmed', judged.confirmed))
 		FROM (SELECT d, row_number() OVER () AS n FROM unnest(batch.differences) AS d) AS u
 		WHERE (batch.waits[u.n] >= needed) = judged.confirmed ORDER BY u.n);
-END
-$$;
-
--- A batch without the differences that are confirmed.
-CREATE FUNCTION rest(batch held, needed integer) RETURNS held
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	result held;
-BEGIN
-	SELECT coalesce(array_agg(r.id ORDER BY r.n), '{}'), array_agg(r.mark ORDER BY r.n),
-		array_agg(r.waits ORDER BY r.n)
-	INTO result.ids, result.marks, result.waits
-	FROM unnest(batch.ids, batch.marks, batch.waits) WITH ORDINALITY AS r(id, mark, waits, n)
-	WHERE r.waits < needed;
-	result.differences := judged(batch, needed, false);
-	RETURN result;
 END
 $$;
 
@@ -190,15 +143,26 @@ DECLARE
 	waited waited;
 	problem text;
 BEGIN
-	IF is_ready(plan) THEN
-		IF plan.links <> '{}' AND batches <> '{}' THEN
-			batches := look_again(plan, batches, settle_all(plan, deadline) IS NULL);
+	IF batches <> '{}' AND unready(plan) IS NOT NULL THEN
+		PERFORM iblt_tell('warning',
+			'replication of this relation is not ready, differences cannot be confirmed',
+			unready(plan));
+	ELSIF batches <> '{}' THEN
+		IF plan.links <> '{}' THEN
+			problem := settle_all(plan, deadline);
+			waited.problem := problem;
+			batches := look_again(plan, batches, problem IS NULL);
 		END IF;
-		FOR round IN 2 - needed .. plan.recheck LOOP
+		FOR round IN 2 - needed .. CASE WHEN problem IS NULL THEN plan.recheck ELSE -1 END LOOP
 			EXIT WHEN batches = '{}';
 			PERFORM progress(plan.progress, format(
 				'waiting for replication, to look at %s keys again',
 				(SELECT sum(cardinality(b.ids)) FROM unnest(batches) AS b)));
+			IF plan.sides IS NOT NULL AND plan.links <> '{}' THEN
+				-- for replication between nodes that PostgreSQL does not know
+				PERFORM pg_sleep(least(1, greatest(0,
+					extract(epoch FROM deadline - clock_timestamp()))));
+			END IF;
 			waited := pass(plan, deadline);
 			EXIT WHEN waited.problem IS NOT NULL;
 			IF plan.links <> '{}' THEN
@@ -212,7 +176,14 @@ BEGIN
 				batch := batches[i];
 				batch := hold(look_at_ids(plan, batch.ids), batch, settled);
 				RETURN NEXT ROW(judged(batch, needed, true), NULL, NULL)::batch;
-				rest := kept(rest, rest(batch, needed), cardinality(batches) > 1);
+				batch.differences := judged(batch, needed, false);
+				SELECT coalesce(array_agg(r.id ORDER BY r.n), '{}'), array_agg(r.mark ORDER BY r.n),
+					array_agg(r.waits ORDER BY r.n)
+				INTO batch.ids, batch.marks, batch.waits
+				FROM unnest(batch.ids, batch.marks, batch.waits) WITH ORDINALITY
+					AS r(id, mark, waits, n)
+				WHERE r.waits < needed;
+				rest := kept(rest, batch, cardinality(batches) > 1);
 			END LOOP;
 			batches := rest;
 		END LOOP;

@@ -13,10 +13,11 @@ CREATE FUNCTION check_looked(plan plan, keys text[]) RETURNS void
 AS $$
 DECLARE
 	by_index plan := index_plan(plan);
-	rows record;
-	again record;
+	rows found_rows[];
+	again found_rows[];
 	e record;
-	decoded record;
+	said key_sides;
+	still text[];
 	figures figures;
 BEGIN
 	IF plan.from_digests IS NOT TRUE THEN
@@ -30,23 +31,30 @@ BEGIN
 		PERFORM progress(plan.progress, format(
 			'digests are read again, because rows of %s keys are not as they say',
 			cardinality(keys)));
-		rows := find_both(by_index, keys);
+		rows := find_sides(by_index, keys);
 		e := exchange(plan, NULL, figures);
-		again := find_both(by_index, keys);
-		SELECT k.* INTO decoded
-		FROM iblt_compare_keys(e.sample, e.keys, 0, e.number::integer) AS k;
+		again := find_sides(by_index, keys);
+		still := '{}';
 		-- those whose rows stood still, although the digests say something else of them, or nothing
 		-- of any key, because too many differ
-		keys := ARRAY(SELECT k.id FROM unnest(keys, (rows.here).checksum, (rows.here).mark,
-				(rows.there).checksum, (rows.there).mark, (again.here).checksum, (again.here).mark,
-				(again.there).checksum, (again.there).mark)
-				WITH ORDINALITY AS k(id, h, hm, t, tm, h2, hm2, t2, tm2, position)
-			LEFT JOIN unnest(decoded.keys, decoded.sides) AS f(id, side) ON f.id = k.id
-			WHERE ROW(h, hm, t, tm) IS NOT DISTINCT FROM ROW(h2, hm2, t2, tm2)
-				AND (e.keys IS NULL
-					OR f.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
-					WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END)
-			ORDER BY k.position);
+		FOR n IN 1 .. cardinality(rows) LOOP
+			CONTINUE WHEN n = e.base;
+			said := e.said[n];
+			IF e.said IS NULL THEN
+				said := iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
+			END IF;
+			still := still || ARRAY(SELECT k.id FROM unnest(keys,
+					(rows[e.base]).checksum, (rows[e.base]).mark, (rows[n]).checksum,
+					(rows[n]).mark, (again[e.base]).checksum, (again[e.base]).mark,
+					(again[n]).checksum, (again[n]).mark)
+					AS k(id, h, hm, t, tm, h2, hm2, t2, tm2)
+				LEFT JOIN unnest(said.keys, said.sides) AS f(id, side) ON f.id = k.id
+				WHERE ROW(h, hm, t, tm) IS NOT DISTINCT FROM ROW(h2, hm2, t2, tm2)
+					AND (e.keys IS NULL
+						OR f.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
+						WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END));
+		END LOOP;
+		keys := ARRAY(SELECT DISTINCT unnest(still));
 	END LOOP;
 	IF keys <> '{}' THEN
 		PERFORM live_refuse('IB008', 'they contradict the rows that an index finds',

@@ -5,24 +5,39 @@
 -- there before and after the index was asked, in the same version, and that the index did
 -- not find, proves the damage.
 
--- Those of the keys whose rows, which an index found and which have these checksums, are not the
--- ones of the difference, in which the keys have these sides and weights.
+-- Those of the keys whose rows on the base or another side, which an index found, are not the ones
+-- of the difference of the two.
 -- Either they have changed since, or an index hides a row.  Checksums of digests have another seed,
 -- so after digests only the sides can tell.
-CREATE FUNCTION doubtful(plan plan, keys text[], sides text[], weights bigint[], here bigint[],
-	there bigint[]) RETURNS text[]
+CREATE FUNCTION doubtful(plan plan, base integer, said key_sides[], named key_sides,
+	rows found_rows[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	one key_sides := named;
+	result text[] := '{}';
 BEGIN
-	IF plan.by_hash THEN
-		RETURN '{}';
-	ELSIF plan.from_digests THEN
-		RETURN ARRAY(SELECT k.id FROM unnest(keys, sides, here, there) AS k(id, side, h, t)
-			WHERE k.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
-				WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END);
-	END IF;
-	RETURN ARRAY(SELECT keys[n] FROM unnest(iblt_compare_changed(plan.seed, weights, here, there))
-		AS n);
+	FOR n IN 1 .. cardinality(rows) LOOP
+		CONTINUE WHEN plan.by_hash OR n = base;
+		IF said IS NOT NULL THEN
+			-- a key without a difference has no side and weighs nothing
+			SELECT named.keys, array_agg(d.side ORDER BY k.place),
+				array_agg(coalesce(d.weight, 0) ORDER BY k.place) INTO one
+			FROM unnest(named.keys) WITH ORDINALITY AS k(id, place)
+			LEFT JOIN unnest((said[n]).keys, (said[n]).sides, (said[n]).weights)
+				AS d(id, side, weight) USING (id);
+		END IF;
+		IF plan.from_digests THEN
+			result := result || ARRAY(SELECT k.id FROM unnest(one.keys, one.sides,
+					(rows[base]).checksum, (rows[n]).checksum) AS k(id, side, h, t)
+				WHERE k.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
+					WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END);
+		ELSE
+			result := result || ARRAY(SELECT named.keys[i] FROM unnest(iblt_compare_changed(
+				plan.seed, one.weights, (rows[base]).checksum, (rows[n]).checksum)) AS i);
+		END IF;
+	END LOOP;
+	RETURN result;
 END
 $$;
 
@@ -36,14 +51,14 @@ AS $$
 DECLARE
 	gone text[] := ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d);
 	keys text[] := keys_of_ids(plan, gone);
-	found record;
+	found found_rows[];
 BEGIN
 	IF plan.by_hash OR plan.buckets IS NOT NULL OR keys = '{}' THEN
 		RETURN '{}';
 	END IF;
-	found := find_both(index_plan(plan), keys);
+	found := find_sides(index_plan(plan), keys);
 	RETURN ARRAY(SELECT u.key
-		FROM unnest(keys, (found.here).checksum, (found.there).checksum) AS u(key, here, there)
+		FROM unnest(keys, (found[1]).checksum, (found[2]).checksum) AS u(key, here, there)
 		WHERE u.here IS NULL OR u.there IS NULL);
 END
 $$;
@@ -70,8 +85,8 @@ CREATE FUNCTION index_plan(plan plan) RETURNS plan
 AS $$
 BEGIN
 	plan.content := 'none';
-	plan.versions := (plan.here).versions AND (plan.here).version_rights
-		AND (plan.there).versions AND (plan.there).version_rights;
+	plan.versions := NOT EXISTS (SELECT FROM unnest(sides_of(plan)) AS s
+		WHERE (s.versions AND s.version_rights) IS NOT TRUE);
 	RETURN plan;
 END
 $$;
@@ -122,20 +137,21 @@ END
 $$;
 
 -- An error if a side's index does not find rows of these doubtful keys that the table has.
--- Each call scans both relations, so it is for the keys of many lookups.
+-- Each call scans all relations, so it is for the keys of many lookups.
 -- Relies on: read_heap before and after the index, three snapshots of each side.
 CREATE FUNCTION check_index(plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	sides side[] := sides_of(plan);
 	by_index plan := index_plan(plan);
 	by_scan plan := by_index;
 	size integer;
 	part text[];
 	hashes text[];
-	before record;
-	indexed record;
-	after record;
+	before found_rows[];
+	indexed found_rows[];
+	after found_rows[];
 	ids text[];
 BEGIN
 	by_scan.by_hash := true;
@@ -144,16 +160,18 @@ BEGIN
 	FOR i IN 1 .. cardinality(keys) BY size LOOP
 		part := keys[i : i + size - 1];
 		hashes := hashes_of_keys(plan, part);
-		before := find_both(by_scan, hashes);
-		indexed := find_both(by_index, part);
-		ids := unfound(before.here, indexed.here, before.here, hashes)
-			|| unfound(before.there, indexed.there, before.there, hashes);
+		before := find_sides(by_scan, hashes);
+		indexed := find_sides(by_index, part);
+		ids := '{}';
+		FOR n IN 1 .. cardinality(sides) LOOP
+			ids := ids || unfound(before[n], indexed[n], before[n], hashes);
+		END LOOP;
 		CONTINUE WHEN ids = '{}';
-		after := find_both(by_scan, keys_of_ids(by_scan, ids));
-		PERFORM check_unfound(by_index, plan.here, part, hashes, before.here,
-				unfound(before.here, indexed.here, after.here, hashes)),
-			check_unfound(by_index, plan.there, part, hashes, before.there,
-				unfound(before.there, indexed.there, after.there, hashes));
+		after := find_sides(by_scan, keys_of_ids(by_scan, ids));
+		FOR n IN 1 .. cardinality(sides) LOOP
+			PERFORM check_unfound(by_index, sides[n], part, hashes, before[n],
+				unfound(before[n], indexed[n], after[n], hashes));
+		END LOOP;
 	END LOOP;
 END
 $$;

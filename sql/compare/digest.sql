@@ -182,33 +182,25 @@ BEGIN
 END
 $$;
 
--- A query for what the digest of a side gives: as a whole, or of another server a small fold, or
--- with "fitting" one of the size that the difference from the small fold in $1 takes.
-CREATE FUNCTION live_sql(plan plan, s side, fitting boolean) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN format(CASE WHEN s.place IS NULL OR NOT fitting
-			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, %7$L)::text'
-				' FROM (SELECT %3$s, live_read(%4$L, %5$L, %6$L) OFFSET 0) AS q(f, s)'
-			ELSE 'SELECT ROW(f, %2$s, NULL, w)::scanned::text'
-				' FROM (SELECT %3$s, live_answer(%4$L, %5$L, %6$L, $1[1], %1$L)'
-				' OFFSET 0) AS q(f, w)' END, kept_name(plan, s), elapsed_sql(s), fingerprint_sql(s),
-		s.relation, (s.live).generation, plan.live_cells, s.place IS NOT NULL);
-END
-$$;
-
--- What the digests of both sides give.
--- If one side is this database, it is asked first, because the question to the other server has
--- a small fold of its answer.  That is a parameter, for it has keys in it.
+-- What the digests of the sides give.
+-- If one of two sides is this database, it is asked first, because the question to the other server
+-- has a small fold of its answer.  That is a parameter, for it has keys in it.
 CREATE FUNCTION live_sketches(plan plan) RETURNS scanned[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	places text[] := places_of(plan);
-	fitting boolean := num_nulls(VARIADIC places) = 1;
-	queries text[] := ARRAY[live_sql(plan, plan.here, fitting),
-		live_sql(plan, plan.there, fitting)];
+	fitting boolean := cardinality(places) = 2 AND num_nulls(VARIADIC places) = 1;
+	-- the digest as a whole, or of another server a small fold, or one of the size that the
+	-- difference from the small fold in $1 takes
+	queries text[] := ARRAY(SELECT format(CASE WHEN s.place IS NULL OR NOT fitting
+			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, %7$L)::text'
+				' FROM (SELECT %3$s, live_read(%4$L, %5$L, %6$L) OFFSET 0) AS q(f, s)'
+			ELSE 'SELECT ROW(f, %2$s, NULL, w)::scanned::text'
+				' FROM (SELECT %3$s, live_answer(%4$L, %5$L, %6$L, $1[1], %1$L)'
+				' OFFSET 0) AS q(f, w)' END, kept_name(plan, s), elapsed_sql(s), fingerprint_sql(s),
+			s.relation, (s.live).generation, plan.live_cells, s.place IS NOT NULL)
+		FROM unnest(sides_of(plan)) AS s);
 	mine integer := CASE WHEN places[1] IS NULL THEN 1 ELSE 2 END;
 	answers scanned[];
 	small text;

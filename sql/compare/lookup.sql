@@ -69,37 +69,27 @@ BEGIN
 END
 $$;
 
--- The rows of keys on each of these sides.
-CREATE FUNCTION find_sides(plan plan, sides side[], keys text[]) RETURNS found_rows[]
+-- The rows of keys on each side.
+CREATE FUNCTION find_sides(plan plan, keys text[]) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	sides side[] := sides_of(plan);
+	queries text[];
 	found found_rows[];
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		RETURN plain_find(plan, sides, keys, false);
+		RETURN plain_find(plan, keys, false);
 	END IF;
-	found := find_rows(ARRAY(SELECT s.place FROM unnest(sides) AS s),
-		ARRAY(SELECT (finder(plan, s)).lookup FROM unnest(sides) AS s),
-		reading_of(plan, keys, NOT plan.by_hash, sides));
+	FOR n IN 1 .. cardinality(sides) LOOP
+		queries[n] := (finder(plan, sides[n])).lookup;
+	END LOOP;
+	found := find_rows(places_of(plan), queries, reading_of(plan, keys, NOT plan.by_hash));
 	FOR n IN 1 .. cardinality(sides) LOOP
 		PERFORM require_side_described(sides[n], found[n].fingerprint),
 			require_unique(plan, sides[n], found[n].checksum, keys);
 	END LOOP;
 	RETURN found;
-END
-$$;
-
--- The rows of keys on both sides.
-CREATE FUNCTION find_both(plan plan, keys text[], OUT here found_rows, OUT there found_rows)
-RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found found_rows[] := find_sides(plan, ARRAY[plan.here, plan.there], keys);
-BEGIN
-	here := found[1];
-	there := found[2];
 END
 $$;
 
@@ -110,17 +100,53 @@ AS $$
 	SELECT jsonb_object_agg(c.key, c.value) FROM jsonb_each(content) AS c WHERE c.key = ANY (names)
 $$;
 
--- Those of the keys whose rows, which were found on both sides, differ.
--- The rows of both sides are joined by the id of the key, or line by line with the keys, in step
--- and not kept, as a function in FROM would be.  With 'changed', rows that differ in some columns
--- have only these and the key.
-CREATE FUNCTION differing(plan plan, here found_rows,
-	there found_rows, keys text[]) RETURNS difference[]
+-- Those of the keys whose rows, which were found on several nodes, are not the same on all.
+CREATE FUNCTION nodes_differing(plan plan, rows found_rows[], keys text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	result difference[];
 BEGIN
+	EXECUTE format($q$
+		WITH iblt_f AS (
+			SELECT * FROM unnest($1) WITH ORDINALITY AS f(id, key, n, rows_checksum, checksum, mark,
+				content, columns, fingerprint, node)
+		), line AS (%s)
+		SELECT coalesce(array_agg(ROW(id, key, NULL, NULL, NULL, NULL, NULL, mark, NULL, NULL, NULL,
+			NULL, checksums, contents)::difference), '{}')
+		FROM (SELECT id, (array_agg(key) FILTER (WHERE key IS NOT NULL))[1] AS key,
+				array_agg(checksum ORDER BY node) AS checksums,
+				array_agg(content ORDER BY node) AS contents, hashtextextended(
+					string_agg(concat(checksum, ' ', mark), ',' ORDER BY node), 0)::text AS mark
+			FROM (SELECT DISTINCT id FROM line) AS i CROSS JOIN generate_series(1, $3) AS g(node)
+			LEFT JOIN line USING (id, node) GROUP BY id
+			HAVING count(checksum) BETWEEN 1 AND $3 - 1 OR min(checksum) <> max(checksum)) AS d
+		$q$, CASE WHEN plan.by_hash
+			THEN 'SELECT r.id, r.key, f.node, r.checksum, r.mark, r.content FROM iblt_f AS f,'
+				' unnest(f.id, f.key, f.rows_checksum, f.mark, f.content)'
+				' AS r(id, key, checksum, mark, content)'
+			ELSE format('SELECT id, %s AS key, node, checksum::text, mark, content'
+				' FROM (SELECT node, unnest($2) AS id, unnest(checksum) AS checksum,'
+				' unnest(mark) AS mark, unnest(content) AS content FROM iblt_f) AS r',
+				key_json_sql(plan.key)) END)
+	INTO result USING rows, keys, cardinality(plan.sides);
+	RETURN result;
+END
+$$;
+
+-- Those of the keys whose rows, which were found on the sides, differ.
+-- The rows of both sides are joined by the id of the key, or line by line with the keys, in step
+-- and not kept, as a function in FROM would be.  With 'changed', rows that differ in some columns
+-- have only these and the key.
+CREATE FUNCTION differing(plan plan, rows found_rows[], keys text[]) RETURNS difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	result difference[];
+BEGIN
+	IF plan.sides IS NOT NULL THEN
+		RETURN nodes_differing(plan, rows, keys);
+	END IF;
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,
 			CASE WHEN t_checksum IS NULL THEN 'here' WHEN h_checksum IS NULL THEN 'there'
@@ -129,7 +155,7 @@ BEGIN
 			CASE WHEN shown IS NOT NULL THEN only_columns(t_content, shown) ELSE t_content END,
 			coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_checksum, ' ', h_mark, ' ', t_checksum, ' ', t_mark) END,
-			NULL, h_checksum, t_checksum, differs)::difference), '{}')
+			NULL, h_checksum, t_checksum, differs, NULL, NULL)::difference), '{}')
 		FROM (%s) AS pair, %s
 		WHERE h_checksum IS DISTINCT FROM t_checksum$q$,
 		CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL
@@ -158,36 +184,21 @@ BEGIN
 		LATERAL (SELECT CASE WHEN $6 IS NOT NULL AND differs IS NOT NULL
 			THEN differs || $6 END) AS b(shown)$q$
 		ELSE '(SELECT NULL::text[], NULL::text[]) AS a(differs, shown)' END)
-	INTO result USING here, there, keys, plan.recheck > 0,
+	INTO result USING rows[1], rows[2], keys, plan.recheck > 0,
 		CASE WHEN names_columns(plan) THEN iblt_field(other_columns(plan)) END,
 		CASE plan.content WHEN 'changed' THEN iblt_field(plan.key) END;
 	RETURN result;
 END
 $$;
 
--- Those of the keys whose rows differ now, each side seen in one snapshot, and the checksums of the
--- rows that an index has found.
-CREATE FUNCTION look(plan plan, keys text[], OUT differences difference[], OUT here bigint[],
-	OUT there bigint[]) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	rows record := find_both(plan, keys);
-BEGIN
-	differences := differing(plan, rows.here, rows.there, keys);
-	here := (rows.here).checksum;
-	there := (rows.there).checksum;
-END
-$$;
-
--- Those of the keys with these ids whose rows differ now.
+-- Those of the keys with these ids whose rows differ now, each side seen in one snapshot.
 CREATE FUNCTION look_at_ids(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	looked record := look(plan, keys_of_ids(plan, ids));
+	keys text[] := keys_of_ids(plan, ids);
 BEGIN
-	RETURN looked.differences;
+	RETURN differing(plan, find_sides(plan, keys), keys);
 END
 $$;
 

@@ -62,22 +62,32 @@ BEGIN
 END
 $$;
 
--- Did most of what differs now differ before, in the same way? Both sketches have one seed,
--- and are folds of one size.
+-- Did most of what differs now differ before, in the same way?  Of several nodes, on the one that
+-- differs most from the base now.  All sketches have one seed.
 -- Rows of "before" and "after" cancel if both differences have them: of n and m rows
 -- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
-CREATE FUNCTION persist(before @extschema@.iblt, after @extschema@.iblt) RETURNS boolean
+CREATE FUNCTION persist(before found_keys, after found_keys) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	b record := iblt_header(before);
-	a record := iblt_header(after);
-	cells integer := gcd(b.cells / b.hashes, a.cells / a.hashes);
+	b declared.sketch%TYPE := before.sample;
+	a declared.sketch%TYPE := after.sample;
+	now declared.sketch%TYPE;
+	cells integer;
 BEGIN
+	FOR n IN 1 .. coalesce(cardinality(after.small), 0) LOOP
+		now := iblt_subtract(after.small[after.base], after.small[n]);
+		IF n = 1 OR (iblt_estimate(now)).rows > (iblt_estimate(a)).rows THEN
+			a := now;
+			b := iblt_subtract(before.small[after.base], before.small[n]);
+		END IF;
+	END LOOP;
+	cells := gcd((iblt_header(b)).cells / (iblt_header(b)).hashes,
+		(iblt_header(a)).cells / (iblt_header(a)).hashes);
 	-- folds of digests have many sizes; the estimate is that of the meter, whatever the size
-	RETURN (iblt_estimate(iblt_subtract(iblt_compare_fold(after, cells),
-			iblt_compare_fold(before, cells)))).rows
-		< (iblt_estimate(before)).rows;
+	RETURN (iblt_estimate(iblt_subtract(iblt_compare_fold(a, cells),
+			iblt_compare_fold(b, cells)))).rows
+		< (iblt_estimate(b)).rows;
 END
 $$;
 
@@ -86,42 +96,43 @@ $$;
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.  If a single key is wanted, a part has more than
 -- one of them with a chance of 19 %, and after three attempts still of 2 %.
-CREATE FUNCTION take_sample(INOUT plan plan, INOUT figures figures, INOUT number bigint,
-	INOUT exact boolean, waited waited, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION take_sample(plan plan, before found_keys, waited waited) RETURNS found_keys
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	wanted integer := least(plan.max_differences, 5000);
-	before figures := figures;
+	found found_keys := before;
 	e record;
 BEGIN
 	IF waited.problem IS NOT NULL OR plan.sample IS NOT TRUE
 			OR plan.from_digests AND plan.live = 'require' THEN
-		PERFORM refuse_too_many(plan, number, exact, waited, figures);
+		PERFORM refuse_too_many(plan, before.number, before.exact, waited, before.figures);
 	ELSIF plan.from_digests THEN
 		plan := live_give_up(plan, 'a sample is of a part of the keys');
 	END IF;
 	plan.part := 0;
-	plan.parts := greatest(2, ceil(number / (0.8 * wanted)));
+	plan.parts := greatest(2, ceil(before.number / (0.8 * wanted)));
 	FOR attempt IN 1 .. 10 LOOP
-		PERFORM progress(plan.progress, format(
-			'about %s keys differ: comparing one of %s parts of them', number, plan.parts));
-		e := exchange(plan, greatest(4000, 2 * wanted), figures);
-		figures := e.figures;
+		PERFORM progress(plan.progress, format('about %s keys differ: comparing one of %s parts of '
+			'them', before.number, plan.parts));
+		e := exchange(plan, greatest(4000, 2 * wanted), found.figures);
+		found.figures := e.figures;
 		EXIT WHEN e.keys IS NOT NULL AND e.number <= plan.max_differences;
 		plan.parts := 2 * plan.parts;
 	END LOOP;
 	IF e.keys IS NULL OR e.number > plan.max_differences THEN
-		PERFORM refuse_too_many(plan, number, exact, NULL, before);
+		PERFORM refuse_too_many(plan, before.number, before.exact, NULL, before.figures);
 	END IF;
-	figures.rows_here := before.rows_here;
-	figures.rows_there := before.rows_there;
-	figures.estimated := CASE WHEN exact OR e.number < 200 THEN number
+	found.plan := plan;
+	found.figures.rows_here := (before.figures).rows_here;
+	found.figures.rows_there := (before.figures).rows_there;
+	found.figures.estimated := CASE WHEN before.exact OR e.number < 200 THEN before.number
 		ELSE e.number * plan.parts END;
-	keys := e.keys;
-	number := e.number;
-	exact := true;
-	sample := e.sample;
+	found.keys := e.keys;
+	found.number := e.number;
+	found.exact := true;
+	found.sample := e.sample;
+	RETURN found;
 END
 $$;
 
@@ -160,7 +171,7 @@ CREATE FUNCTION find_keys(plan plan) RETURNS found_keys
 AS $$
 DECLARE
 	found found_keys;
-	before declared.sketch%TYPE;
+	before found_keys;
 	deadline timestamptz;
 	waited waited;
 BEGIN
@@ -180,17 +191,17 @@ BEGIN
 	deadline := clock_timestamp() + plan.timeout;
 	waited := await_replication(plan, deadline);
 	IF waited.problem IS NULL AND plan.recheck > 0 THEN
-		before := found.sample;
+		before := found;
 		plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 		found := search(plan, found.figures);
 		waited.problem := CASE
 			WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
 			THEN 'Live digests could tell the keys at first, and could not any more.'
-			WHEN NOT persist(before, found.sample)
+			WHEN NOT persist(before, found)
 			THEN 'Most of them did not differ before replication passed.' END;
 	END IF;
 	IF found.keys IS NULL THEN
-		found := take_sample(plan, found.figures, found.number, found.exact, waited);
+		found := take_sample(plan, found, waited);
 	END IF;
 	RETURN found;
 END

@@ -1,39 +1,50 @@
 -- Comparing with a server without iblt -----------------------------------------------------
 
--- Describes both relations, without anything of iblt where it is not, and makes the plan.
--- A side with iblt describes itself.  Rows of both sides are looked at here, with functions of this
--- database's schema.
+-- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what they
+-- told of their relations.
+-- A side with iblt describes itself.
+CREATE FUNCTION plain_sides(conns text[], relations text[], conditions text[], mappings jsonb[],
+	label text, OUT sides side[], OUT told jsonb[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	described jsonb;
+BEGIN
+	told := ask_values(conns, ARRAY(SELECT plain_describe_sql(r.name)
+		FROM unnest(relations) WITH ORDINALITY AS r(name, n) ORDER BY r.n), 0.001, label);
+	FOR n IN 1 .. cardinality(conns) LOOP
+		described := nullif(told[n], 'null');
+		IF described IS NOT NULL AND conns[n] IS NULL THEN
+			described := describe(relations[n]::regclass, conditions[n], mappings[n]);
+		ELSIF described IS NOT NULL AND NOT peer_is_bare(conns[n]) THEN
+			described := ask_call(conns[n], format('describe(pg_catalog.to_regclass(%L), %L, %L)',
+				relations[n], conditions[n], mappings[n]));
+		END IF;
+		sides[n] := side_of(described || jsonb_build_object('condition', conditions[n]),
+			CASE n WHEN 1 THEN 'here' ELSE 'there' END, conns[n]);
+	END LOOP;
+END
+$$;
+
+-- Describes both relations and makes the plan.
+-- Rows of both sides are looked at here, with functions of this database's schema.
 CREATE FUNCTION plain_prepare(conns text[], relation regclass, names text[], options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	conditions text[] := ARRAY[options.condition, options.peer_condition];
-	mappings jsonb[] := ARRAY[options.mapping, options.peer_mapping];
-	told jsonb[];
-	described jsonb;
-	sides side[];
+	described record;
 BEGIN
 	-- by another name, it may have another peer
 	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation_name THEN
 		PERFORM refuse_altered(options.relation_name, 'here');
 	END IF;
 	PERFORM plain_check_options(conns, options);
-	told := ask_values(conns, ARRAY[plain_describe_sql(names[1]), plain_describe_sql(names[2])],
-		0.001, options.label);
-	PERFORM require_relations(conns, names, ARRAY[told[1] ->> 'relation', told[2] ->> 'relation']);
-	FOR n IN 1 .. 2 LOOP
-		described := told[n];
-		IF conns[n] IS NULL THEN
-			described := describe(names[n]::regclass, conditions[n], mappings[n]);
-		ELSIF NOT peer_is_bare(conns[n]) THEN
-			described := ask_call(conns[n], format('describe(pg_catalog.to_regclass(%L), %L, %L)',
-				names[n], conditions[n], mappings[n]));
-		END IF;
-		sides[n] := side_of(described || jsonb_build_object('condition', conditions[n]),
-			CASE n WHEN 1 THEN 'here' ELSE 'there' END, conns[n]);
-	END LOOP;
-	RETURN plain_plan(sides[1], sides[2], told[1], told[2], options);
+	described := plain_sides(conns, names, ARRAY[options.condition, options.peer_condition],
+		ARRAY[options.mapping, options.peer_mapping], options.label);
+	PERFORM require_relations(conns, names, iblt_field(described.sides, 'relation'));
+	RETURN plain_plan(described.sides[1], described.sides[2], described.told[1], described.told[2],
+		options);
 END
 $$;
 
@@ -92,11 +103,12 @@ $$;
 
 -- By how much the sums of each bucket differ from those of the first side, as a list for each side,
 -- the buckets in which any do, and of each side the number of rows and the milliseconds.
-CREATE FUNCTION plain_sums(plan plan, sides side[], OUT sums text[], OUT buckets integer[],
+CREATE FUNCTION plain_sums(plan plan, OUT sums text[], OUT buckets integer[],
 	OUT rows bigint[], OUT times numeric[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	sides side[] := sides_of(plan);
 	answers text[];
 	words text[];
 	first numeric[];
@@ -104,9 +116,8 @@ DECLARE
 BEGIN
 	PERFORM progress(plan.progress, format('summing the rows of %s relations up in %s buckets',
 		cardinality(sides), plan.buckets));
-	answers := ask_values(ARRAY(SELECT s.place FROM unnest(sides) AS s),
-		ARRAY(SELECT plain_sums_sql(plan, s) FROM unnest(sides) AS s), 0, NULL,
-		reading_of(plan, sides => sides));
+	answers := ask_values(places_of(plan),
+		ARRAY(SELECT plain_sums_sql(plan, s) FROM unnest(sides) AS s), 0, NULL, reading_of(plan));
 	buckets := '{}';
 	FOR n IN 1 .. cardinality(sides) LOOP
 		words := string_to_array(answers[n], ' ');
@@ -126,26 +137,6 @@ BEGIN
 END
 $$;
 
--- How many keys differ, in words, if the number of buckets tells that these are more than
--- max_differences; or NULL.
--- If d of n buckets differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more
--- is known than that they are many.
-CREATE FUNCTION plain_many(plan plan, figures figures, differing integer) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	n double precision := plan.buckets;
-	few boolean := greatest(figures.rows_here, figures.rows_there) < 200000;
-	about bigint := CASE WHEN differing < n THEN round(-n * ln(1 - differing / n)) END;
-BEGIN
-	IF differing > plan.max_differences OR NOT few
-			AND coalesce(about, round(n * ln(n))) > plan.max_differences THEN
-		RETURN coalesce('about ' || about, 'at least ' || differing);
-	END IF;
-	RETURN NULL;
-END
-$$;
-
 -- Of how many buckets rows are read at a time.
 -- The rows of a batch are in memory on both sides, as texts: about 100 MB.
 CREATE FUNCTION plain_batch(plan plan, figures figures) RETURNS integer
@@ -155,16 +146,16 @@ AS $$
 		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer
 $$;
 
--- The rows on some sides whose keys have these hashes, or are in these buckets.
-CREATE FUNCTION plain_find(plan plan, sides side[], keys text[], in_buckets boolean)
-RETURNS found_rows[]
+-- The rows on each side whose keys have these hashes, or are in these buckets.
+CREATE FUNCTION plain_find(plan plan, keys text[], in_buckets boolean) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	sides side[] := sides_of(plan);
 	lookup text := (plain_finder(plan, in_buckets)).lookup;
-	answers text[] := ask_values(ARRAY(SELECT s.place FROM unnest(sides) AS s),
+	answers text[] := ask_values(places_of(plan),
 		ARRAY(SELECT plain_rows_sql(plan, s, plain_find.keys, in_buckets) FROM unnest(sides) AS s),
-		0, NULL, reading_of(plan, sides => sides));
+		0, NULL, reading_of(plan));
 	fingerprint text;
 	rows text[];
 	found found_rows;
@@ -187,68 +178,6 @@ BEGIN
 END
 $$;
 
--- The differences of the next buckets, each side seen in one snapshot, how many there were so far,
--- and in words if too many.
-CREATE FUNCTION plain_next(plan plan, buckets integer[], done integer, size integer,
-	INOUT total bigint, OUT looked difference[], OUT many text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	part text[] := buckets[done + 1 : done + size];
-	rows found_rows[];
-BEGIN
-	PERFORM progress(plan.progress, format('reading the rows of %s buckets on both'
-		' sides', cardinality(part)));
-	rows := plain_find(plan, ARRAY[plan.here, plan.there], part, true);
-	looked := differing(plan, rows[1], rows[2], NULL);
-	total := total + cardinality(looked);
-	IF total > plan.max_differences THEN
-		many := CASE WHEN done + size < cardinality(buckets) THEN 'at least ' ELSE '' END || total;
-	END IF;
-END
-$$;
-
--- By how much sums differ, the buckets that differ, the differences in them, to be looked at again,
--- and how many there are, in words if too many.
--- Rows that are not rechecked are not read here: plain_differences() answers them as it
--- reads them.
-CREATE FUNCTION plain_read(plan plan, INOUT figures figures, OUT sums text[],
-	OUT buckets integer[], OUT batches held[], OUT total bigint, OUT many text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	summed record := plain_sums(plan, ARRAY[plan.here, plan.there]);
-	number integer := cardinality(summed.buckets);
-	size integer;
-	next record;
-BEGIN
-	figures.rows_here := summed.rows[1];
-	figures.rows_there := summed.rows[2];
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + summed.times[1];
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + summed.times[2];
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-	started := clock_timestamp();
-	size := plain_batch(plan, figures);
-	sums := summed.sums;
-	buckets := summed.buckets;
-	batches := '{}';
-	total := 0;
-	many := plain_many(plan, figures, number);
-	IF plan.recheck = 0 OR number = 0 THEN
-		RETURN;
-	END IF;
-	FOR done IN 0 .. number - 1 BY size LOOP
-		EXIT WHEN many IS NOT NULL;
-		next := plain_next(plan, buckets, done, size, total);
-		total := next.total;
-		many := next.many;
-		batches := kept(batches, hold(next.looked), number > size);
-	END LOOP;
-	figures.lookup_ms := coalesce(figures.lookup_ms, 0) + ms(started);
-END
-$$;
-
 -- Did most of what differs now differ before, in the same way, on the side that differs most from
 -- the first one now? False, too, if buckets do not tell.
 -- As persist() of sketches.  A bucket with the same sum has the same rows that differ.  The
@@ -263,64 +192,82 @@ AS $$
 	ORDER BY number DESC LIMIT 1
 $$;
 
--- The error for so many differences, in words, as refuse_too_many() raises it.
-CREATE FUNCTION plain_refuse_many(plan plan, many text, waited waited,
-	figures figures DEFAULT NULL) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	PERFORM raise_too_many(plan,
-		format('%s keys differ, and max_differences is %s', many, plan.max_differences),
-		CASE WHEN many LIKE 'about%' THEN 'The number is an estimate.' END,
-		'Raise max_differences, compare a part of the rows by a condition, '
-			'or install iblt on the peer.', waited, figures);
-END
-$$;
-
 -- Compares as a plan of plain_prepare says.
--- If too many keys differ, also after a wait for what is in flight, an error.
+-- If too many keys differ, also after a wait for what is in flight, an error.  If d of n buckets
+-- differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more is known than that they are
+-- many.  Rows that are not rechecked are answered as they are read.
 CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	read record := plain_read(plan, NULL);
-	before text[] := read.sums;
 	deadline timestamptz := clock_timestamp() + plan.timeout;
+	started timestamptz;
+	n double precision := plan.buckets;
+	summed record;
+	number integer;			-- of buckets that differ
+	about bigint;
+	many text;				-- how many keys differ, in words, if too many
+	size integer;
+	part text[];
+	looked difference[];
+	batches held[];
+	total bigint;
+	before text[];			-- sums before the wait
 	waited waited;
 	figures figures;
-	started timestamptz;
-	size integer;
-	next record;
-	total bigint;
 BEGIN
-	IF read.many IS NOT NULL THEN
-		waited := await_replication(plan, deadline);
-		IF waited.problem IS NULL AND plan.recheck > 0 THEN
-			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			read := plain_read(plan, read.figures);
-			waited.problem := CASE WHEN NOT plain_persist(before, read.sums)
-				THEN 'Perhaps most of them did not differ before replication passed.' END;
-		END IF;
-	END IF;
-	figures := read.figures;
-	IF read.many IS NOT NULL THEN
-		PERFORM plain_refuse_many(plan, read.many, waited, figures);
-	END IF;
-	total := read.total;
-	started := clock_timestamp();
-	IF plan.recheck = 0 THEN
+	LOOP
+		started := clock_timestamp();
+		summed := plain_sums(plan);
+		number := cardinality(summed.buckets);
+		figures.rows_here := summed.rows[1];
+		figures.rows_there := (SELECT max(r) FROM unnest(summed.rows[2 :]) AS r);
+		figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + summed.times[1];
+		figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + summed.times[2];
+		figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
+		started := clock_timestamp();
+		about := CASE WHEN number < n THEN round(-n * ln(1 - number / n)) END;
+		many := CASE WHEN number > plan.max_differences
+				OR greatest(figures.rows_here, figures.rows_there) >= 200000
+				AND coalesce(about, round(n * ln(n))) > plan.max_differences
+			THEN coalesce('about ' || about, 'at least ' || number) END;
 		size := plain_batch(plan, figures);
-		FOR done IN 0 .. cardinality(read.buckets) - 1 BY size LOOP
-			next := plain_next(plan, read.buckets, done, size, total);
-			total := next.total;
-			IF next.many IS NOT NULL THEN
-				PERFORM plain_refuse_many(plan, next.many, await_replication(plan, NULL), figures);
+		batches := '{}';
+		total := 0;
+		FOR done IN 0 .. number - 1 BY size LOOP
+			EXIT WHEN many IS NOT NULL;
+			part := summed.buckets[done + 1 : done + size];
+			PERFORM progress(plan.progress, format('reading the rows of %s buckets on %s sides',
+				cardinality(part), CASE WHEN plan.sides IS NULL THEN 'both' ELSE 'all' END));
+			looked := differing(plan, plain_find(plan, part, true), NULL);
+			total := total + cardinality(looked);
+			IF total > plan.max_differences THEN
+				many := CASE WHEN done + size < number THEN 'at least ' ELSE '' END || total;
+			ELSIF plan.recheck > 0 THEN
+				batches := kept(batches, hold(looked), number > size);
+			ELSE
+				RETURN NEXT ROW(looked, NULL, NULL)::batch;
 			END IF;
-			RETURN NEXT ROW(next.looked, NULL, NULL)::batch;
 		END LOOP;
-		figures.lookup_ms := CASE WHEN read.buckets <> '{}' THEN ms(started) END;
-	END IF;
-	RETURN QUERY SELECT * FROM last_batches(plan, read.batches, figures, total,
+		figures.lookup_ms := CASE WHEN number > 0
+			THEN coalesce(figures.lookup_ms, 0) + ms(started) END;
+		EXIT WHEN many IS NULL;
+		IF before IS NULL THEN
+			waited := await_replication(plan, deadline);
+		ELSIF NOT plain_persist(before, summed.sums) THEN
+			waited.problem := 'Perhaps most of them did not differ before replication passed.';
+		END IF;
+		IF before IS NOT NULL OR waited.problem IS NOT NULL OR plan.recheck = 0 THEN
+			PERFORM raise_too_many(plan,
+				format('%s keys differ, and max_differences is %s', many, plan.max_differences),
+				CASE WHEN many LIKE 'about%' THEN 'The number is an estimate.' END,
+				'Raise max_differences, compare a part of the rows by a condition, '
+					'or install iblt on the peer.', waited, figures);
+		END IF;
+		before := summed.sums;
+		plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+	END LOOP;
+	RETURN QUERY SELECT * FROM last_batches(plan, batches, figures, total,
 		CASE WHEN plan.recheck > 0 THEN 0 ELSE total END);
 END
 $$;

@@ -37,7 +37,7 @@ AS $$
 DECLARE
 	s side;
 BEGIN
-	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
+	FOREACH s IN ARRAY sides_of(plan) LOOP
 		IF plan.versions AND NOT s.version_rights THEN
 			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 				MESSAGE = format('permission denied for row versions of %s (%s)',

@@ -64,30 +64,16 @@ BEGIN
 END
 $$;
 
--- Cells of a subtable of the next fold to ask for; "whole" is all of the sketch of this database,
--- or an empty one of that size.
--- The estimate is 9 % off.  A round trip costs more than a fold that is a fifth larger.
-CREATE FUNCTION larger_fold(whole @extschema@.iblt, theirs @extschema@.iblt, estimated numeric)
-RETURNS integer
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	have record := iblt_header(theirs);
-BEGIN
-	RETURN iblt_compare_next(whole, have.cells / have.hashes,
-		least(1.2 * estimated, (iblt_header(whole)).capacity)::integer);
-END
-$$;
-
 -- The fold that a place answers; an error unless it has the size that was asked for, or the
 -- exchange would not end.
 CREATE FUNCTION fold_of(answer text, subtable_cells integer, place text) RETURNS @extschema@.iblt
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	fold declared.sketch%TYPE := answer;
 	header record := iblt_header(fold);
 BEGIN
+	PERFORM iblt_traffic_add(0, 0, 0, octet_length(answer));
 	IF header.cells = header.hashes * subtable_cells THEN
 		RETURN fold;
 	END IF;
@@ -108,101 +94,154 @@ BEGIN
 END
 $$;
 
+-- The one of several sides from which the others differ least.
+-- Any would do, but if it were the one that deviates, all folds would have to be as large as its
+-- differences take.
+CREATE FUNCTION base_of(folds @extschema@.iblt[]) RETURNS integer
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	sums numeric[] := array_fill(0, ARRAY[cardinality(folds)]);
+	estimated numeric;
+BEGIN
+	FOR a IN 1 .. cardinality(folds) LOOP
+		FOR b IN a + 1 .. cardinality(folds) LOOP
+			estimated := (iblt_compare_decode(iblt_subtract(folds[a], folds[b]))).estimated;
+			sums[a] := sums[a] + estimated;
+			sums[b] := sums[b] + estimated;
+		END LOOP;
+	END LOOP;
+	RETURN (SELECT n FROM unnest(sums) WITH ORDINALITY AS u(sum, n) ORDER BY sum, n LIMIT 1);
+END
+$$;
+
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.
--- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
+-- "number" is that of the keys, or an estimate of those of one side.  "sample" is a small fold of a
+-- difference.  One side is the base, and its fold less that of each other side is decoded.  Rows
+-- that are the same on all sides are in none of these differences, and a key on which any two sides
+-- disagree is in one of them at least: of the two, one differs from the base.
 CREATE FUNCTION exchange(plan plan, capacity integer, INOUT figures figures,
-	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
+	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt, OUT base integer,
+	OUT said key_sides[], OUT small @extschema@.iblt[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
+	sides side[] := sides_of(plan);
+	places text[] := places_of(plan);
+	several boolean := cardinality(places) > 2;
+	queries text[];
 	scanned scanned[];
-	here declared.sketch%TYPE;
-	there declared.sketch%TYPE;
-	empty declared.sketch%TYPE;		-- if no side is here: the size of both
-	most record;
-	larger integer;
-	folds text[];
+	folds declared.sketches%TYPE;
+	rows bigint[];
+	mine integer;			-- the side whose whole sketch this session has
+	empty declared.sketch%TYPE;		-- without such a side: the size of all
+	header record;
+	most record;			-- of a whole sketch
+	cells integer;			-- of a subtable of the folds
+	list bytea;
+	decoded bigint := 0;	-- keys, of all sides
+	waiting integer[];		-- sides whose differences are not decoded yet
+	still integer[];
 	difference declared.sketch%TYPE;
 	status record;
 	more boolean;
+	asked text[];
 BEGIN
-	IF (plan.found).keys IS NOT NULL THEN
-		figures.rows_here := (plan.found).rows_here;
-		figures.rows_there := (plan.found).rows_there;
-		figures.scan_here_ms := (plan.found).ms_here;
-		figures.scan_there_ms := (plan.found).ms_there;
-		figures.scan_ms := greatest((plan.found).ms_here, (plan.found).ms_there);
-		keys := (plan.found).keys;
-		number := (plan.found).number;
-		sample := (plan.found).sample;
-		PERFORM progress(plan.progress, format('sketches of %s and %s rows: %s keys differ',
-			figures.rows_here, figures.rows_there, number));
-		RETURN;
-	END IF;
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
-	IF plan.progress THEN
-		PERFORM progress_by_time(true);
-	END IF;
+	PERFORM progress_by_time(plan.progress);
 	IF plan.from_digests THEN
 		scanned := live_sketches(plan);
 	ELSE
-		scanned := ask_values(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
-			scan_sql(plan, plan.there, capacity)], 0.005, NULL, reading_of(plan))::scanned[];
+		FOR n IN 1 .. cardinality(sides) LOOP
+			queries[n] := scan_sql(plan, sides[n], capacity);
+		END LOOP;
+		scanned := ask_values(places, queries, 0.005, NULL, reading_of(plan))::scanned[];
 	END IF;
-	IF plan.progress THEN
-		PERFORM progress_by_time(false);
-	END IF;
-	here := sketch_of(scanned[1]);
-	there := sketch_of(scanned[2]);
-	PERFORM require_side_described(plan.here, scanned[1].fingerprint),
-		require_side_described(plan.there, scanned[2].fingerprint);
-	figures.rows_here := (iblt_header(here)).rows;
-	figures.rows_there := (iblt_header(there)).rows;
+	PERFORM progress_by_time(false);
+	FOR n IN 1 .. cardinality(sides) LOOP
+		folds[n] := sketch_of(scanned[n]);
+		PERFORM require_side_described(sides[n], scanned[n].fingerprint);
+		header := iblt_header(folds[n]);
+		rows[n] := header.rows;
+		cells := least(cells, header.cells / header.hashes);
+		mine := CASE WHEN places[n] IS NULL THEN n ELSE mine END;
+	END LOOP;
+	figures.rows_here := rows[1];
+	figures.rows_there := rows[2];
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
 	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-	-- a variable would be a copy
-	IF is_elsewhere(plan) THEN
+	IF mine IS NULL THEN
 		empty := empty_sketch(plan, capacity);
 	END IF;
-	most := iblt_header(CASE WHEN empty IS NOT NULL THEN empty
-		WHEN (plan.here).place IS NULL THEN here ELSE there END);
+	-- a variable would be a copy
+	most := iblt_header(CASE WHEN mine IS NULL THEN empty ELSE folds[mine] END);
+	base := 1;
+	IF several THEN
+		small := folds;
+		small[coalesce(mine, 1)] := iblt_fold(folds[coalesce(mine, 1)], 9, 0.1);
+		base := base_of(small);
+		said := array_fill(NULL::key_sides, ARRAY[cardinality(sides)]);
+	END IF;
+	waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), base);
 	LOOP
-		difference := iblt_subtract(here, there);
-		status := iblt_compare_decode(difference);
-		sample := coalesce(sample, iblt_fold(difference, 9, 0.1));
-		keys := status.keys;
-		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
-		more := NOT status.complete AND NOT surely_more(plan, number, most.capacity)
-			AND least((iblt_header(here)).cells, (iblt_header(there)).cells) <> most.cells;
-		IF plan.progress THEN
-			PERFORM progress(true, format('sketches of %s and %s rows: %s', figures.rows_here,
-				figures.rows_there, format(CASE WHEN status.complete THEN '%s keys differ'
-				WHEN more AND is_elsewhere(plan)
-				THEN 'about %s keys differ, asking for larger parts of both sketches'
-				WHEN more
+		still := '{}';
+		number := 0;
+		FOR i IN 1 .. cardinality(waiting) LOOP
+			difference := iblt_subtract(folds[base], folds[waiting[i]]);
+			status := iblt_compare_decode(difference);
+			IF sample IS NULL OR decoded = 0 AND status.recovered > 0 THEN
+				-- a difference without rows has no type of key
+				sample := iblt_fold(difference, 9, 0.1);
+			END IF;
+			IF NOT status.complete THEN
+				still := still || waiting[i];
+				number := greatest(number, status.estimated);
+				CONTINUE;
+			END IF;
+			list := CASE WHEN decoded = 0 THEN status.keys
+				WHEN status.recovered = 0 THEN list
+				ELSE iblt_compare_join(sample, list, status.keys) END;
+			IF several AND status.recovered > 0 THEN
+				said[waiting[i]] := iblt_compare_keys(sample, status.keys, 0,
+					status.recovered::integer);
+			END IF;
+			decoded := decoded + status.recovered;
+		END LOOP;
+		waiting := still;
+		IF waiting = '{}' THEN
+			keys := list;
+			number := CASE WHEN several AND decoded > 0 THEN cardinality(
+				(iblt_compare_keys(sample, list, 0, 2147483647)).keys) ELSE decoded END;
+		END IF;
+		more := waiting <> '{}' AND NOT surely_more(plan, number, most.capacity)
+			AND cells * most.hashes <> most.cells;
+		PERFORM progress(plan.progress, format('sketches of %s rows: %s',
+			array_to_string(rows, ' and '), format(CASE WHEN keys IS NOT NULL
+				THEN '%s keys differ' WHEN more AND mine IS NULL
+				THEN 'about %s keys differ, asking for larger parts of both sketches' WHEN more
 				THEN 'about %s keys differ, asking for a larger part of the peer''s sketch'
 				ELSE 'about %s keys differ, more than sketches of this size can name' END,
 				number)));
-		END IF;
 		EXIT WHEN NOT more;
-		larger := larger_fold(CASE WHEN empty IS NOT NULL THEN empty
-			WHEN (plan.here).place IS NULL THEN here ELSE there END,
-			CASE WHEN (plan.there).place IS NULL THEN here ELSE there END, status.estimated);
-		folds := ask_values(array_remove(places_of(plan), NULL), ARRAY(SELECT
-			format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text', kept_name(plan, s),
-				larger)
-			FROM unnest(ARRAY[plan.here, plan.there]) AS s WHERE s.place IS NOT NULL), 0);
-		PERFORM iblt_traffic_add(0, 0, 0, octet_length(folds[1])
-			+ coalesce(octet_length(folds[2]), 0));
-		IF (plan.here).place IS NOT NULL THEN
-			here := fold_of(folds[1], larger, (plan.here).place);
-		END IF;
-		IF (plan.there).place IS NOT NULL THEN
-			there := fold_of(folds[cardinality(folds)], larger, (plan.there).place);
-		END IF;
+		-- the estimate is 9 % off, and a round trip costs more than a fold that is a fifth larger
+		cells := iblt_compare_next(CASE WHEN mine IS NULL THEN empty ELSE folds[mine] END, cells,
+			least(1.2 * number, most.capacity)::integer);
+		-- of the base and of those that are still waiting
+		still := array_remove(base || waiting, mine);
+		asked := '{}';
+		queries := '{}';
+		FOR i IN 1 .. cardinality(still) LOOP
+			asked[i] := places[still[i]];
+			queries[i] := format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text',
+				kept_name(plan, sides[still[i]]), cells);
+		END LOOP;
+		queries := ask_values(asked, queries, 0);
+		FOR i IN 1 .. cardinality(still) LOOP
+			folds[still[i]] := fold_of(queries[i], cells, asked[i]);
+		END LOOP;
 	END LOOP;
 END
 $$;
@@ -235,41 +274,6 @@ AS $$
 	SELECT 950000
 $$;
 
--- As exchange, for all parts of the keys, one after the other.
-CREATE FUNCTION exchange_parts(plan plan, capacity integer, INOUT figures figures,
-	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	e record;
-	rows_here bigint := 0;
-	rows_there bigint := 0;
-BEGIN
-	number := 0;
-	FOR part IN 0 .. plan.parts - 1 LOOP
-		plan.part := part;
-		e := exchange(plan, capacity, figures);
-		figures := e.figures;
-		rows_here := rows_here + figures.rows_here;
-		rows_there := rows_there + figures.rows_there;
-		number := number + e.number;
-		IF e.keys IS NULL THEN
-			keys := NULL;
-			number := number * plan.parts / (part + 1);
-			EXIT;
-		ELSIF part = 0 OR e.number > 0 THEN
-			-- a part without rows has no type of key
-			keys := CASE WHEN sample IS NULL OR number = e.number THEN e.keys
-				ELSE iblt_compare_join(e.sample, keys, e.keys) END;
-			sample := e.sample;
-		END IF;
-	END LOOP;
-	sample := coalesce(sample, e.sample);
-	figures.rows_here := rows_here;
-	figures.rows_there := rows_there;
-END
-$$;
-
 -- The keys that differ, and the plan with the seed used; without keys, and with about how
 -- many there are, if these are more than max_differences.
 -- If the first sketch was too small, the next try is larger and has another seed.  An
@@ -278,28 +282,63 @@ $$;
 -- has a standard deviation of a tenth.  Parts are
 -- for so many keys that an estimate which is 1.5 times too small would do.
 CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT number bigint,
-	OUT exact boolean, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
+	OUT exact boolean, OUT keys bytea, OUT sample @extschema@.iblt, OUT base integer,
+	OUT said key_sides[], OUT small @extschema@.iblt[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	most bigint := plan.max_differences;
 	capacity integer := least(first_capacity(plan), part_capacity());
 	e record;
+	list bytea;
+	rows_here bigint;
+	rows_there bigint;
 BEGIN
+	IF (plan.found).keys IS NOT NULL THEN
+		figures.rows_here := (plan.found).rows_here;
+		figures.rows_there := (plan.found).rows_there;
+		figures.scan_here_ms := (plan.found).ms_here;
+		figures.scan_there_ms := (plan.found).ms_there;
+		figures.scan_ms := greatest((plan.found).ms_here, (plan.found).ms_there);
+		number := (plan.found).number;
+		exact := true;
+		keys := CASE WHEN number <= most THEN (plan.found).keys END;
+		sample := (plan.found).sample;
+		base := 1;
+		plan.found := NULL;
+		PERFORM progress(plan.progress, format('sketches of %s and %s rows: %s keys differ',
+			figures.rows_here, figures.rows_there, number));
+		RETURN;
+	END IF;
 	plan.parts := 1;
 	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
-		IF plan.parts = 1 THEN
+		number := 0;
+		rows_here := 0;
+		rows_there := 0;
+		FOR part IN 0 .. plan.parts - 1 LOOP
+			plan.part := part;
 			e := exchange(plan, capacity, figures);
-		ELSE
-			e := exchange_parts(plan, capacity, figures);
-		END IF;
-		plan.found := NULL;
-		figures := e.figures;
-		exact := e.keys IS NOT NULL;
-		number := e.number;
-		sample := coalesce(sample, e.sample);
+			figures := e.figures;
+			exact := e.keys IS NOT NULL;
+			number := number + e.number;
+			rows_here := rows_here + figures.rows_here;
+			rows_there := rows_there + figures.rows_there;
+			sample := coalesce(sample, e.sample);
+			-- a part without rows has no type of key
+			list := CASE WHEN number = e.number THEN e.keys WHEN e.number = 0 THEN list
+				ELSE iblt_compare_join(sample, list, e.keys) END;
+			IF NOT exact THEN
+				number := number * plan.parts / (part + 1);
+				EXIT;
+			END IF;
+		END LOOP;
+		figures.rows_here := rows_here;
+		figures.rows_there := rows_there;
+		base := e.base;
+		said := e.said;
+		small := coalesce(small, e.small);
 		IF exact AND number <= most THEN
-			keys := e.keys;
+			keys := list;
 			EXIT;
 		END IF;
 		EXIT WHEN exact OR attempt = 3 OR surely_more(plan, number, most);
@@ -308,6 +347,7 @@ BEGIN
 			plan := live_give_up(plan,
 				'more keys differ than digests of their capacity can tell');
 			sample := NULL;
+			small := NULL;
 			CONTINUE;
 		END IF;
 		EXIT WHEN capacity::bigint * plan.parts >= most AND number > 1.2 * most;

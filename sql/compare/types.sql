@@ -33,6 +33,9 @@ CREATE TYPE figures AS (
 	by_index boolean		-- see reads_by_index
 );
 
+-- Keys of a difference, the sides that have them ('here' is the base), and their weights.
+CREATE TYPE key_sides AS (keys text[], sides text[], weights bigint[]);
+
 -- The keys that differ, as find_keys gives them.
 CREATE TYPE found_keys AS (
 	plan plan,				-- with the seed of the last scan
@@ -40,7 +43,10 @@ CREATE TYPE found_keys AS (
 	number bigint,			-- an estimate if sketches could not tell all
 	exact boolean,
 	keys bytea,				-- NULL if there are too many
-	sample @extschema@.iblt	-- a small fold of the difference
+	sample @extschema@.iblt,	-- a small fold of the difference
+	base integer,			-- the side from which the others differ
+	said key_sides[],		-- how each of several nodes differs from the base, NULL for two
+	small @extschema@.iblt[]	-- small folds of what each of several nodes had at first
 );
 
 -- A key whose rows differ.
@@ -56,7 +62,9 @@ CREATE TYPE difference AS (
 	confirmed boolean,
 	here_checksum text,		-- of the rows of a side, NULL if it has none
 	there_checksum text,
-	differs text[]			-- columns, NULL unless asked for, and each side has one row
+	differs text[],			-- columns, NULL unless asked for, and each side has one row
+	checksums text[],		-- of the rows of each of several nodes, NULL where it has none
+	contents jsonb[]		-- these rows, if they are asked for
 );
 
 -- How a wait for replication ended.

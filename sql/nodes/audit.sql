@@ -12,29 +12,29 @@ CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, c
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	prepared node_set;
-	compared record;
+	plan plan;
+	compared comparison;
 	waited waited;
 	kinds text;
 BEGIN
-	conns := nodes_connect(nodes, names, conns, options.timeout, false);
-	prepared := nodes_prepare(names, named, conns, relation, options);
+	conns := connect(nodes, conns, options.timeout, names => names, again => true);
+	plan := nodes_prepare(names, named, conns, relation, options);
 	-- as in audit_adjust_plan
 	kinds := (SELECT string_agg(format('%s on "%s"', foreign_kind(s), s.side), ' and ')
-		FROM unnest(prepared.sides) AS s WHERE foreign_kind(s) IS NOT NULL);
+		FROM unnest(plan.sides) AS s WHERE foreign_kind(s) IS NOT NULL);
 	IF listed AND kinds IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
 			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
 	END IF;
-	prepared.plan.stuck := stuck;
-	compared := nodes_differences(prepared);
+	plan.stuck := stuck;
+	compared := comparison_of(find_keys(plan));
 	waited := compared.waited;
 	stuck := coalesce(waited.stuck, stuck);
-	prepared := compared.nodes;	-- with a plan that may scan after all
+	plan := compared.plan;	-- which may scan after all
 	WITH d AS MATERIALIZED (
 		SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
 		FROM unnest(compared.differences) AS d,
-			nodes_verdict(prepared.names, prepared.named, d.checksums) AS v
+			nodes_verdict(names, named, d.checksums) AS v
 	), n AS (
 		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
 			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
@@ -52,8 +52,8 @@ BEGIN
 		result.changed
 	FROM d;
 	result.detail := nullif(concat_ws('; ',
-		CASE WHEN (prepared.plan).from_digests THEN 'from live digests' END,
-		'live digests are not used: ' || (prepared.plan).live_problem,
+		CASE WHEN plan.from_digests THEN 'from live digests' END,
+		'live digests are not used: ' || plan.live_problem,
 		CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could not be '
 			'confirmed: ' || unconfirmed_cause(waited.problem) END), '');
 	-- the last one, because the handler takes it for the end
@@ -121,35 +121,6 @@ BEGIN
 END
 $$;
 
--- Opens the connection to a node and asks for its version: a relation there, or NULL if that
--- fails and the node may be left out.
-CREATE FUNCTION nodes_audit_greet(node text, name text, conn text, options options,
-	skip boolean) RETURNS side
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	sides side[];
-BEGIN
-	conn := peer_connect(node, conn, options.timeout);
-	IF options.method = 'sketch' THEN
-		sides := describe_sides(ARRAY[conn], '{pg_catalog.pg_class}', '{NULL}', false,
-			options.label);
-		sides[1].side := name;
-	ELSE
-		PERFORM peers_bare(ARRAY[conn]);
-		sides := (nodes_plain_sides(ARRAY[conn], ARRAY[name], 'pg_catalog.pg_class',
-			options)).sides;
-	END IF;
-	RETURN sides[1];
-EXCEPTION WHEN @on_error@ THEN
-	IF skip AND nodes_failed(ARRAY[name], SQLERRM) = 1 THEN
-		PERFORM nodes_warn(name, SQLERRM, NULL);
-		RETURN NULL;
-	END IF;
-	RAISE;
-END
-$$;
-
 CREATE FUNCTION @extschema@.iblt_audit_nodes(
 	nodes text[],
 	tables text[] DEFAULT NULL,
@@ -170,13 +141,13 @@ DECLARE
 	content text := 'none';
 	extra_columns text := 'ignore';
 	options options := @arguments options@;
+	dblink boolean := EXISTS (SELECT FROM pg_extension WHERE extname = 'dblink');
 	conns text[] := '{}';
 	names text[];
 	named integer;
 	secret boolean := peers_secret(nodes);	-- also of those that will be left out
-	n integer := 1;
-	s side;
-	sides side[] := '{}';
+	sides side[];
+	failed integer;
 	given text;
 	list text[] := '{}';
 	compared record;
@@ -187,7 +158,7 @@ DECLARE
 BEGIN
 	BEGIN
 		options := nodes_options(options, 'iblt_audit_nodes');
-		conns := nodes_conns(nodes, true);
+		conns := peer_conns(nodes, dblink);
 		names := nodes_names(nodes, conns, without);
 		PERFORM nodes_title(names, conns);
 		IF num_nonnulls(tables, schema) <> 1 THEN
@@ -199,18 +170,26 @@ BEGIN
 				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 		END IF;
 		named := cardinality(names);
-		WHILE n <= cardinality(names) LOOP
-			s := nodes_audit_greet(nodes[n], names[n], conns[n], options,
-				without = 'skip' AND cardinality(names) > 2);
-			IF s.side IS NULL THEN
-				PERFORM peer_close(conns[n]);
-				nodes := nodes[: n - 1] || nodes[n + 1 :];
-				names := names[: n - 1] || names[n + 1 :];
-				conns := conns[: n - 1] || conns[n + 1 :];
-			ELSE
-				sides := array_append(sides, s);
-				n := n + 1;
-			END IF;
+		LOOP
+			BEGIN
+				conns := connect(nodes, conns, timeout, names => names);
+				PERFORM peers_bare(CASE method WHEN 'sketch' THEN '{}' ELSE conns END);
+				sides := audit_greet(conns, options.label);
+				EXIT;
+			EXCEPTION WHEN @on_error@ THEN
+				failed := nodes_failed(names, SQLERRM);
+				IF without = 'error' OR cardinality(names) < 3 OR failed IS NULL THEN
+					RAISE;
+				END IF;
+				PERFORM nodes_warn(names[failed], SQLERRM, NULL);
+				PERFORM peer_close(conn) FROM unnest(conns) AS conn;
+				nodes := nodes[: failed - 1] || nodes[failed + 1 :];
+				names := names[: failed - 1] || names[failed + 1 :];
+				conns := conns[: failed - 1] || conns[failed + 1 :];
+			END;
+		END LOOP;
+		FOR n IN 1 .. cardinality(names) LOOP
+			sides[n].side := names[n];
 		END LOOP;
 		PERFORM nodes_check_pairs(sides);
 		options.method := nodes_method(conns, names, options.method);

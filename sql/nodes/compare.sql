@@ -1,120 +1,48 @@
 -- iblt_compare_nodes -----------------------------------------------------------------------
 
--- The nodes of a comparison, described; an error that names a node without the relation.
+-- The plan of a comparison of nodes; an error that names a node without the relation.
 CREATE FUNCTION nodes_prepare(names text[], named integer, conns text[], relation text,
-	options options) RETURNS node_set
+	options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	result node_set;
+	plan plan;
+	sides side[];
 	described record;
 	told jsonb[];
+	number integer[] := ARRAY[cardinality(conns)];
 BEGIN
-	result.names := names;
-	result.named := named;
 	options.method := nodes_method(conns, names, options.method);
 	IF options.method = 'plain' THEN
 		PERFORM plain_check(CASE options.live WHEN 'require' THEN 'live digests are not read' END,
 			'Leave live out.');
 		options.live := 'off';
-		described := nodes_plain_sides(conns, names, relation, options);
-		result.sides := described.sides;
+		described := plain_sides(conns, array_fill(relation, number),
+			array_fill(options.condition, number), '{}', options.label);
+		sides := described.sides;
 		told := described.told;
 	ELSE
 		-- the name of a relation that is not in this database would be an error
-		result.sides := describe_sides(conns,
+		sides := describe_sides(conns,
 			ARRAY(SELECT CASE WHEN u.conn IS NULL THEN to_regclass(relation)::text ELSE relation END
 				FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n),
-			array_fill(options.condition, ARRAY[cardinality(conns)]), options.live <> 'off',
-			options.label);
+			array_fill(options.condition, number), options.live <> 'off', options.label);
 	END IF;
 	FOR n IN 1 .. cardinality(conns) LOOP
-		IF (result.sides[n]).relation IS NULL THEN
+		IF (sides[n]).relation IS NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
 				MESSAGE = format('on "%s": relation %s does not exist', names[n], relation);
 		END IF;
-		result.sides[n].side := names[n];
+		sides[n].side := names[n];
 	END LOOP;
-	result.plan := nodes_plan(names, result.sides, options, told);
+	plan := nodes_plan(names, sides, options, told);
+	plan.named := named;
 	-- see reads_by_index
-	IF options.condition IS NOT NULL AND EXISTS (SELECT FROM unnest(result.sides) AS s
+	IF options.condition IS NOT NULL AND EXISTS (SELECT FROM unnest(sides) AS s
 			WHERE s.remote OR s.distributed) THEN
 		PERFORM iblt_tell('notice', by_index_note(true));
 	END IF;
-	RETURN result;
-END
-$$;
-
--- The keys on which nodes disagree, and the nodes with the plan by which these were found; an error
--- if more keys than max_differences differ, also after a wait for what is in flight.
--- As find_keys and plain_differences do it for two sides.
-CREATE FUNCTION nodes_differences(INOUT nodes node_set, OUT differences node_difference[],
-	OUT waited waited) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	read record;
-	sums text[];
-	found node_found;
-	before node_found;
-	worst integer;		-- the node that differs most from the base after the wait
-	deadline timestamptz;
-	passed waited;
-	again record;
-BEGIN
-	IF (nodes.plan).buckets IS NOT NULL THEN
-		read := nodes_plain_read(nodes);
-		sums := read.sums;
-		IF read.many IS NOT NULL THEN
-			deadline := clock_timestamp() + (nodes.plan).timeout;
-			passed := await_replication(nodes.plan, deadline);
-			IF passed.problem IS NULL AND (nodes.plan).recheck > 0 THEN
-				nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-				read := nodes_plain_read(nodes);
-				passed.problem := CASE WHEN NOT plain_persist(sums, read.sums)
-					THEN 'Perhaps most of them did not differ before replication passed.' END;
-			END IF;
-		END IF;
-		IF read.many IS NOT NULL THEN
-			PERFORM plain_refuse_many(nodes.plan, read.many, passed);
-		END IF;
-		differences := read.differences;
-	ELSE
-		found := nodes_search(nodes);
-		before := found;
-		IF found.many THEN
-			deadline := clock_timestamp() + (nodes.plan).timeout;
-			passed := await_replication(nodes.plan, deadline);
-			IF passed.problem IS NULL AND (nodes.plan).recheck > 0 THEN
-				nodes.plan := before.small_plan;
-				nodes.plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-				found := nodes_search(nodes);
-				SELECT n INTO worst FROM generate_subscripts(found.small, 1) AS n
-				WHERE n <> found.base
-				ORDER BY (iblt_estimate(iblt_subtract(found.small[found.base],
-					found.small[n]))).rows DESC, n LIMIT 1;
-				passed.problem := CASE
-					WHEN (found.small_plan).from_digests
-						IS DISTINCT FROM (nodes.plan).from_digests
-					THEN 'Live digests could tell the keys at first, and could not any more.'
-					WHEN NOT persist(
-						iblt_subtract(before.small[found.base], before.small[worst]),
-						iblt_subtract(found.small[found.base], found.small[worst]))
-					THEN 'Most of them did not differ before replication passed.' END;
-			END IF;
-		END IF;
-		IF found.many THEN
-			PERFORM refuse_too_many((found.nodes).plan, found.number, found.exact, passed);
-		END IF;
-		nodes := found.nodes;	-- with the seed that hashes have
-		differences := ARRAY(SELECT d FROM nodes_first_look(nodes, found.base, found.said,
-			found.list, found.sample, found.number) AS d);
-	END IF;
-	IF (nodes.plan).recheck > 0 THEN
-		again := nodes_recheck(nodes, differences);
-		differences := again.differences;
-		waited := again.waited;
-	END IF;
+	RETURN plan;
 END
 $$;
 
@@ -197,13 +125,15 @@ DECLARE
 	extra_columns text := 'ignore';
 	options options := @arguments options@;
 	done record;
+	names text[];
 BEGIN
 	done := nodes_drive(relation, nodes, options, without, NULL, NULL);
+	names := iblt_field(((done.compared).plan).sides, 'side');
 	RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
 			CASE WHEN rows THEN (SELECT jsonb_object_agg(name, node_row)
-				FROM unnest((done.compared).names, d.contents) AS u(name, node_row)) END
-		FROM unnest(done.differences) AS d,
-			nodes_verdict((done.compared).names, (done.compared).named, d.checksums) AS v;
+				FROM unnest(names, d.contents) AS u(name, node_row)) END
+		FROM unnest((done.compared).differences) AS d,
+			nodes_verdict(names, ((done.compared).plan).named, d.checksums) AS v;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare_nodes IS

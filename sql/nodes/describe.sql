@@ -44,41 +44,6 @@ BEGIN
 END
 $$;
 
--- Connecting
-
--- Names for the connections to nodes; NULL for this database.  The caller may lend connections,
--- which have their own names (peer_conn), if nothing is to be written over them.
-CREATE FUNCTION nodes_conns(nodes text[], lent boolean) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	conns text[] := '{}';
-BEGIN
-	lent := lent AND EXISTS (SELECT FROM pg_extension WHERE extname = 'dblink');
-	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
-		conns[n] := peer_conn(nodes[n], lent);
-	END LOOP;
-	RETURN conns;
-END
-$$;
-
--- Opens those connections to nodes that are not open; with "borrow", an error if one of the
--- caller's is in a transaction.
-CREATE FUNCTION nodes_connect(nodes text[], names text[], conns text[], timeout interval,
-	borrow boolean) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM nodes_title(names, conns);
-	FOR n IN 1 .. cardinality(nodes) LOOP
-		IF borrow AND conns[n] = nodes[n] OR NOT iblt_peer_is_open(conns[n]) THEN
-			conns[n] := peer_connect(nodes[n], conns[n], timeout);
-		END IF;
-	END LOOP;
-	RETURN conns;
-END
-$$;
-
 -- The place in a list of names of the node that an error is of, NULL for none of them.
 CREATE FUNCTION nodes_failed(names text[], message text) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -89,9 +54,27 @@ AS $$
 	WHERE starts_with(message, format(form, name))
 $$;
 
--- Describing
-
--- The plan
+-- The method for these nodes, sketch or plain, and with auto a notice of the latter; from now
+-- on, they are asked as it says.
+CREATE FUNCTION nodes_method(conns text[], names text[], method text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	without text[] := '{}';
+BEGIN
+	IF method = 'auto' THEN
+		without := ARRAY(SELECT u.name FROM unnest(plain_without(conns), names) WITH ORDINALITY
+			AS u(conn, name, n) WHERE u.conn IS NOT NULL ORDER BY u.n);
+	END IF;
+	IF without <> '{}' THEN
+		PERFORM iblt_tell('notice', format('nodes %s have no extension iblt, so all are compared '
+			'by plain queries', quoted(without)));
+	END IF;
+	method := CASE WHEN method = 'plain' OR without <> '{}' THEN 'plain' ELSE 'sketch' END;
+	PERFORM peers_bare(CASE method WHEN 'plain' THEN conns ELSE '{}' END);
+	RETURN method;
+END
+$$;
 
 -- The plan of a comparison of two nodes; with what these told, by plain queries.
 CREATE FUNCTION nodes_pair(a side, b side, options options, mine jsonb, theirs jsonb) RETURNS plan
@@ -211,7 +194,6 @@ AS $$
 DECLARE
 	plan plan;
 	pair plan;
-	pairs plan[] := '{}';
 	missing text;
 	common text[] := iblt_field((sides[1]).columns);
 	is_unique boolean := true;
@@ -261,7 +243,6 @@ BEGIN
 		is_unique := is_unique AND pair.is_unique;
 		cells := gcd(cells, pair.live_cells);
 		problem := coalesce(problem, pair.live_problem);
-		pairs := array_append(pairs, pair);
 	END LOOP;
 	IF options.live <> 'off' THEN
 		-- digests of all are folded to one size
@@ -277,11 +258,9 @@ BEGIN
 		plan.live_problem := problem;
 		plan.seed := CASE WHEN plan.from_digests THEN plan.seed ELSE options.seed END;
 	END IF;
+	plan.sides := sides;
 	plan.is_unique := is_unique;
 	plan.versions := versions AND plan.recheck > 0;
-	FOREACH pair IN ARRAY CASE WHEN plan.versions THEN pairs ELSE '{}' END LOOP
-		PERFORM require_version_rights(pair);
-	END LOOP;
 	plan.links := CASE WHEN plan.recheck > 0 THEN nodes_links(sides) ELSE '{}' END;
 	IF told IS NOT NULL THEN
 		plan.columns := plain_read_as(plan.columns, told[1]);

@@ -3,22 +3,22 @@
 -- Both connect, describe, compare and, after a node has failed, begin again.  A repair goes on to
 -- what it is for.
 
--- The keys on which nodes disagree, with the nodes that were compared, and of a repair, which asks
--- for something, its rows.
+-- The comparison of nodes, and of a repair, which asks for something, its rows.
 -- A comparison may use connections of the caller's, over which nothing is written.  The arguments
 -- are checked in the block with the handler: it keeps the statement, and the passwords of
 -- connection strings in it, out of the log.
 CREATE FUNCTION nodes_drive(relation text, nodes text[], options options, without text,
-	asked repair_options, source text, OUT compared node_set, OUT differences node_difference[],
-	OUT rows node_repair_row[]) RETURNS record
+	asked repair_options, source text, OUT compared comparison, OUT rows node_repair_row[])
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	lent boolean := asked.target_side IS NULL;
+	dblink boolean := EXISTS (SELECT FROM pg_extension WHERE extname = 'dblink');
 	conns text[] := '{}';
 	names text[];
 	named integer := cardinality(nodes);
-	told record;
+	plan plan;
 	again record;
 	attempt integer := 1;
 	secret boolean := peers_secret(nodes);	-- also of those that will be left out
@@ -26,7 +26,7 @@ DECLARE
 BEGIN
 	LOOP
 		BEGIN
-			conns := nodes_conns(nodes, lent);
+			conns := peer_conns(nodes, lent AND dblink);
 			IF names IS NULL THEN
 				relation := nodes_relation(relation);
 				options := nodes_options(options, CASE WHEN lent THEN 'iblt_compare_nodes '
@@ -41,18 +41,18 @@ BEGIN
 					'source "%s" is not one of the nodes: %s', source, quoted(names)),
 					HINT = 'Name it as the answers do. This database is "here".';
 			END IF;
-			conns := nodes_connect(nodes, names, conns, options.timeout, lent);
-			compared := nodes_prepare(names, named, conns, relation, options);
-			PERFORM live_notice(compared.plan);
-			told := nodes_differences(compared);
-			compared := told.nodes;	-- with a plan that may scan after all
-			differences := told.differences;
+			conns := connect(nodes, conns, options.timeout, names => names);
+			plan := nodes_prepare(names, named, conns, relation, options);
+			PERFORM live_notice(plan);
+			compared := comparison_of(find_keys(plan));
+			IF plan.from_digests THEN
+				PERFORM live_notice(compared.plan);
+			END IF;
 			IF asked.target_side IS NOT NULL THEN
 				-- nothing begins again once nodes may have been changed
 				without := 'error';
 				attempt := 3;
-				rows := nodes_repair(nodes, compared, differences, asked, source,
-					(told.waited).problem);
+				rows := nodes_repair(nodes, compared, asked, source);
 			END IF;
 			PERFORM peer_close(conn) FROM unnest(conns) AS conn;
 			RETURN;

@@ -23,28 +23,26 @@ $$;
 
 -- What is to be repaired, in the order of the nodes.
 -- This database is the last one: its changes are not committed, so it is no source from then on.
-CREATE FUNCTION nodes_pairs(nodes node_set, differences node_difference[], source text)
+CREATE FUNCTION nodes_pairs(names text[], named integer, differences difference[], source text)
 RETURNS SETOF node_pair
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT array_position(nodes.names, t.name), array_position(nodes.names, w.winner),
+	SELECT array_position(names, t.name), array_position(names, w.winner),
 		array_agg(d.id), array_agg(d.key)
-	FROM unnest(differences) AS d,
-		nodes_winner(nodes.names, nodes.named, d.checksums, source) AS w,
+	FROM unnest(differences) AS d, nodes_winner(names, named, d.checksums, source) AS w,
 		unnest(w.targets) AS t(name)
 	WHERE d.confirmed IS NOT FALSE GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
 $$;
 
 -- The rows for keys that are left on all nodes, because of a problem or a tie.
-CREATE FUNCTION nodes_left(nodes node_set, differences node_difference[], source text, problem text)
-RETURNS SETOF node_repair_row
+CREATE FUNCTION nodes_left(names text[], named integer, differences difference[], source text,
+	problem text) RETURNS SETOF node_repair_row
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT NULL, d.key, NULL, NULL, 'skipped', CASE WHEN d.confirmed IS FALSE
 		THEN 'not confirmed: ' || unconfirmed_cause(problem)
 		ELSE 'a tie: no majority of the nodes agrees' END
-	FROM unnest(differences) AS d,
-		nodes_winner(nodes.names, nodes.named, d.checksums, source) AS w
+	FROM unnest(differences) AS d, nodes_winner(names, named, d.checksums, source) AS w
 	WHERE d.confirmed IS FALSE OR w.winner IS NULL ORDER BY d.key
 $$;
 
@@ -61,13 +59,14 @@ $$;
 -- Repairs a target and commits there, or previews that: what is said of each of its keys.  After an
 -- error nothing is changed there, unless the outcome of its COMMIT is unknown, and a warning says
 -- why.
-CREATE FUNCTION nodes_repair_target(nodes text[], s node_set, pairs node_pair[],
+CREATE FUNCTION nodes_repair_target(nodes text[], s plan, pairs node_pair[],
 	asked repair_options, source text) RETURNS node_repair_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	name text := s.names[pairs[1].target];
-	reached node_set := s;	-- the nodes that can be reached now: others agree with nobody
+	names text[] := iblt_field(s.sides, 'side');
+	name text := names[pairs[1].target];
+	reached plan := s;		-- the nodes that can be reached now: others agree with nobody
 	place text;
 	compared plan;
 	size integer;
@@ -83,15 +82,13 @@ DECLARE
 	broken integer;
 	e failure;
 BEGIN
-	reached.names := '{}';
 	reached.sides := '{}';
-	FOR n IN 1 .. cardinality(s.names) LOOP
+	FOR n IN 1 .. cardinality(names) LOOP
 		BEGIN
 			place := (s.sides[n]).place;
 			IF NOT iblt_peer_is_open(place) THEN
-				place := peer_connect(nodes[n], place, (s.plan).timeout);
+				place := peer_connect(nodes[n], place, s.timeout);
 			END IF;
-			reached.names := reached.names || s.names[n];
 			reached.sides := array_append(reached.sides, s.sides[n]);
 		EXCEPTION WHEN @on_error@ THEN
 			CONTINUE;
@@ -124,15 +121,16 @@ BEGIN
 					steps := repair_batch(work, n);
 					ids := repair_ids(work.plan, steps);
 					CONTINUE WHEN ids = '{}';
-					keys := keys_of_ids(reached.plan, ids);
+					keys := keys_of_ids(reached, ids);
 					-- keys on which the nodes still agree as they did, on what the steps write
-					still := ARRAY(SELECT d.id FROM nodes_differing(reached,
-							find_sides(reached.plan, reached.sides, keys), keys) AS d
-							JOIN unnest(steps) AS u USING (id),
-							nodes_verdict(reached.names, reached.named, d.checksums) AS v
-						WHERE v.verdict = 'majority' AND s.names[pairs[i].source] = ANY (v.agree)
+					still := ARRAY(SELECT d.id
+						FROM unnest(differing(reached, find_sides(reached, keys), keys)) AS d
+						JOIN unnest(steps) AS u USING (id),
+						nodes_verdict(iblt_field(reached.sides, 'side'), s.named, d.checksums) AS v
+						WHERE v.verdict = 'majority' AND names[pairs[i].source] = ANY (v.agree)
 						AND name = ANY (v.deviate) AND u.here_checksum IS NOT DISTINCT FROM
-							d.checksums[array_position(reached.names, s.names[pairs[i].source])]);
+							d.checksums[array_position(iblt_field(reached.sides, 'side'),
+								names[pairs[i].source])]);
 					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
 						ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
 						'changed since it was compared'));
@@ -151,7 +149,7 @@ BEGIN
 				name),
 			concat_ws(' ', e.message || '.', nullif(e.detail, ''), nullif(e.hint, '')));
 		-- what is open there is rolled back
-		broken := nodes_failed(s.names, e.message);
+		broken := nodes_failed(names, e.message);
 		PERFORM peer_close(x.place) FROM (SELECT (s.sides[pairs[1].target]).place
 			UNION SELECT (s.sides[p.source]).place FROM unnest(pairs) AS p
 			UNION SELECT (s.sides[broken]).place) AS x(place);
@@ -170,18 +168,21 @@ $$;
 -- All targets
 
 -- Repairs nodes one after the other, or previews that.
-CREATE FUNCTION nodes_repair(nodes text[], s node_set, differences node_difference[],
-	asked repair_options, source text, problem text) RETURNS node_repair_row[]
+CREATE FUNCTION nodes_repair(nodes text[], compared comparison, asked repair_options,
+	source text) RETURNS node_repair_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	pairs node_pair[] := ARRAY(SELECT p FROM nodes_pairs(s, differences, source) AS p);
+	s plan := compared.plan;
+	names text[] := iblt_field(s.sides, 'side');
+	pairs node_pair[] := ARRAY(SELECT p
+		FROM nodes_pairs(names, s.named, compared.differences, source) AS p);
 	first integer := 1;
 	rows node_repair_row[] := '{}';
 BEGIN
 	-- Rows here that this transaction has changed, or sees as they were before, would have a vote,
 	-- and the other nodes commit before they do.
-	FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(s.names) ELSE 0 END LOOP
+	FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(names) ELSE 0 END LOOP
 		CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
 		PERFORM repair_require_fresh(nodes_two(s, n, n));
 		IF repair_written(((s.sides[n]).relation)::regclass) THEN
@@ -201,7 +202,8 @@ BEGIN
 			first := i + 1;
 		END IF;
 	END LOOP;
-	RETURN rows || ARRAY(SELECT r FROM nodes_left(s, differences, source, problem) AS r);
+	RETURN rows || ARRAY(SELECT r FROM nodes_left(names, s.named, compared.differences, source,
+		(compared.waited).problem) AS r);
 END
 $$;
 

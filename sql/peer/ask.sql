@@ -213,11 +213,19 @@ BEGIN
 END
 $$;
 
--- Where the sides are.
+-- The sides that are compared.
+CREATE FUNCTION sides_of(plan plan) RETURNS side[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN plan.sides IS NULL THEN ARRAY[plan.here, plan.there] ELSE plan.sides END
+$$;
+
+-- Where they are.
 CREATE FUNCTION places_of(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ARRAY[(plan.here).place, (plan.there).place]
+	SELECT CASE WHEN plan.sides IS NULL THEN ARRAY[(plan.here).place, (plan.there).place]
+		ELSE iblt_field(plan.sides, 'place') END
 $$;
 
 -- Is no side in this database?
@@ -254,14 +262,13 @@ BEGIN
 END
 $$;
 
--- How the two sides of a plan, or these ones, are read, as reader() says, perhaps keys that an
--- index finds.
-CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false,
-	sides side[] DEFAULT NULL) RETURNS reading
+-- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
+CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
+RETURNS reading
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi, reads(VARIADIC
-		coalesce(sides, ARRAY[plan.here, plan.there])))::reading
+	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
+		reads(VARIADIC sides_of(plan)))::reading
 $$;
 
 -- How long a side takes for the question that is being made, in milliseconds, as an

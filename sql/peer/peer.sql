@@ -103,31 +103,6 @@ $$;
 CREATE FUNCTION iblt_peer_may_tell(peer text, message text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
--- Why a connection could not be made, without what may be secret.
--- dblink gives libpq's message with 08001, in any language, and says itself with 2F003 what
--- non-superusers must do.
-CREATE FUNCTION peer_connect_detail(peer text, state text, detail text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	is_string boolean := iblt_peer_is_string(peer);
-BEGIN
-	IF state NOT IN ('08001', '2F003')
-			OR state = '08001' AND is_string AND NOT iblt_peer_may_tell(peer, detail) THEN
-		detail := '';
-	END IF;
-	IF is_string THEN
-		RETURN detail;
-	ELSIF NOT has_server_privilege(peer, 'USAGE') THEN
-		RETURN 'You lack the USAGE privilege on the foreign server.';
-	ELSIF NOT EXISTS (SELECT FROM pg_user_mappings m
-			WHERE m.srvname = peer AND m.usename IN (current_user, 'public')) THEN
-		RETURN format('The foreign server has no user mapping for %I.', current_user);
-	END IF;
-	RETURN detail;
-END
-$$;
-
 -- The name of the connection to a peer: the peer itself if it is an open one, or a new name.
 -- A caller may have lent a connection of dblink's: both sessions stay warm, and the functions
 -- need not be read again.  The name of a foreign server goes before that of a connection,
@@ -252,7 +227,20 @@ BEGIN
 			e.detail := 'connection to server failed: timeout expired';
 		END IF;
 		e.message := 'could not connect to ' || peer_title(conn);
-		e.detail := peer_connect_detail(peer, e.state, e.detail);
+		-- dblink gives libpq's message with 08001, in any language, and says itself with 2F003 what
+		-- non-superusers must do
+		IF e.state NOT IN ('08001', '2F003')
+				OR e.state = '08001' AND is_string AND NOT iblt_peer_may_tell(peer, e.detail) THEN
+			e.detail := '';
+		END IF;
+		IF is_string THEN
+			NULL;
+		ELSIF NOT has_server_privilege(peer, 'USAGE') THEN
+			e.detail := 'You lack the USAGE privilege on the foreign server.';
+		ELSIF NOT EXISTS (SELECT FROM pg_user_mappings m
+				WHERE m.srvname = peer AND m.usename IN (current_user, 'public')) THEN
+			e.detail := format('The foreign server has no user mapping for %I.', current_user);
+		END IF;
 		e.hint := 'Check the foreign server, its user mapping or the connection string.'
 			' Non-superusers must supply a password.';
 		e.secret := true;
@@ -307,43 +295,50 @@ $$;
 -- A driver has the peers of both sides, NULL for this database, and the names of the
 -- connections to them.  Both sides may be relations of one peer, over one connection.
 
--- The names of the connections to peers: new ones, or those that the caller may have lent.
+-- The names of the connections to peers, NULL for this database: new ones, or those that the caller
+-- may have lent.
 CREATE FUNCTION peer_conns(peers text[], lent boolean DEFAULT true) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	first text := peer_conn(peers[1], lent);
+	conns text[] := '{}';
 BEGIN
-	RETURN ARRAY[first,
-		CASE WHEN peers[2] = peers[1] THEN first ELSE peer_conn(peers[2], lent) END];
+	FOR n IN 1 .. coalesce(cardinality(peers), 0) LOOP
+		conns[n] := CASE WHEN n = 2 AND peers[2] = peers[1] THEN conns[1]
+			ELSE peer_conn(peers[n], lent) END;
+	END LOOP;
+	RETURN conns;
 END
 $$;
 
 -- Begins an attempt of a driver: with counters at 0, and a connection to each side that is not
 -- here.
--- Messages call a foreign server, or a connection of the caller's, by its name, and a peer of a
--- connection string by its side.
+-- Messages call nodes by these names.  Of two sides they call a foreign server, or a connection of
+-- the caller's, by its name, and a peer of a connection string by its side.
 -- "borrow" is false for a driver whose first question asks whether a connection that the caller
--- opened is in a transaction (ask_sql).
+-- opened is in a transaction (ask_sql).  "again" leaves connections that are open as they are.
 CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NULL,
-	borrow boolean DEFAULT true) RETURNS text[]
+	borrow boolean DEFAULT true, names text[] DEFAULT NULL, again boolean DEFAULT false)
+RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
-	names text[] := '{here,there}';
 BEGIN
-	IF conns[1] IS NOT NULL THEN
+	IF names IS NULL AND conns[1] IS NOT NULL THEN
+		names := '{here,there}';
 		FOR n IN 1 .. 2 LOOP
 			IF conns[n] = peers[n] OR NOT iblt_peer_is_string(peers[n]) THEN
 				names[n] := peers[n];
 			END IF;
 		END LOOP;
+	END IF;
+	IF names IS NOT NULL THEN
 		PERFORM nodes_title(names, conns);
 	END IF;
-	FOR n IN 1 .. 2 LOOP
+	FOR n IN 1 .. cardinality(conns) LOOP
 		CONTINUE WHEN conns[n] IS NULL OR n = 2 AND conns[2] = conns[1]
-			OR conns[n] = peers[n] AND NOT borrow AND iblt_peer_is_open(conns[n]);
+			OR (again OR conns[n] = peers[n] AND NOT borrow) AND iblt_peer_is_open(conns[n]);
 		conns[n] := peer_connect(peers[n], conns[n], timeout);
 	END LOOP;
 	RETURN conns;

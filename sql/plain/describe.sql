@@ -185,12 +185,3 @@ AS $$
 	SELECT format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text, ''null'')',
 		plain_relations_sql(), relation)
 $$;
-
--- The same for several relations, as an array.
-CREATE FUNCTION plain_describe_many_sql(relations text[]) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT jsonb_agg((%s WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'
-			' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)',
-		plain_relations_sql(), relations)
-$$;

@@ -197,7 +197,9 @@ CREATE TYPE plan AS (
 	kept text,				-- by which name sketches are kept, here and on other servers
 	stamp text,				-- what tells which row is newer, as SQL (repair/winner.sql), or NULL
 	stamp_columns text[],	-- system columns that it reads
-	stuck text				-- where replication was when another table waited for it in vain
+	stuck text,				-- where replication was when another table waited for it in vain
+	sides side[],			-- of several nodes: all of them, of which here and there are two
+	named integer			-- how many nodes the caller gave, those that are left out too
 );
 
 -- A field of each row of a composite type: texts, as a rule the names of columns.

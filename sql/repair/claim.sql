@@ -33,14 +33,14 @@ CREATE FUNCTION repair_look(plan repair_plan, INOUT ids text[], stamps boolean,
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	found record;
+	found found_rows[];
 BEGIN
 	compared.content := CASE WHEN stamps THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
 	IF repair_finds_by_index(plan) THEN
-		found := find_both(compared, ids);
-		here := (found.here).checksum;
-		there := (found.there).checksum;
+		found := find_sides(compared, ids);
+		here := (found[1]).checksum;
+		there := (found[2]).checksum;
 		RETURN;
 	END IF;
 	SELECT array_agg(d.id), array_agg(repair_checksum(d.here_checksum, d.here, stamps)),

@@ -83,8 +83,7 @@ BEGIN
 				work := repair_claim_found(work, found);
 				EXIT;
 			END IF;
-			FOR b IN SELECT * FROM differences(found.plan, found.figures, found.keys,
-					found.number, found.sample) LOOP
+			FOR b IN SELECT * FROM differences(found) LOOP
 				work := repair_add_steps(work, b.differences, (b.waited).problem);
 			END LOOP;
 			work.figures := b.figures;

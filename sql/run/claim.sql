@@ -18,7 +18,7 @@ DECLARE
 BEGIN
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IS NULL ORDER BY x.table_number LOOP
-		IF t.generation = 0 AND NOT run_lock_to_start_table(run, t.table_number) THEN
+		IF t.generation = 0 AND NOT iblt_run_lock(run, t.table_number, 0, false) THEN
 			busy.table_number := t.table_number;
 			busy.number := 0;
 			CONTINUE;
@@ -184,7 +184,7 @@ BEGIN
 		seen := run_see(w);
 		w.shape := seen.shape;
 		IF t.shape IS DISTINCT FROM seen.shape
-				AND run_lock_to_start_table(w.run, w.table_number) THEN
+				AND iblt_run_lock(w.run, w.table_number, 0, false) THEN
 			t := run_table_of(w.run, w.table_number);
 			IF t.shape IS DISTINCT FROM seen.shape THEN
 				problem := slice_problem(w.plan);

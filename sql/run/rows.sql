@@ -12,16 +12,6 @@ BEGIN
 END
 $$;
 
--- Takes the lock of the session that starts a table, until the transaction ends; false if
--- another one has it.
-CREATE FUNCTION run_lock_to_start_table(run bigint, table_number integer) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN iblt_run_lock(run, table_number, 0, false);
-END
-$$;
-
 -- An error unless what a run has stored is there.
 -- REFRESH MATERIALIZED VIEW empties a store, and what was in it must not look done.
 CREATE FUNCTION run_require_stored(run bigint, stored boolean) RETURNS void

@@ -29,7 +29,7 @@ BEGIN
 			WHERE x.status IS NULL AND x.generation = 0 AND x.table_number > w.tried
 			ORDER BY x.table_number LOOP
 		EXIT WHEN cardinality(tables) >= most;
-		IF run_lock_to_start_table(w.run, t.table_number) THEN
+		IF iblt_run_lock(w.run, t.table_number, 0, false) THEN
 			tables := tables || t;
 		END IF;
 	END LOOP;

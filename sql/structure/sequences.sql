@@ -104,30 +104,6 @@ AS $$
 	WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = 'sequence_target'
 $$;
 
--- Moves a sequence at a place; in another database, that is committed at once.
-CREATE FUNCTION sequence_move(place text, INOUT step sequence_step) RETURNS sequence_step
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	query text := sequence_move_sql(step);
-	patience text := current_setting('lock_timeout');
-	moved text;
-BEGIN
-	IF place IS NULL THEN
-		EXECUTE query INTO moved;
-		PERFORM set_config('lock_timeout', patience, true);
-	ELSE
-		PERFORM peer_send(place, plain_settings(writes => true) || query);
-		moved := peer_value(place, 0.001, 3);
-	END IF;
-	step.here := (moved::numeric[])[1];
-	step.increment := (moved::numeric[])[2];
-	step.target := (moved::numeric[])[3];
-	step.status := CASE WHEN step.target IS NULL THEN 'skipped' ELSE 'applied' END;
-	step.detail := CASE WHEN step.target IS NULL THEN 'another session has moved it' END;
-END
-$$;
-
 CREATE FUNCTION @extschema@.iblt_repair_sequences(
 	peer text,
 	schema text DEFAULT NULL,
@@ -144,6 +120,9 @@ DECLARE
 	conns text[] := audit_conns(here_peer IS NOT NULL);
 	answer structure;
 	step sequence_step;
+	query text;
+	patience text := current_setting('lock_timeout');
+	moved numeric[];
 	e failure;
 BEGIN
 	BEGIN
@@ -154,7 +133,21 @@ BEGIN
 			WHERE p.status IS NOT NULL ORDER BY p.sequence COLLATE "C"
 		LOOP
 			IF apply AND step.status = 'preview' THEN
-				step := sequence_move(conns[1], step);
+				query := sequence_move_sql(step);
+				IF conns[1] IS NULL THEN
+					EXECUTE query INTO moved;
+					PERFORM set_config('lock_timeout', patience, true);
+				ELSE
+					-- there it is committed at once
+					PERFORM peer_send(conns[1], plain_settings(writes => true) || query);
+					moved := peer_value(conns[1], 0.001, 3);
+				END IF;
+				step.here := moved[1];
+				step.increment := moved[2];
+				step.target := moved[3];
+				step.status := CASE WHEN step.target IS NULL THEN 'skipped' ELSE 'applied' END;
+				step.detail := CASE WHEN step.target IS NULL
+					THEN 'another session has moved it' END;
 			END IF;
 			RETURN QUERY SELECT step.sequence, step.here, step.there, step.reached,
 				'SELECT pg_catalog.setval(' || quote_literal(step.sequence) || ', '

@@ -25,11 +25,11 @@ SELECT named, checksums, v.* FROM (VALUES
 
 SET search_path = iblt_internal, public;
 -- what is repaired on which node and as where, and what is left: what is not confirmed, and ties
-CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT ROW(key, to_jsonb(key), checksums, NULL, 1, NULL, confirmed)::node_difference FROM (VALUES ('k1', '{x,x,y}'::text[], true),
+CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT jsonb_populate_record(NULL::difference, jsonb_build_object('id', key, 'key', key, 'checksums', checksums, 'confirmed', confirmed)) FROM (VALUES ('k1', '{x,x,y}'::text[], true),
 	('k2', '{x,y,z}', true), ('k3', '{y,x,x}', NULL), ('k4', '{x,x,y}', false), ('k5', '{NULL,x,x}', true), ('k6', '{NULL,x,NULL}', true), ('k7', '{y,x,x}', true)) AS v(key, checksums, confirmed)) AS keys,
-	jsonb_populate_record(NULL::node_set, '{"names": ["here", "b", "c"], "named": 3}') AS nodes;
-SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(nodes, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
-SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(nodes, keys, source, NULL) AS l ORDER BY s.n, l.key;
+	'{here,b,c}'::text[] AS names;
+SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(names, 3, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
+SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(names, 3, keys, source, NULL) AS l ORDER BY s.n, l.key;
 DROP TABLE nodes_keys;
 CREATE FUNCTION pg_temp.said(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

@@ -163,7 +163,7 @@ CREATE FUNCTION linked() RETURNS iblt_internal.plan LANGUAGE sql AS $$
 $$;
 -- marks of two looks of a round, and of the round before: all three must be the same
 SELECT a, b, c, settled, h.marks[1] IS NOT NULL AS steady, h.waits[1] > 0 AS same FROM unnest('{a,b,NULL}'::text[]) AS a, unnest('{a,b,NULL}'::text[]) AS b, unnest('{a,b,NULL}'::text[]) AS c, unnest('{true,false}'::boolean[]) AS settled,
-	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),
+	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),
 	LATERAL iblt_internal.hold(d.z, iblt_internal.hold(d.y, iblt_internal.hold(d.x)), settled) AS h WHERE h.marks[1] IS NOT NULL OR h.waits[1] > 0 ORDER BY 1, 2, 3, 4;
 -- waiting: each link must have been passed
 SELECT title, iblt_internal.pass(changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES

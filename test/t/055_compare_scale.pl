@@ -263,7 +263,7 @@ foreach my $capacity (100, 4000, 16000)
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
 					theirs := iblt_internal.ask_one('grow', format('SELECT iblt_internal.iblt_compare_fold(iblt_internal.iblt_session_get(%L), %s)::text',
-						iblt_internal.kept_name(plan, plan.there), iblt_internal.larger_fold(mine, theirs, n)), 0);
+						iblt_internal.kept_name(plan, plan.there), iblt_internal.iblt_compare_next(mine, before / (iblt_info(theirs)).hashes, (1.2 * n)::integer)), 0);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

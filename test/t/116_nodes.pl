@@ -227,13 +227,13 @@ batch_size(10000);
 
 # What changes while iblt_compare_nodes waits.
 sql('here', q{CREATE TABLE script (look int, statement text);
-	ALTER FUNCTION iblt_internal.nodes_look_again(iblt_internal.node_set, iblt_internal.node_difference[], boolean) RENAME TO nodes_look_again_it;
-	CREATE FUNCTION iblt_internal.nodes_look_again(iblt_internal.node_set, iblt_internal.node_difference[], boolean DEFAULT NULL) RETURNS SETOF iblt_internal.node_difference LANGUAGE plpgsql AS $$
+	ALTER FUNCTION iblt_internal.look_at_ids(iblt_internal.plan, text[]) RENAME TO look_at_ids_it;
+	CREATE FUNCTION iblt_internal.look_at_ids(iblt_internal.plan, text[]) RETURNS iblt_internal.difference[] LANGUAGE plpgsql AS $$
 	DECLARE n int := coalesce(nullif(current_setting('steps.look', true), ''), '0')::int + 1; s text;
 	BEGIN
 		PERFORM set_config('steps.look', n::text, true);
 		FOR s IN SELECT statement FROM public.script WHERE look = n LOOP EXECUTE s; END LOOP;
-		RETURN QUERY SELECT * FROM iblt_internal.nodes_look_again_it($1, $2, $3);
+		RETURN iblt_internal.look_at_ids_it($1, $2);
 	END $$});
 my @again = (
 	[ 'nothing', '', 't', 't' ],
@@ -253,8 +253,8 @@ foreach my $case (@again)
 		is(compare('shop.t', [qw(here n3)], "recheck => $recheck, condition => 'id = 7'"), '', "recheck => $recheck: what changes is $text") if $confirmed eq '';
 	}
 }
-sql('here', 'TRUNCATE script; DROP FUNCTION iblt_internal.nodes_look_again(iblt_internal.node_set, iblt_internal.node_difference[], boolean);
-	ALTER FUNCTION iblt_internal.nodes_look_again_it(iblt_internal.node_set, iblt_internal.node_difference[], boolean) RENAME TO nodes_look_again');
+sql('here', 'TRUNCATE script; DROP FUNCTION iblt_internal.look_at_ids(iblt_internal.plan, text[]);
+	ALTER FUNCTION iblt_internal.look_at_ids_it(iblt_internal.plan, text[]) RENAME TO look_at_ids');
 is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '', 'the same, and no time to look again');
 sql('here', "UPDATE shop.t SET v = 'wrong' WHERE id = 7");
 is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '{"id": 7} tie {here} {n3} {} f', 'no time to look again: not confirmed');
