@@ -501,7 +501,7 @@ ever_wrong(Run *run, bool repairs)
 	return false;
 }
 
-/* A round as recheck_batches and nodes_recheck do it, and two of them. */
+/* A round as recheck_batches does it, and two of them. */
 #define ONE_ROUND "lslplsl"
 #define TWO_ROUNDS "lslplslplsl"
 
