@@ -52,7 +52,7 @@ SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	repair/types repair/absent repair/apply repair/claim repair/commit repair/exchange repair/lock repair/long \
 	repair/plan repair/referring repair/repair repair/run repair/statements \
 	repair/steps repair/verify repair/winner \
-	nodes/types nodes/audit nodes/compare nodes/describe nodes/drive nodes/look nodes/repair \
+	nodes/types nodes/audit nodes/compare nodes/describe nodes/drive nodes/repair \
 	track/track \
 	report/types report/baseline report/html report/metrics report/page report/report report/text \
 	rights

@@ -28,7 +28,8 @@ BEGIN
 	BEGIN
 		answers := ask_values(conns, ARRAY(SELECT format('SELECT jsonb_agg((%s'
 				' WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'
-				' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)', plain_relations_sql(),
+				' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)',
+				plain_relations_sql(),
 				ARRAY(SELECT CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END
 					FROM unnest(smalls) AS s))
 			FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)

@@ -1,7 +1,7 @@
 -- Comparing with a server without iblt -----------------------------------------------------
 
--- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what they
--- told of their relations.
+-- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what
+-- they told of their relations.
 -- A side with iblt describes itself.
 CREATE FUNCTION plain_sides(conns text[], relations text[], conditions text[], mappings jsonb[],
 	label text, OUT sides side[], OUT told jsonb[]) RETURNS record

@@ -64,7 +64,7 @@ EXCEPTION WHEN @on_error@ THEN
 		@take_failure@;
 		result := NULL;
 		stuck := coalesce((told_too_many(e)).stuck, stuck);
-		PERFORM peer_close(conn) FROM unnest(conns) AS conn;
+		PERFORM peers_close(conns);
 	END IF;
 END
 $$;
@@ -181,8 +181,7 @@ BEGIN
 				IF without = 'error' OR cardinality(names) < 3 OR failed IS NULL THEN
 					RAISE;
 				END IF;
-				PERFORM nodes_warn(names[failed], SQLERRM, NULL);
-				PERFORM peer_close(conn) FROM unnest(conns) AS conn;
+				PERFORM nodes_warn(names[failed], SQLERRM, NULL), peers_close(conns);
 				nodes := nodes[: failed - 1] || nodes[failed + 1 :];
 				names := names[: failed - 1] || names[failed + 1 :];
 				conns := conns[: failed - 1] || conns[failed + 1 :];
@@ -192,7 +191,7 @@ BEGIN
 			sides[n].side := names[n];
 		END LOOP;
 		PERFORM nodes_check_pairs(sides);
-		options.method := nodes_method(conns, names, options.method);
+		options.method := plain_method(conns, options.method, names);
 		IF schema IS NOT NULL THEN
 			list := ARRAY(SELECT format('%I.%I', schema, t.name)
 				FROM (SELECT DISTINCT pair ->> 1 FROM unnest(ask_calls(conns, VARIADIC array_fill(
@@ -217,12 +216,11 @@ BEGIN
 				cardinality(list), result.relation, result.status, ': ' || result.detail));
 			results[i] := result;
 		END LOOP;
-		PERFORM peer_close(conn) FROM unnest(conns) AS conn;
+		PERFORM peers_close(conns);
 		RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		PERFORM peer_close(conn) FROM unnest(conns) AS conn;
-		e := iblt_raise(peers_fail('{}', secret, e));
+		e := iblt_raise(peers_fail(conns, secret, e));
 		RAISE;
 	END;
 END

@@ -54,28 +54,6 @@ AS $$
 	WHERE starts_with(message, format(form, name))
 $$;
 
--- The method for these nodes, sketch or plain, and with auto a notice of the latter; from now
--- on, they are asked as it says.
-CREATE FUNCTION nodes_method(conns text[], names text[], method text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	without text[] := '{}';
-BEGIN
-	IF method = 'auto' THEN
-		without := ARRAY(SELECT u.name FROM unnest(plain_without(conns), names) WITH ORDINALITY
-			AS u(conn, name, n) WHERE u.conn IS NOT NULL ORDER BY u.n);
-	END IF;
-	IF without <> '{}' THEN
-		PERFORM iblt_tell('notice', format('nodes %s have no extension iblt, so all are compared '
-			'by plain queries', quoted(without)));
-	END IF;
-	method := CASE WHEN method = 'plain' OR without <> '{}' THEN 'plain' ELSE 'sketch' END;
-	PERFORM peers_bare(CASE method WHEN 'plain' THEN conns ELSE '{}' END);
-	RETURN method;
-END
-$$;
-
 -- The plan of a comparison of two nodes; with what these told, by plain queries.
 CREATE FUNCTION nodes_pair(a side, b side, options options, mine jsonb, theirs jsonb) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

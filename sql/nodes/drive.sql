@@ -54,11 +54,11 @@ BEGIN
 				attempt := 3;
 				rows := nodes_repair(nodes, compared, asked, source);
 			END IF;
-			PERFORM peer_close(conn) FROM unnest(conns) AS conn;
+			PERFORM peers_close(conns);
 			RETURN;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
-			PERFORM peer_close(conn) FROM unnest(conns) AS conn;
+			PERFORM peers_close(conns);
 			again := nodes_again(without, e, attempt, nodes, names, options);
 			IF again.attempt IS NULL THEN
 				e := peers_fail('{}', secret, e);

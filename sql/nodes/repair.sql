@@ -46,6 +46,19 @@ AS $$
 	WHERE d.confirmed IS FALSE OR w.winner IS NULL ORDER BY d.key
 $$;
 
+-- The plan of a comparison of two of the nodes.
+CREATE FUNCTION nodes_two(plan plan, base integer, node integer) RETURNS plan
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	plan.here := plan.sides[base];
+	plan.there := plan.sides[node];
+	plan.links := '{}';	-- those of all nodes
+	plan.sides := NULL;
+	RETURN plan;
+END
+$$;
+
 -- One target
 
 -- The rows for the steps of a node.

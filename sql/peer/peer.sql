@@ -345,20 +345,18 @@ BEGIN
 END
 $$;
 
--- Closes the connections of both sides, as peer_close does.  Where no sketch was kept, those that
+-- Closes the connections of all sides, as peer_close does.  Where no sketch was kept, those that
 -- the caller opened stay as they are, which saves a message.
 CREATE FUNCTION peers_close(conns text[], kept boolean DEFAULT true) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF NOT kept THEN
-		conns := ARRAY(SELECT CASE WHEN NOT peer_is_lent(u.conn) THEN u.conn END
-			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n);
-	END IF;
-	IF conns[1] <> conns[2] THEN
-		PERFORM peer_close(conns[1]);
-	END IF;
-	PERFORM peer_close(coalesce(conns[2], conns[1]));
+	FOR n IN 1 .. coalesce(cardinality(conns), 0) LOOP
+		IF (kept OR peer_is_lent(conns[n]) IS NOT TRUE)
+				AND (conns[n] = ANY (conns[: n - 1])) IS NOT TRUE THEN
+			PERFORM peer_close(conns[n]);
+		END IF;
+	END LOOP;
 END
 $$;
 

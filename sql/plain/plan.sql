@@ -16,27 +16,32 @@ BEGIN
 END
 $$;
 
--- The method for these sides, sketch or plain, and with auto a notice of the latter; from now
--- on, their peers are asked as it says.
--- A peer without iblt makes both sides be compared by plain queries.  If this side is elsewhere,
+-- The method for two sides, or for nodes of these names, sketch or plain, and with auto a notice of
+-- the latter; from now on, peers are asked as it says.
+-- A peer without iblt makes all sides be compared by plain queries.  If both sides are elsewhere,
 -- one that has iblt is asked by its functions all the same: it checks conditions and repairs.
-CREATE FUNCTION plain_method(conns text[], method text) RETURNS text
+CREATE FUNCTION plain_method(conns text[], method text, names text[] DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	bare text[] := conns;
 BEGIN
-	IF method = 'auto' OR method = 'plain' AND conns[1] IS NOT NULL THEN
-		bare := plain_without(ARRAY(SELECT CASE WHEN NOT peer_is_lent(u.conn) THEN u.conn END
+	IF method = 'auto' OR method = 'plain' AND names IS NULL AND conns[1] IS NOT NULL THEN
+		bare := plain_without(ARRAY(SELECT CASE WHEN names IS NOT NULL OR NOT peer_is_lent(u.conn)
+				THEN u.conn END
 			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n));
 	END IF;
-	IF method = 'auto' AND num_nonnulls(VARIADIC bare) > 0 THEN
-		PERFORM iblt_tell('notice', format('%s has no extension iblt, and is compared by plain '
-			'queries', peer_title(coalesce(bare[1], bare[2]))));
-		method := 'plain';
-	END IF;
-	IF method = 'auto' THEN
+	IF method = 'auto' AND num_nonnulls(VARIADIC bare) = 0 THEN
 		method := 'sketch';
+	ELSIF method = 'auto' THEN
+		PERFORM iblt_tell('notice', CASE WHEN names IS NULL
+			THEN format('%s has no extension iblt, and is compared by plain queries',
+				peer_title(coalesce(bare[1], bare[2])))
+			ELSE format('nodes %s have no extension iblt, so all are compared by plain queries',
+				quoted(ARRAY(SELECT u.name FROM unnest(bare, names) WITH ORDINALITY
+					AS u(conn, name, n) WHERE u.conn IS NOT NULL ORDER BY u.n))) END);
+		method := 'plain';
+		bare := CASE WHEN names IS NULL THEN bare ELSE conns END;
 	END IF;
 	PERFORM peers_bare(CASE method WHEN 'plain' THEN bare ELSE '{}' END);
 	RETURN method;

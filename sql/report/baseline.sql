@@ -140,7 +140,7 @@ BEGIN
 		END LOOP;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		e := iblt_raise(peers_fail('{}', false, e));
+		e := iblt_raise(peers_fail('{NULL}', false, e));
 		RAISE;
 	END;
 	RETURN concat(lines, chr(10), baseline_seal(lines));
@@ -280,7 +280,7 @@ BEGIN
 		END IF;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		e := iblt_raise(peers_fail('{}', false, e));
+		e := iblt_raise(peers_fail('{NULL}', false, e));
 		RAISE;
 	END;
 	FOR n IN 2 .. cardinality(lines) LOOP
