@@ -2,27 +2,6 @@
 --
 -- doc/operations.md describes these forms, and doc/examples/grafana.json reads the series.
 
--- One line for Nagios: a word, what is concerned, and figures behind a bar.
--- A bar in a name would begin the figures.
-CREATE FUNCTION report_nagios(report report) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('IBLT %s - %s | tables=%s differs=%s not_compared=%s missing=%s extra=%s '
-		'changed=%s unconfirmed=%s',
-		CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
-			ELSE 'UNKNOWN' END,
-		replace(report_title(report)
-			|| coalesce(': ' || (SELECT string_agg(format('%s %s', c.name, c.status), ', '
-					ORDER BY c.n) FILTER (WHERE c.n <= 5)
-				|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) ELSE '' END
-				FROM report_concerned(report) AS c), ''), '|', '/'),
-		count(*), count(*) FILTER (WHERE t.status = 'differs'),
-		count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')),
-		coalesce(sum(t.missing), 0), coalesce(sum(t.extra), 0), coalesce(sum(t.changed), 0),
-		coalesce(sum(t.unconfirmed), 0))
-	FROM unnest(report.tables) AS t
-$$;
-
 -- The value of a label, quoted.
 CREATE FUNCTION metric_label(value text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -116,7 +116,13 @@ BEGIN
 		END IF;
 		CASE form
 			WHEN 'text' THEN RETURN report_text(report);
-			WHEN 'summary' THEN RETURN report_summary(report);
+			WHEN 'summary' THEN RETURN (
+				SELECT concat_ws(chr(10), report_title(report),
+					string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')),
+						chr(10) ORDER BY c.n) FILTER (WHERE c.n <= 20),
+					CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
+					report_structure(report, 20), one_line(report.state))
+				FROM report_concerned(report) AS c);
 			WHEN 'verdict' THEN RETURN report.verdict;
 			-- each row as it came
 			WHEN 'json' THEN RETURN (
@@ -137,7 +143,23 @@ BEGIN
 					FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
 					json_each_text(t.line) WITH ORDINALITY AS f(name, value, position)
 					GROUP BY t.n) AS l);
-			WHEN 'nagios' THEN RETURN report_nagios(report);
+			-- one line, whose figures are behind a bar, so a name may not have one
+			WHEN 'nagios' THEN RETURN (
+				SELECT format('IBLT %s - %s | tables=%s differs=%s not_compared=%s missing=%s '
+					'extra=%s changed=%s unconfirmed=%s',
+					CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
+						ELSE 'UNKNOWN' END,
+					replace(report_title(report) || coalesce(': ' || (SELECT
+							string_agg(format('%s %s', c.name, c.status), ', ' ORDER BY c.n)
+								FILTER (WHERE c.n <= 5)
+							|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5)
+								ELSE '' END
+						FROM report_concerned(report) AS c), ''), '|', '/'),
+					count(*), count(*) FILTER (WHERE t.status = 'differs'),
+					count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')),
+					coalesce(sum(t.missing), 0), coalesce(sum(t.extra), 0),
+					coalesce(sum(t.changed), 0), coalesce(sum(t.unconfirmed), 0))
+				FROM unnest(report.tables) AS t);
 			WHEN 'prometheus' THEN RETURN report_prometheus(report);
 			WHEN 'html' THEN RETURN report_page(report);
 			ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE =

@@ -65,18 +65,6 @@ AS $$
 	WHERE t.status <> 'equal'
 $$;
 
--- The verdict, the tables that are not equal, and the state of the subscription.
-CREATE FUNCTION report_summary(report report) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT concat_ws(chr(10), report_title(report),
-		string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')), chr(10)
-			ORDER BY c.n) FILTER (WHERE c.n <= 20),
-		CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
-		report_structure(report, 20), one_line(report.state))
-	FROM report_concerned(report) AS c
-$$;
-
 -- A table with a line a table, those that differ first and equal ones last.
 CREATE FUNCTION report_text(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE

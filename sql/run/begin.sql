@@ -251,21 +251,3 @@ BEGIN
 	RETURN run_connect(w);
 END
 $$;
-
--- Makes a session go on with a run.  It may be gentler or less so than the run was.
-CREATE FUNCTION run_resume(w run_worker) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	given run_options := w.options;
-BEGIN
-	w := run_open(w, w.run);
-	w.options.max_load := coalesce(given.max_load, (w.options).max_load);
-	w.options.max_rate := coalesce(given.max_rate, (w.options).max_rate);
-	w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
-	PERFORM run_check_options(w.options);
-	PERFORM run_reopen(w.run, w.progress);
-	w.act := 'claim';
-	RETURN w;
-END
-$$;

@@ -3,7 +3,7 @@
 -- iblt_audit_run and iblt_audit_resume call run_step until nothing is left to do, or max_time
 -- is over, and commit after each step:
 --
--- begin.sql: run_begin adds a run with its tables, or run_resume goes on with one.
+-- begin.sql: run_begin adds a run with its tables, or run_open goes on with one.
 -- claim.sql: run_claim compares small tables together (small.sql), or takes a slice that was
 -- left by a session that died, or cuts the next one (slice.sql and its neighbours).
 -- work.sql: run_work compares the slice and stores what it found in one transaction.
@@ -28,6 +28,7 @@ CREATE FUNCTION run_step(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	begun boolean := w.act NOT IN ('begin', 'resume');
+	given run_options;
 	secret boolean;
 	e failure;
 BEGIN
@@ -41,7 +42,15 @@ BEGIN
 		END IF;
 		CASE w.act
 			WHEN 'begin' THEN w := run_begin(w);
-			WHEN 'resume' THEN w := run_resume(w);
+			WHEN 'resume' THEN
+				-- it may be gentler or less so than the run was
+				given := w.options;
+				w := run_open(w, w.run);
+				w.options.max_load := coalesce(given.max_load, (w.options).max_load);
+				w.options.max_rate := coalesce(given.max_rate, (w.options).max_rate);
+				w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
+				PERFORM run_check_options(w.options), run_reopen(w.run, w.progress);
+				w.act := 'claim';
 			WHEN 'claim' THEN w := run_claim(w);
 			WHEN 'work' THEN w := run_work(w);
 			WHEN 'pause' THEN
