@@ -98,10 +98,58 @@ AS $$
 	SELECT coalesce('"' || (peers_known('titles') ->> conn) || '"', 'the peer')
 $$;
 
--- May a message about this connection string be shown? It may if libpq finds no error in the
--- string, and if no password is in the message.
-CREATE FUNCTION iblt_peer_may_tell(peer text, message text) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+-- May a message about this connection string be shown?
+-- libpq's messages are in the language of lc_messages, so their text tells nothing.  Of a string
+-- that is not as it should be, a message may repeat any part, and a part of a password may be taken
+-- for another option.  So it may only if all of the string is what libpq takes it for, with options
+-- that libpq knows up to PostgreSQL 19 ("ssl" is of URIs), and no password is in the message.  A
+-- value that looks like a connection string may hold a password.  In a URI, a password with an @, a
+-- / or a ? would end elsewhere than its author thinks, so there may be one @, before all of these.
+CREATE FUNCTION peer_may_tell(peer text, message text) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	WITH word(pattern) AS (
+		SELECT $r$([^ \t\n\r\f\v=]+)[ \t\n\r\f\v]*=[ \t\n\r\f\v]*$r$
+			|| $r$(?:'((?:[^'\\]|\\.)*)'|((?:[^ \t\n\r\f\v'\\]|\\.)(?:[^ \t\n\r\f\v\\]|\\.)*))$r$
+			|| $r$(?:[ \t\n\r\f\v]+|$)$r$
+	), string AS (
+		SELECT pattern, peer ~ '^postgres(ql)?://' AS is_uri,
+			regexp_match(peer, $r$^postgres(?:ql)?://(?:([^@/?:]*)(?::([^@/?]*))?@)?$r$
+				|| $r$([^@/?]*)(?:/([^@?]*))?(?:\?([^@]*))?\Z$r$) AS part FROM word
+	), given(name, value, plain) AS (
+		SELECT m[1], coalesce(m[2], m[3]), convert_to(regexp_replace(coalesce(m[2], m[3]),
+			$r$\\(.)$r$, $r$\1$r$, 'g'), getdatabaseencoding())
+		FROM string, regexp_matches(peer, pattern, 'g') AS m WHERE NOT is_uri
+		UNION ALL
+		SELECT name, value, (SELECT decode(string_agg(CASE WHEN m[1] ~ '^%.' THEN right(m[1], 2)
+				ELSE encode(convert_to(m[1], getdatabaseencoding()), 'hex') END, '' ORDER BY n), 'hex')
+			FROM regexp_matches(value, '%[[:xdigit:]]{2}|.', 'g') WITH ORDINALITY AS c(m, n))
+		FROM (SELECT u.name, coalesce(u.value, '') FROM string,
+				unnest('{user,password,host,dbname}'::text[], part[1:4]) AS u(name, value)
+			UNION ALL
+			SELECT split_part(p, '=', 1), substring(p FROM '^[^=]*=([^=]*)$')
+			FROM string, regexp_split_to_table(part[5], '&') AS p WHERE p <> '') AS u(name, value)
+		WHERE value IS DISTINCT FROM ''
+	)
+	SELECT CASE WHEN is_uri THEN part IS NOT NULL AND peer !~ '%(?![[:xdigit:]]{2})|%00'
+			ELSE peer ~ ($r$^[ \t\n\r\f\v]*(?:$r$ || pattern || ')*$') END
+		AND (SELECT coalesce(bool_and(coalesce(value = '' OR CASE WHEN name IN ('password',
+				'sslpassword', 'scram_client_key', 'scram_server_key', 'oauth_client_secret')
+			THEN strpos(message, value) = 0
+				AND position(plain IN convert_to(message, getdatabaseencoding())) = 0
+			ELSE position('://'::bytea IN plain) = 0
+				AND (name = 'options' OR position('='::bytea IN plain) = 0) AND name = ANY
+				('{application_name,authtype,channel_binding,client_encoding,connect_timeout,dbname,'
+				'fallback_application_name,gssdelegation,gssencmode,gsslib,host,hostaddr,keepalives,'
+				'keepalives_count,keepalives_idle,keepalives_interval,krbsrvname,load_balance_hosts,'
+				'max_protocol_version,min_protocol_version,oauth_client_id,oauth_issuer,oauth_scope,'
+				'options,passfile,port,replication,require_auth,requirepeer,service,servicefile,ssl,'
+				'sslcert,sslcertmode,sslcompression,sslcrl,sslcrldir,sslkey,sslkeylogfile,'
+				'ssl_max_protocol_version,ssl_min_protocol_version,sslmode,sslnegotiation,sslrootcert,'
+				'sslsni,target_session_attrs,tcp_user_timeout,tty,user}'::text[]) END, false)), true)
+			FROM given)
+	FROM string
+$$;
 
 -- The name of the connection to a peer: the peer itself if it is an open one, or a new name.
 -- A caller may have lent a connection of dblink's: both sessions stay warm, and the functions
@@ -230,7 +278,7 @@ BEGIN
 		-- dblink gives libpq's message with 08001, in any language, and says itself with 2F003 what
 		-- non-superusers must do
 		IF e.state NOT IN ('08001', '2F003')
-				OR e.state = '08001' AND is_string AND NOT iblt_peer_may_tell(peer, e.detail) THEN
+				OR e.state = '08001' AND is_string AND NOT peer_may_tell(peer, e.detail) THEN
 			e.detail := '';
 		END IF;
 		IF is_string THEN

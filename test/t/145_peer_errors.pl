@@ -90,7 +90,7 @@ foreach my $call ("CALL iblt_track_all($string, '{t}')", "CALL iblt_track('t', $
 # --- another language ------------------------------------------------------------------------------
 
 # What may be shown of a connection that fails is known from the connection string, in any language.
-my $tells = sub { my ($peer, $message) = @_; return $here->safe_psql('postgres', "SELECT iblt_internal.iblt_peer_may_tell(" . literal($peer) . ', ' . literal($message) . ')') };
+my $tells = sub { my ($peer, $message) = @_; return $here->safe_psql('postgres', "SELECT iblt_internal.peer_may_tell(" . literal($peer) . ', ' . literal($message) . ')') };
 foreach my $string ('', 'host=a', ' host = a  port=5432 ', "host='a b' password='it\\'s' user=me\@there", 'password=pw host=a', "password='' host=a", "options='-c x=1'", 'password=a=b', 'passfile=/x', 'user=u\\ v',
 	'postgresql://', 'postgresql://h', 'postgres://u:p@h:1,i:2/d?sslmode=disable&password=x', 'postgresql://u%40x:p%40w@[::1]:5432/d', 'postgresql:///d?host=/tmp', 'postgresql://u:a:b@h')
 {
