@@ -4,15 +4,8 @@
 -- it is in materialized views that are never refreshed: C functions write them
 -- (src/run/store.h).  Only these functions read them, too.
 
--- The largest number of a run that was deleted, written by C functions; do not refresh it.
--- Smaller ones are deleted when one is added, unless another transaction is about to.  It is not
--- a sequence, because setval would set that back.
-CREATE MATERIALIZED VIEW run_last USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
-		NULL::bigint AS number
-	WITH NO DATA;
-
 -- The runs, written by C functions; do not refresh it.
+-- Of the last run, the number stays.  It is not a sequence, because setval would set that back.
 CREATE MATERIALIZED VIEW run_head USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,

@@ -284,6 +284,14 @@ lock_run(int64 run, int32 table_number, int64 number, LOCKMODE mode, bool wait)
 	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+static int64
+run_of(Relation store, HeapTuple tuple)
+{
+	bool		isnull;
+
+	return DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1, RelationGetDescr(store), &isnull));
+}
+
 /* The largest number of a run in a store, of whatever role. */
 static int64
 largest_run(Relation store)
@@ -292,30 +300,26 @@ largest_run(Relation store)
 	int64		largest = 0;
 	IbltRunScan scan;
 	HeapTuple	tuple;
-	bool		isnull;
 
 	iblt_run_scan_begin(&scan, store, &filter);
 	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
-		largest = Max(largest, DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1,
-														  RelationGetDescr(store), &isnull)));
+		largest = Max(largest, run_of(store, tuple));
 	iblt_run_scan_end(&scan);
 	return largest;
 }
 
 /*
- * The largest number that a run has or had.  What is deleted of run_head is in run_last
- * from the same moment on, so that is read after it.  REFRESH MATERIALIZED VIEW may have
- * emptied both, and rows of a run before must not be taken for those of the next.
+ * The largest number that a run has or had.  REFRESH MATERIALIZED VIEW may have emptied
+ * run_head, and rows of a run before must not be taken for those of the next.
  */
 static int64
 last_number(void)
 {
 	int64		largest = 0;
 
-	for (int i = 0; i <= IBLT_RUN_STORES; i++)
+	for (int i = 0; i < IBLT_RUN_STORES; i++)
 	{
-		const char *name = i < IBLT_RUN_STORES ? iblt_run_stores[i] : "run_last";
-		Relation	store = relation_open(iblt_run_store_oid(name), AccessShareLock);
+		Relation	store = relation_open(iblt_run_store_oid(iblt_run_stores[i]), AccessShareLock);
 
 		largest = Max(largest, largest_run(store));
 		relation_close(store, NoLock);
@@ -352,43 +356,21 @@ new_number(void)
 	}
 }
 
-/* Deletes the smaller numbers in run_last, unless another transaction is about to. */
+/*
+ * Leaves nothing of a run that is deleted, except its number, in a row that has no owner.
+ * Few runs are the largest when they are deleted, so these rows are few.
+ */
 static void
-forget_numbers(Relation store, int64 below)
+keep_number(Relation store, HeapTuple head, int64 run)
 {
-	IbltRunFilter filter = {.any_run = true, .any_table_number = true, .any_number = true, .all = true};
 	TupleDesc	desc = RelationGetDescr(store);
-	IbltRunScan scan;
-	HeapTuple	tuple;
-	bool		isnull;
+	Datum	   *values = palloc0(sizeof(Datum) * desc->natts);
+	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
 
-	if (!lock_run(0, 0, TO_NUMBER, ExclusiveLock, false))
-		return;
-	iblt_run_scan_begin(&scan, store, &filter);
-	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
-		if (DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1, desc, &isnull)) < below)
-			simple_heap_delete(store, &tuple->t_self);
-	iblt_run_scan_end(&scan);
-}
-
-/* Keeps the number of a run that is deleted, if it is the largest. */
-static void
-keep_number(int64 run)
-{
-	Relation	store = relation_open(iblt_run_store_oid("run_last"), RowExclusiveLock);
-	TupleDesc	desc = RelationGetDescr(store);
-	Datum		values[RUN_PREFIX] = {ObjectIdGetDatum(InvalidOid), Int64GetDatum(run),
-	Int32GetDatum(0), Int64GetDatum(0)};
-	bool		nulls[RUN_PREFIX] = {false, false, false, false};
-
-	if (desc->natts != RUN_PREFIX)
-		elog(ERROR, "\"run_last\" has other columns");
-	if (largest_run(store) < run)
-	{
-		forget_numbers(store, run);
-		insert_tuple(store, heap_form_tuple(desc, values, nulls));
-	}
-	relation_close(store, NoLock);
+	for (int i = 0; i < desc->natts; i++)
+		nulls[i] = i >= RUN_PREFIX;
+	values[RUN_RUN] = Int64GetDatum(run);
+	iblt_heap_update(store, &head->t_self, heap_form_tuple(desc, values, nulls));
 }
 
 PG_FUNCTION_INFO_V1(iblt_run_remove);
@@ -404,25 +386,21 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	IbltRunFilter filter;
 	IbltRunScan scan;
 	HeapTuple	tuple;
-	int64		last = 0;
+	int64		last;
 	int64		n = 0;
-	bool		isnull;
 
 	require_writable();
 	store = iblt_run_store_open(get_fn_expr_argtype(fcinfo->flinfo, 0),
 								RowExclusiveLock);
 	filter_args(&filter, fcinfo, 1);
+	last = iblt_run_is_head(store) ? largest_run(store) : 0;
 	iblt_run_scan_begin(&scan, store, &filter);
-	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
-	{
-		last = Max(last, DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1, RelationGetDescr(store),
-													&isnull)));
-		simple_heap_delete(store, &tuple->t_self);
-		n++;
-	}
+	for (; (tuple = iblt_run_scan_next(&scan)) != NULL; n++)
+		if (run_of(store, tuple) == last)
+			keep_number(store, tuple, last);
+		else
+			simple_heap_delete(store, &tuple->t_self);
 	iblt_run_scan_end(&scan);
-	if (iblt_run_is_head(store) && last > 0)
-		keep_number(last);
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
 	PG_RETURN_INT64(n);

@@ -66,12 +66,14 @@ iblt_run_is_head(Relation store)
 	return RelationGetRelid(store) == iblt_run_store_oid("run_head");
 }
 
+/* A number without a run has no owner. */
 static bool
 may_see(Oid owner, const IbltRunFilter *filter)
 {
 	if (filter->all)
 		return true;
-	return filter->own ? owner == GetUserId() : has_privs_of_role(GetUserId(), owner);
+	return filter->own ? owner == GetUserId()
+		: OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
 }
 
 bool

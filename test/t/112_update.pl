@@ -39,7 +39,7 @@ DECLARE
 BEGIN
 	FOR store IN SELECT c.oid::regclass AS name, rtrim(pg_get_viewdef(c.oid), ';') AS query, relam, reloptions FROM pg_class c
 			JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
-			WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = '%s') AND relkind = 'm' AND relname <> 'run_last' LOOP
+			WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = '%s') AND relkind = 'm' LOOP
 		UPDATE pg_class SET relkind = 'v', relam = 0 WHERE oid = store.name;
 		EXECUTE 'CREATE OR REPLACE VIEW ' || store.name || ' AS ' || store.query || ', NULL::text AS made_up';
 		UPDATE pg_class SET relkind = 'm', relam = store.relam, reloptions = store.reloptions WHERE oid = store.name;
