@@ -17,15 +17,15 @@
 
 #include "codec/version.h"
 #include "peer/traffic.h"
+#include "relation/fingerprint.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "foreign/foreign.h"
@@ -36,7 +36,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -54,21 +53,12 @@
 static Oid
 dblink_schema(void)
 {
-	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
-	Oid			schema = InvalidOid;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	Oid			dblink = get_extension_oid("dblink", true);
+	List	   *rows = iblt_catalog_rows(ExtensionRelationId, ExtensionOidIndexId,
+										 Anum_pg_extension_oid, dblink, NULL);
 
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-				CStringGetDatum("dblink"));
-	scan = systable_beginscan(extensions, ExtensionNameIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
-	systable_endscan(scan);
-	table_close(extensions, AccessShareLock);
-	return schema;
+	return rows == NIL ? InvalidOid
+		: ((Form_pg_extension) GETSTRUCT((HeapTuple) linitial(rows)))->extnamespace;
 }
 
 /*
