@@ -249,24 +249,6 @@ key_word(KeyWriter *writer, const uint8 *bytes, unsigned limbs)
 	return CStringGetTextDatum(OutputFunctionCall(&writer->output, key));
 }
 
-/* Integer keys as text[].  The result is that of key_words, but faster. */
-static Datum
-integer_words(const KeyList *list)
-{
-	Datum	   *words = palloc(Max(list->n, 1) * sizeof(Datum));
-	char		text[32];		/* MAXINT8LEN is not in all releases */
-	size_t		i;
-
-	for (i = 0; i < list->n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		pg_lltoa((int64) iblt_load64(key_list_at(list, i)), text);
-		words[i] = CStringGetTextDatum(text);
-	}
-	return PointerGetDatum(construct_array(words, (int) list->n, TEXTOID, -1,
-										   false, TYPALIGN_INT));
-}
-
 static Datum
 key_words(const KeyList *list, const IbltParams *params)
 {
@@ -382,8 +364,7 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 	iblt_open_arg(&sketch, fcinfo, 0);
 	key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(1), PG_GETARG_INT32(2),
 				  PG_GETARG_INT32(3));
-	values[0] = sketch.params.key.kind == IBLT_KEY_INTEGER ? integer_words(&list)
-		: key_words(&list, &sketch.params);
+	values[0] = key_words(&list, &sketch.params);
 	values[1] = key_sides(&list);
 	values[2] = key_weights(&list);
 	return iblt_value_row(fcinfo, values, nulls);
