@@ -151,33 +151,7 @@ iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
 								  PG_INT32_MAX);
 }
 
-/* Do a collection's changes take more room than those of another one? */
-static bool
-is_larger(const IbltCollection *collection, const IbltCollection *other)
-{
-	if ((collection->value == NULL) != (other->value == NULL))
-		return collection->value != NULL;
-	return collection->used > other->used;
-}
-
-/* Exchanges the changes of two collections of a table. */
-static void
-exchange(IbltCollection *a, IbltCollection *b)
-{
-	Size		begin = offsetof(IbltCollection, list);
-	Size		size = sizeof(IbltCollection) - begin;
-	IbltCollection old;
-
-	memcpy((char *) &old + begin, (char *) a + begin, size);
-	memcpy((char *) a + begin, (char *) b + begin, size);
-	memcpy((char *) b + begin, (char *) &old + begin, size);
-}
-
-/*
- * Adds what a level of savepoints collected to the level above.  The smaller
- * one is added to the larger one.  Otherwise the release of many levels would
- * copy the changes of the innermost ones again and again.
- */
+/* Adds what a level of savepoints collected to the level above. */
 static void
 absorb(IbltCollection *outer, IbltCollection *inner)
 {
@@ -186,9 +160,9 @@ absorb(IbltCollection *outer, IbltCollection *inner)
 		iblt_collection_break(outer, inner->broken);
 	if (outer->broken != NULL)
 		return;
-	if (is_larger(inner, outer))
-		exchange(outer, inner);
-	if (inner->value != NULL &&
+	if (inner->value != NULL && outer->value == NULL)
+		list_to_sketch(outer);
+	if (inner->value != NULL && outer->broken == NULL &&
 		iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
 		iblt_collection_break(outer, unkept);
 	iblt_collection_add(outer, inner->list, inner->used, inner->number);
