@@ -275,7 +275,6 @@ fill(IbltTrackEntry *entry, FunctionCallInfo fcinfo)
 	IbltTrackConfig config;
 	Preparation preparation = {entry, data->tg_relation, &config};
 
-	iblt_store_beside(fcinfo->flinfo->fn_oid);
 	iblt_store_require(iblt_store_tracked());
 	if (find_config(&config, data))
 	{

@@ -27,23 +27,14 @@
 #include "codec/version.h"
 #include "core/interrupt.h"
 
-/* The schema of the function that iblt_store_beside got last, or InvalidOid. */
-static Oid	trigger_schema = InvalidOid;
-
-void
-iblt_store_beside(Oid function)
-{
-	trigger_schema = get_func_namespace(function);
-}
-
 /*
- * The relation with a name in a schema, InvalidOid unless it is the store of
- * that name.  Another relation may have the name for a moment.  It is not a
- * member of the extension, and another store does not have the column.
+ * The store of a name.  InvalidOid unless it is that.  Another relation may have the name for a
+ * moment.  It is not a member of the extension, and another store does not have the column.
  */
 static Oid
-store_in(Oid schema, const char *name, const char *column)
+store_oid(const char *name, const char *column)
 {
+	Oid			schema = get_namespace_oid("iblt_internal", true);
 	Oid			store = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 	Oid			extension = get_extension_oid("iblt_live", true);
 
@@ -52,17 +43,6 @@ store_in(Oid schema, const char *name, const char *column)
 		get_attnum(store, column) == InvalidAttrNumber)
 		return InvalidOid;
 	return store;
-}
-
-static Oid
-store_oid(const char *name, const char *column)
-{
-	Oid			store = store_in(trigger_schema, name, column);
-
-	if (OidIsValid(store))
-		return store;
-	/* it may have gone with the extension, which may have been created again */
-	return store_in(get_namespace_oid("iblt_internal", true), name, column);
 }
 
 Oid
