@@ -42,7 +42,7 @@ CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
 	SET enable_bitmapscan = off
 AS $$
 DECLARE
-	options tracking := iblt_track_options(relation);
+	options tracking := iblt_live_options(relation);
 	seed bigint := (iblt_info(options.template)).seed;
 	base declared.sketch%TYPE;
 BEGIN
@@ -149,7 +149,7 @@ DECLARE
 BEGIN
 	-- an error if it is not tracked, or not trustworthy
 	PERFORM iblt_live(relation);
-	equal := live_is_right(relation, iblt_track_options(relation));
+	equal := live_is_right(relation, iblt_live_options(relation));
 	IF NOT pg_is_in_recovery() THEN
 		PERFORM iblt_live_note_scan(relation, equal, begun);
 	END IF;
@@ -188,7 +188,7 @@ CREATE FUNCTION track_state(relation text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	options tracking := iblt_track_options(to_regclass(relation));
+	options tracking := iblt_live_options(to_regclass(relation));
 BEGIN
 	IF options.template IS NOT NULL THEN
 		RETURN (SELECT s.state FROM live_status() AS s
@@ -204,7 +204,7 @@ CREATE FUNCTION track_fits(relation regclass, offer jsonb) RETURNS boolean
 AS $$
 DECLARE
 	wanted tracking := track_accept(relation, offer);
-	found tracking := iblt_track_options(relation);
+	found tracking := iblt_live_options(relation);
 BEGIN
 	RETURN coalesce(found.template::bytea = wanted.template::bytea
 		AND found.columns = wanted.columns AND found.key_columns = wanted.key_columns

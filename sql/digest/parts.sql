@@ -1,16 +1,5 @@
 -- Live digests: parts in C -------------------------------------------------------------
 
--- How a table is tracked.
-CREATE TYPE tracking AS (
-	key_columns text[],
-	columns text[],
-	all_columns boolean,	-- they were not asked for by name
-	by_hash boolean,		-- keys go into the sketch as hashes (see finder)
-	from_peer boolean,
-	capacity integer,
-	template @extschema@.iblt			-- has the seed of all hashes, which is a secret
-);
-
 -- Records the change of a row of a tracked table; it never fails a statement.
 CREATE FUNCTION iblt_track_row() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -33,10 +22,6 @@ RETURNS void
 
 -- Removes all that is kept of a table.
 CREATE FUNCTION iblt_track_end(relation regclass) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-
--- How a table is tracked, for its owner; NULL if it is not.
-CREATE FUNCTION iblt_track_options(relation regclass) RETURNS tracking
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- The sketch of a scan in the same statement, less the changes recorded since the start.

@@ -37,7 +37,7 @@ BEGIN
 		plan.key_size := size;
 	END IF;
 	before.template := iblt_compare_template(capacity, plan.key_size, seed);
-	RETURN ROW(ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
+	RETURN ROW(NULL, ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
 		ARRAY(SELECT c.name FROM unnest(plan.columns) AS c), columns IS NULL, plan.by_hash, false,
 		capacity, before.template);
 END
@@ -63,7 +63,7 @@ CREATE FUNCTION track_offer(relation text) RETURNS jsonb
 AS $$
 DECLARE
 	found regclass := to_regclass(relation);
-	options tracking := iblt_track_options(found);
+	options tracking := iblt_live_options(found);
 BEGIN
 	IF options.template IS NULL THEN
 		RETURN 'null';
@@ -264,7 +264,7 @@ DECLARE
 	options tracking;
 BEGIN
 	PERFORM track_lock(relation);
-	options := iblt_track_options(relation);
+	options := iblt_live_options(relation);
 	IF options.template IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('table "%s" is not tracked', relation),

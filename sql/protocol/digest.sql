@@ -6,9 +6,20 @@
 CREATE FUNCTION iblt_live_tables() RETURNS oid[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE;
 
--- How a table is tracked, for those who may read its digest; NULL if it is not.
-CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint, OUT key_columns text[],
-	OUT columns text[], OUT by_hash boolean, OUT template @extschema@.iblt) RETURNS record
+-- How a table is tracked.
+CREATE TYPE tracking AS (
+	generation bigint,		-- a number that no other digest has
+	key_columns text[],
+	columns text[],
+	all_columns boolean,	-- they were not asked for by name
+	by_hash boolean,		-- keys go into the sketch as hashes (see finder)
+	from_peer boolean,
+	capacity integer,
+	template @extschema@.iblt			-- has the seed of all hashes, which is a secret
+);
+
+-- The same of a table, for those who may read its digest; NULL if it is not tracked.
+CREATE FUNCTION iblt_live_options(relation regclass) RETURNS tracking
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- The state of a tracked table; NULL if it is not tracked or was dropped.
@@ -26,12 +37,11 @@ CREATE FUNCTION live_digest(relation regclass) RETURNS live_digest
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
-	options record;
+	options tracking := iblt_live_options(relation);
 	info record;
 	state record;
 	digest live_digest;
 BEGIN
-	SELECT o.* INTO options FROM iblt_live_options(relation) AS o;
 	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
 	IF options.generation IS NULL THEN
 		-- otherwise the role does not learn whether it is tracked
@@ -68,8 +78,7 @@ CREATE FUNCTION live_read(relation text, generation bigint,
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF generation IS DISTINCT FROM (SELECT o.generation
-			FROM iblt_live_options(to_regclass(relation)) AS o) THEN
+	IF generation IS DISTINCT FROM (iblt_live_options(to_regclass(relation))).generation THEN
 		PERFORM refuse_altered(relation, 'here', 'Its digest was started again.');
 	END IF;
 	RETURN iblt_compare_fold(iblt_live(to_regclass(relation)), subtable_cells);

@@ -17,7 +17,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/rls.h"
 #include "utils/syscache.h"
 
 #include "sketch/key.h"
@@ -188,13 +187,6 @@ iblt_config_require_fit(const IbltTrackConfig *config,
 				 errmsg("sketch of a tracked table must not be an empty template")));
 	iblt_config_params(config, &own);
 	iblt_params_check_match(&own, params);
-}
-
-bool
-iblt_config_may_read(Oid relid)
-{
-	return pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK &&
-		check_enable_rls(relid, InvalidOid, true) != RLS_ENABLED;
 }
 
 void

@@ -87,9 +87,6 @@ extern bool iblt_config_fits(const IbltTrackConfig *config,
 extern void iblt_config_require_fit(const IbltTrackConfig *config,
 									const IbltParams *params);
 
-/* May the caller read all rows of the table? */
-extern bool iblt_config_may_read(Oid relid);
-
 /* ERROR unless the caller owns the table. */
 extern void iblt_config_require_owner(Oid relid);
 

@@ -171,8 +171,6 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			changes->broken = text_to_cstring((text *)
 											  DatumGetPointer(values[CHANGE_BYTES]));
 			return false;
-		case IBLT_CHANGES_FAILED:
-			return true;
 		case IBLT_CHANGES_VERIFIED:
 			memcpy(&number, data, sizeof number);
 			changes->verified = Max(changes->verified, number);

@@ -17,11 +17,9 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
 #include "core/fold.h"
@@ -30,24 +28,7 @@
 #include "digest/launch.h"
 #include "digest/pending.h"
 #include "digest/shape.h"
-
-/* A digest tells about all rows and all tracked columns. */
-static void
-require_select(Relation relation)
-{
-	Oid			relid = RelationGetRelid(relation);
-	AclResult	result = pg_class_aclcheck(relid, GetUserId(), ACL_SELECT);
-
-	if (result != ACLCHECK_OK)
-		aclcheck_error(result, get_relkind_objtype(relation->rd_rel->relkind),
-					   RelationGetRelationName(relation));
-	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("digest of table \"%s\" would show rows that row-level security hides",
-						RelationGetRelationName(relation)),
-				 errhint("Read it as a role that sees all rows.")));
-}
+#include "relation/rights.h"
 
 /*
  * ERROR if rows may have been changed whose triggers have not fired yet.  They
@@ -101,7 +82,8 @@ open_table(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
-	require_select(relation);
+	/* a digest tells about all rows and all tracked columns */
+	iblt_require_readable(relation, NIL);
 	if (iblt_shape_is_table(relation))
 		prepare_tree(relation, GetActiveSnapshot());
 	return relation;

@@ -123,33 +123,6 @@ iblt_merge_table(Oid relid, int64 least, bool no_wait)
 	return number;
 }
 
-bool
-iblt_merge_note_failure(Oid relid, int sqlstate)
-{
-	const char *state = unpack_sql_state(sqlstate);
-	bool		noted = false;
-	IbltTrackConfig config;
-	IbltStoreScan scan;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
-
-	if (iblt_config_read(&config, relid, NULL) &&
-		iblt_store_begin(&scan, config.store, relid,
-						 NULL, AccessShareLock))
-	{
-		while (!noted && iblt_store_next(&scan, values, nulls) != NULL)
-			noted = DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FAILED &&
-				!nulls[CHANGE_BYTES] &&
-				strcmp(TextDatumGetCString(values[CHANGE_BYTES]), state) == 0;
-		iblt_store_end(&scan);
-		if (!noted)
-			iblt_store_insert_change(config.store, relid,
-									 IBLT_CHANGES_FAILED, 0,
-									 CStringGetTextDatum(state), (Datum) 0);
-	}
-	return !noted;
-}
-
 PG_FUNCTION_INFO_V1(iblt_live_merge);
 
 /* iblt_live_merge(regclass) -> bigint: the number of changes */

@@ -18,10 +18,4 @@
  */
 extern int64 iblt_merge_table(Oid relid, int64 least, bool no_wait);
 
-/*
- * Notes in the store that a merge failed with this error, until one succeeds.
- * False if that is noted already.
- */
-extern bool iblt_merge_note_failure(Oid relid, int sqlstate);
-
 #endif							/* IBLT_DIGEST_MERGE_H */

@@ -28,6 +28,7 @@
 #include "digest/config.h"
 #include "digest/shape.h"
 #include "digest/store.h"
+#include "relation/rights.h"
 
 /* Lets all sessions look up again how the table is tracked. */
 static void
@@ -231,55 +232,30 @@ column_names(const AttrNumber *numbers, int n, Oid relid)
 											  TEXTOID, -1, false, 'i'));
 }
 
-PG_FUNCTION_INFO_V1(iblt_track_options);
-
-/*
- * iblt_track_options(regclass) -> record: what iblt_track_begin was given, or
- * NULL.  For the owner only, because the template has the seed.
- */
-Datum
-iblt_track_options(PG_FUNCTION_ARGS)
-{
-	Oid			relid = PG_GETARG_OID(0);
-	IbltTrackConfig config;
-	Datum		values[7];
-	bool		nulls[7] = {false};
-
-	iblt_config_require_owner(relid);
-	if (!iblt_config_read(&config, relid, NULL))
-		PG_RETURN_NULL();
-	values[0] = column_names(config.keys, config.nkeys, relid);
-	values[1] = column_names(config.columns, config.ncolumns, relid);
-	values[2] = BoolGetDatum(config.all_columns);
-	values[3] = BoolGetDatum(config.by_hash);
-	values[4] = BoolGetDatum(config.from_peer);
-	values[5] = Int32GetDatum(config.capacity);
-	values[6] = PointerGetDatum(config.template);
-	return iblt_value_row(fcinfo, values, nulls);
-}
-
 PG_FUNCTION_INFO_V1(iblt_live_options);
 
 /*
- * iblt_live_options(regclass) -> record: the generation and how the table is
- * tracked.  NULL if it is not, or if the caller may not read the digest, which
- * has the seed too.
+ * iblt_live_options(regclass) -> tracking: how the table is tracked.  NULL if it
+ * is not, or if the caller may not read the digest, which has the seed too.
  */
 Datum
 iblt_live_options(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
 	IbltTrackConfig config;
-	Datum		values[5];
-	bool		nulls[5] = {false};
+	Datum		values[8];
+	bool		nulls[8] = {false};
 
-	if (!iblt_config_may_read(relid) ||
+	if (!iblt_is_readable(relid, NIL) ||
 		!iblt_config_read(&config, relid, GetActiveSnapshot()))
 		PG_RETURN_NULL();
 	values[0] = Int64GetDatum(config.generation);
 	values[1] = column_names(config.keys, config.nkeys, relid);
 	values[2] = column_names(config.columns, config.ncolumns, relid);
-	values[3] = BoolGetDatum(config.by_hash);
-	values[4] = PointerGetDatum(config.template);
+	values[3] = BoolGetDatum(config.all_columns);
+	values[4] = BoolGetDatum(config.by_hash);
+	values[5] = BoolGetDatum(config.from_peer);
+	values[6] = Int32GetDatum(config.capacity);
+	values[7] = PointerGetDatum(config.template);
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -18,6 +18,7 @@
 #include "digest/digest.h"
 #include "digest/shape.h"
 #include "digest/store.h"
+#include "relation/rights.h"
 
 /* iblt_live_tables() -> oid[]: the tracked tables */
 IBLT_FUNCTION(iblt_live_tables, ((void) fcinfo, iblt_value_oids(iblt_config_tables(InvalidOid))))
@@ -76,7 +77,7 @@ iblt_live_state(PG_FUNCTION_ARGS)
 
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	if (!iblt_config_may_read(PG_GETARG_OID(0)) ||
+	if (!iblt_is_readable(PG_GETARG_OID(0), NIL) ||
 		!iblt_config_read(&config, PG_GETARG_OID(0), GetActiveSnapshot()))
 	{
 		relation_close(relation, AccessShareLock);

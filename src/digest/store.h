@@ -62,15 +62,8 @@ typedef enum IbltChangeKind
 	IBLT_CHANGES_SKETCH = 's',	/* changes summed up in a sketch */
 	IBLT_CHANGES_BROKEN = 'b',	/* why the digest is not trustworthy */
 	IBLT_CHANGES_FENCE = 'f',	/* the same, except for its own transaction */
-	IBLT_CHANGES_VERIFIED = 'v',	/* when a scan last found the same digest */
-	IBLT_CHANGES_FAILED = 'e'	/* the SQLSTATE with which merges fail */
+	IBLT_CHANGES_VERIFIED = 'v'	/* when a scan last found the same digest */
 } IbltChangeKind;
-
-/*
- * The stores are in the schema of this function, a trigger's, whatever name that
- * schema has.  Until this is called, they are looked for in iblt_internal.
- */
-extern void iblt_store_beside(Oid function);
 
 /* InvalidOid if it does not exist, or if another relation has its name. */
 extern Oid	iblt_store_tracked(void);

@@ -80,44 +80,9 @@ list_tables(void)
 	return tables;
 }
 
-/* One table, and the error that its merge ended with. */
-typedef struct Merge
-{
-	Oid			relid;
-	ErrorData  *error;
-} Merge;
-
-static void
-merge_table(const Merge *merge)
-{
-	leave_if_wanted();
-	(void) iblt_merge_table(merge->relid, IBLT_MERGE_CHANGES, true);
-}
-
-static void
-report(const Merge *merge)
-{
-	const ErrorData *error = merge->error;
-
-	ereport(WARNING,
-			(errcode(error->sqlerrcode),
-			 errmsg("could not merge changes of relation %u into its digest: %s",
-					merge->relid, error->message),
-			 error->detail == NULL ? 0
-			 : errdetail_internal("%s", error->detail)));
-}
-
-/* Says it once, until a merge succeeds or fails for another reason. */
-static void
-report_once(const Merge *merge)
-{
-	if (iblt_merge_note_failure(merge->relid, merge->error->sqlerrcode))
-		report(merge);
-}
-
-/* Does work in a transaction of its own.  Returns its error, or NULL. */
+/* Merges a table in a transaction of its own.  Returns the error that this ended with, or NULL. */
 static ErrorData *
-in_transaction(void (*work) (const Merge *merge), const Merge *merge)
+merge_table(Oid relid)
 {
 	ErrorData  *volatile error = NULL;
 
@@ -125,7 +90,8 @@ in_transaction(void (*work) (const Merge *merge), const Merge *merge)
 	{
 		StartTransactionCommand();
 		pgstat_report_activity(STATE_RUNNING, "iblt merges changes");
-		work(merge);
+		leave_if_wanted();
+		(void) iblt_merge_table(relid, IBLT_MERGE_CHANGES, true);
 		CommitTransactionCommand();
 	}
 	PG_CATCH();
@@ -155,16 +121,19 @@ iblt_merge_worker(Datum arg)
 	iblt_core_check_interrupts = check_interrupts;
 	foreach(cell, list_tables())
 	{
-		Merge		merge = {lfirst_oid(cell), NULL};
+		ErrorData  *error = merge_table(lfirst_oid(cell));
 
-		merge.error = in_transaction(merge_table, &merge);
-		if (merge.error == NULL)
+		if (error == NULL)
 			continue;
 		/* that ends the worker, as it would end a query */
-		if (merge.error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(merge.error);
-		if (in_transaction(report_once, &merge) != NULL)
-			report(&merge);
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("could not merge changes of relation %u into its digest: %s",
+						lfirst_oid(cell), error->message),
+				 error->detail == NULL ? 0
+				 : errdetail_internal("%s", error->detail)));
 	}
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

@@ -37,9 +37,8 @@ has_rights(Oid relid, List *columns)
 	return columns != NIL;
 }
 
-/* As a query reads it, or one that names a table above it, whose policies count then. */
-static bool
-is_readable(Oid relid, List *columns)
+bool
+iblt_is_readable(Oid relid, List *columns)
 {
 	ListCell   *cell;
 
@@ -47,10 +46,13 @@ is_readable(Oid relid, List *columns)
 	if (has_rights(relid, columns) &&
 		check_enable_rls(relid, InvalidOid, true) != RLS_ENABLED)
 		return true;
+	/* other children may have columns that the table above does not have */
+	if (columns == NIL && !get_rel_relispartition(relid))
+		return false;
 	foreach(cell, iblt_catalog_rows(InheritsRelationId, InheritsRelidSeqnoIndexId,
 									Anum_pg_inherits_inhrelid, relid, NULL))
-		if (is_readable(((Form_pg_inherits) GETSTRUCT((HeapTuple) lfirst(cell)))->inhparent,
-						columns))
+		if (iblt_is_readable(((Form_pg_inherits) GETSTRUCT((HeapTuple) lfirst(cell)))->inhparent,
+							 columns))
 			return true;
 	return false;
 }
@@ -60,7 +62,7 @@ iblt_require_readable(Relation relation, List *columns)
 {
 	Oid			relid = RelationGetRelid(relation);
 
-	if (is_readable(relid, columns))
+	if (iblt_is_readable(relid, columns))
 		return;
 	if (!has_rights(relid, columns))
 		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(relation->rd_rel->relkind),

@@ -11,9 +11,13 @@
 #include "utils/rel.h"
 
 /*
- * ERROR unless this role may read the columns of a relation, which are names, of all
- * its rows.  The right to the table above a partition or a child will do.
+ * May this role read the columns of a relation, which are names, or without names all columns, of
+ * all its rows?  So may a query that names a table above a partition or a child, whose policies
+ * count then.
  */
+extern bool iblt_is_readable(Oid relid, List *columns);
+
+/* ERROR unless it may. */
 extern void iblt_require_readable(Relation relation, List *columns);
 
 #endif

@@ -7,7 +7,7 @@ CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXIST
 SET search_path = public, iblt_internal;
 CREATE EXTENSION IF NOT EXISTS dblink;
 CREATE FUNCTION is_right(relation regclass) RETURNS boolean LANGUAGE sql AS $$
-	SELECT iblt_internal.live_is_right(relation, iblt_internal.iblt_track_options(relation))
+	SELECT iblt_internal.live_is_right(relation, iblt_internal.iblt_live_options(relation))
 $$;
 
 -- other triggers, and those of foreign keys, are not taken for those of a digest
@@ -192,7 +192,6 @@ SELECT iblt_live_merge('tracking_date');
 SELECT iblt_live_verify('tracking_date');
 CALL iblt_live_rebuild('tracking_date');
 CALL iblt_untrack('tracking_date');
-SELECT iblt_internal.iblt_track_options('tracking_date');
 SELECT * FROM iblt_internal.tracked;
 SET ROLE tracking_writer;
 INSERT INTO tracking_date VALUES ('2030-01-01', 'by another role');

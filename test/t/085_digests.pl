@@ -84,14 +84,14 @@ $node->safe_psql('postgres', qq{
 	-- the same table scanned by an expression that is written here, in the same snapshot
 	CREATE FUNCTION items_are_right() RETURNS boolean LANGUAGE plpgsql STABLE AS \$\$
 	DECLARE
-		t iblt := (iblt_internal.iblt_track_options('items')).template;
+		t iblt := (iblt_internal.iblt_live_options('items')).template;
 		s bigint := (iblt_info(t)).seed;
 		scanned bytea := (SELECT iblt_agg(id, iblt_checksum_seeded(s, id, name, price), t) FROM items)::bytea;
 	BEGIN RETURN scanned = iblt_live('items')::bytea; END \$\$;
 	CREATE FUNCTION check_one(relation text) RETURNS boolean LANGUAGE plpgsql STABLE AS \$\$
 	BEGIN
 		IF relation = 'items' AND NOT items_are_right()
-			OR NOT iblt_internal.live_is_right(relation::regclass, iblt_internal.iblt_track_options(relation::regclass)) THEN
+			OR NOT iblt_internal.live_is_right(relation::regclass, iblt_internal.iblt_live_options(relation::regclass)) THEN
 			RAISE '% differ', relation;
 		END IF;
 		IF NOT pg_is_in_recovery() THEN

@@ -95,7 +95,7 @@ subscribed($subscriber, 5);
 $subscriber->safe_psql('postgres', "CALL iblt_track('$_', peer => ${\ conninfo($publisher)})") foreach grep { $_ ne 'pgbench_accounts' } @tables;
 
 my $row_key = join ' ', 'CASE t', map({ "WHEN '$_' THEN '$key{$_}'" } sort keys %key),
-	q{ELSE format('iblt_checksum_seeded(%s, tid, bid, aid, mtime)', (iblt_info((iblt_internal.iblt_track_options(t::regclass)).template)).seed # 1) END};
+	q{ELSE format('iblt_checksum_seeded(%s, tid, bid, aid, mtime)', (iblt_info((iblt_internal.iblt_live_options(t::regclass)).template)).seed # 1) END};
 $subscriber->safe_psql('postgres', qq{
 	-- the key of a row as the digest has it: that of pgbench_history is a hash
 	CREATE FUNCTION row_key(t text) RETURNS text LANGUAGE sql STABLE AS \$\$ SELECT $row_key \$\$;
@@ -129,8 +129,8 @@ $subscriber->safe_psql('postgres', qq{
 	END \$\$;
 	-- while nobody writes
 	CREATE FUNCTION all_right(t text) RETURNS boolean LANGUAGE sql VOLATILE AS \$\$
-		SELECT iblt_internal.live_is_right(t::regclass, iblt_internal.iblt_track_options(t::regclass))
-			AND r FROM dblink('pub', format('SELECT iblt_internal.live_is_right(%1\$L, iblt_internal.iblt_track_options(%1\$L))', t)) AS x(r boolean) \$\$;
+		SELECT iblt_internal.live_is_right(t::regclass, iblt_internal.iblt_live_options(t::regclass))
+			AND r FROM dblink('pub', format('SELECT iblt_internal.live_is_right(%1\$L, iblt_internal.iblt_live_options(%1\$L))', t)) AS x(r boolean) \$\$;
 	CREATE FUNCTION heal(t text) RETURNS void LANGUAGE plpgsql VOLATILE AS \$\$
 	DECLARE keys text[] := ARRAY(SELECT k FROM truth(t));
 	BEGIN

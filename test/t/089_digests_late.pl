@@ -28,7 +28,7 @@ sql(qq{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
 	CREATE TABLE u (id int PRIMARY KEY);
 	INSERT INTO t SELECT generate_series(1, 100);
 	CREATE FUNCTION is_right() RETURNS boolean LANGUAGE plpgsql STABLE AS \$\$ BEGIN
-		RETURN iblt_internal.live_is_right('t', iblt_internal.iblt_track_options('t')); END \$\$;
+		RETURN iblt_internal.live_is_right('t', iblt_internal.iblt_live_options('t')); END \$\$;
 	CREATE FUNCTION expect_right() RETURNS void LANGUAGE plpgsql STABLE AS \$\$ BEGIN
 		IF NOT is_right() THEN RAISE 'the digest is wrong'; END IF; END \$\$;
 	CALL iblt_track('t', capacity => 20);

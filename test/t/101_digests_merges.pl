@@ -23,7 +23,7 @@ sub change
 	return sql("DO \$\$ BEGIN FOR i IN 1 .. $number LOOP $updates END LOOP; END \$\$");
 }
 
-sub right { my ($on, @tables) = @_; return join ' ', map { $on->safe_psql('postgres', "SELECT iblt_internal.live_is_right('$_', iblt_internal.iblt_track_options('$_'))") } @tables }
+sub right { my ($on, @tables) = @_; return join ' ', map { $on->safe_psql('postgres', "SELECT iblt_internal.live_is_right('$_', iblt_internal.iblt_live_options('$_'))") } @tables }
 sub unmerged { my ($on) = @_; return $on->safe_psql('postgres', q{SELECT string_agg(unmerged::text, ' ' ORDER BY relation::text) FROM iblt_live_status() WHERE relation IN ('t1'::regclass, 't9'::regclass)}) }
 
 sub out_of_line { return sql("SELECT count(*) FROM ${\ sql(q{SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'iblt_internal.changes_1'::regclass})}") }
@@ -212,7 +212,7 @@ $reader->run("$begin; SELECT count(*) FROM t2");
 $one->run("$begin; " . writing('t9') . '; COMMIT');
 $reader->run($reading);
 is($reader->{err} . $one->{err}, '', 'also in a snapshot from before');
-is($reader->run("$begin; SELECT iblt_internal.live_is_right('t1', iblt_internal.iblt_track_options('t1')); COMMIT"), 't', 'and the digest is right');
+is($reader->run("$begin; SELECT iblt_internal.live_is_right('t1', iblt_internal.iblt_live_options('t1')); COMMIT"), 't', 'and the digest is right');
 $_->quit foreach $reader, $one;
 
 # --- a reader that finds many changes ------------------------------------------------------------

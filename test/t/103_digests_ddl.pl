@@ -16,7 +16,7 @@ sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
 # What a digest is now: right, refused with a reason, or wrong.
 my $state = q{SELECT string_agg(t || ': ' || CASE s.state WHEN 'live'
-		THEN CASE WHEN iblt_internal.live_is_right(t, iblt_internal.iblt_track_options(t)) THEN 'right' ELSE 'wrong' END
+		THEN CASE WHEN iblt_internal.live_is_right(t, iblt_internal.iblt_live_options(t)) THEN 'right' ELSE 'wrong' END
 		WHEN 'not trustworthy' THEN 'refused' ELSE 'untracked' END, ' ' ORDER BY n)
 	FROM unnest('{%s}'::regclass[]) WITH ORDINALITY AS u(t, n) LEFT JOIN iblt_live_status() AS s ON s.relation = t};
 
@@ -152,10 +152,10 @@ foreach my $case (
 	[ 'the unique index goes', 'ALTER TABLE one DROP CONSTRAINT one_pkey; ALTER TABLE third DROP CONSTRAINT third_a_key' ])
 {
 	my ($name, $ddl) = @$case;
-	my $before = sql(q{SELECT md5((iblt_internal.iblt_track_options('third')).template::bytea)});
+	my $before = sql(q{SELECT md5((iblt_internal.iblt_live_options('third')).template::bytea)});
 	sql("$ddl; CALL iblt_live_rebuild('one'); CALL iblt_live_rebuild('third')");
 	is(sql($fit), '0', "$name: the digests still fit after a rebuild");
-	is(sql(q{SELECT md5((iblt_internal.iblt_track_options('third')).template::bytea)}), $before, "$name: also one of hashed keys");
+	is(sql(q{SELECT md5((iblt_internal.iblt_live_options('third')).template::bytea)}), $before, "$name: also one of hashed keys");
 	is(states('one,two,third'), 'one: right two: right third: right', "$name: and are right");
 }
 sql(q{ALTER TABLE one ADD PRIMARY KEY (id); CREATE TABLE child () INHERITS (one); DROP TABLE child});
