@@ -145,8 +145,8 @@ AS $$
 				'max_protocol_version,min_protocol_version,oauth_client_id,oauth_issuer,oauth_scope,'
 				'options,passfile,port,replication,require_auth,requirepeer,service,servicefile,ssl,'
 				'sslcert,sslcertmode,sslcompression,sslcrl,sslcrldir,sslkey,sslkeylogfile,'
-				'ssl_max_protocol_version,ssl_min_protocol_version,sslmode,sslnegotiation,sslrootcert,'
-				'sslsni,target_session_attrs,tcp_user_timeout,tty,user}'::text[]) END, false)), true)
+				'ssl_max_protocol_version,ssl_min_protocol_version,sslmode,sslnegotiation,'
+				'sslrootcert,sslsni,target_session_attrs,tcp_user_timeout,tty,user}'::text[]) END, false)), true)
 			FROM given)
 	FROM string
 $$;

@@ -1,11 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * merge.c
- *	  Puts the changes of a tracked table into its base.
+ *	  Puts the changes of a tracked table into its base, and the background
+ *	  worker that does so for the tables of one database.
  *
  * A merge sees the base and the changes in a snapshot that it takes under the
  * merge lock.  It deletes just these changes.  So no change is lost or counted
  * twice, whatever commits meanwhile.
+ *
+ * A session starts the worker when many changes have gathered.  It merges each
+ * table that has many changes, once, and ends.  It reads and writes the stores
+ * only, and runs no code of users.  A table whose merge fails does not keep the
+ * others from being merged.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,11 +19,24 @@
 
 #include "access/heapam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "core/interrupt.h"
+#include "digest/config.h"
 #include "digest/digest.h"
 #include "digest/store.h"
 
@@ -77,7 +96,7 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 			   Max(base->verified, changes->verified), snapshot);
 }
 
-/* iblt_merge_table() under the lock and in a snapshot. */
+/* merge() under the lock and in a snapshot. */
 static int64
 merge_in(Oid relid, int64 least, Snapshot snapshot)
 {
@@ -101,8 +120,14 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	return changes.number;
 }
 
-int64
-iblt_merge_table(Oid relid, int64 least, bool no_wait)
+/*
+ * Merges the changes that are visible now, if there are at least this many.
+ * Returns their number, or -1 if another session merges and no_wait is set.
+ * Readers with older snapshots still see base and changes as they were.  Of a
+ * table that was dropped, all is removed.
+ */
+static int64
+merge(Oid relid, int64 least, bool no_wait)
 {
 	Snapshot	snapshot;
 	int64		number;
@@ -132,7 +157,7 @@ iblt_live_merge(PG_FUNCTION_ARGS)
 	Oid			relid = PG_GETARG_OID(0);
 
 	iblt_config_require_owner(relid);
-	PG_RETURN_INT64(iblt_merge_table(relid, 0, false));
+	PG_RETURN_INT64(merge(relid, 0, false));
 }
 
 PG_FUNCTION_INFO_V1(iblt_track_set_base);
@@ -167,4 +192,203 @@ iblt_track_set_base(PG_FUNCTION_ARGS)
 			   GetCurrentTransactionStartTimestamp(), snapshot);
 	UnregisterSnapshot(snapshot);
 	PG_RETURN_VOID();
+}
+
+/* --- when a worker is started ------------------------------------------------ */
+
+/*
+ * No shared memory is needed.  The number of a block that a transaction writes
+ * to tells how full the store is, and each session counts its own changes.
+ */
+
+/* A store with more blocks than this has changes to merge, or needs vacuum. */
+#define FULL_BLOCKS		100
+
+/* A session starts a worker at most once in this time, in milliseconds. */
+#define PAUSE_MS		5000
+
+static int64 launch_changes = 0;	/* of this session, since it last started one */
+static int64 launch_noted = 0;	/* of this transaction */
+static bool launch_full = false;
+
+void
+iblt_launch_note(BlockNumber block, int32 changes)
+{
+	launch_noted += changes;
+	if (block >= FULL_BLOCKS)
+		launch_full = true;
+}
+
+void
+iblt_launch_forget(void)
+{
+	launch_noted = 0;
+	launch_full = false;
+}
+
+/* False if no slot for a worker is free. */
+static bool
+launch(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof worker);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "iblt merge");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "iblt merge");
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "iblt");
+	snprintf(worker.bgw_function_name, BGW_MAXLEN, "iblt_merge_worker");
+	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
+	return RegisterDynamicBackgroundWorker(&worker, NULL);
+}
+
+static void
+launch_if_due(TimestampTz now)
+{
+	static TimestampTz last = 0;
+
+	if (now - last < (TimestampTz) PAUSE_MS * 1000)
+		return;
+	/* the next transaction tries again */
+	if (!launch())
+		return;
+	last = now;
+	launch_changes = 0;
+	launch_full = false;
+}
+
+void
+iblt_launch_saw(int64 changes)
+{
+	if (changes < IBLT_MERGE_CHANGES || RecoveryInProgress())
+		return;
+	launch_full = true;
+	launch_if_due(GetCurrentTimestamp());
+}
+
+/*
+ * The time of a transaction's end is known, so it costs nothing.  Until a
+ * worker has merged, each transaction with changes asks for it.
+ */
+void
+iblt_launch_at_end(void)
+{
+	launch_changes += launch_noted;
+	launch_noted = 0;
+	if (launch_full || launch_changes >= IBLT_MERGE_CHANGES)
+		launch_if_due(GetCurrentTransactionStopTimestamp());
+}
+
+/* --- the worker ----------------------------------------------------------------- */
+
+extern PGDLLEXPORT void iblt_merge_worker(Datum arg);
+
+/* Checks for interrupts between two looks at the lock. */
+#define CHECKS			256
+
+/*
+ * Ends the worker if a session needs the database without others.  DROP DATABASE
+ * and the like hold the lock that a new session needs, and wait for all others
+ * to leave, but not longer than five seconds.
+ */
+static void
+leave_if_wanted(void)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
+	if (LockAcquire(&tag, RowExclusiveLock, false, true) ==
+		LOCKACQUIRE_NOT_AVAIL)
+		proc_exit(0);
+	LockRelease(&tag, RowExclusiveLock, false);
+}
+
+/* In all long loops of a merge. */
+static void
+check_interrupts(void)
+{
+	static int	checks = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (++checks % CHECKS == 0 && INTERRUPTS_CAN_BE_PROCESSED())
+		leave_if_wanted();
+}
+
+/* The tracked tables, in memory that outlives the transaction. */
+static List *
+list_tables(void)
+{
+	List	   *tables;
+	MemoryContext old;
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	tables = iblt_config_tables(InvalidOid);
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	tables = list_copy(tables);
+	MemoryContextSwitchTo(old);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	return tables;
+}
+
+/* Merges a table in a transaction of its own.  Returns the error that this ended with, or NULL. */
+static ErrorData *
+merge_table(Oid relid)
+{
+	ErrorData  *volatile error = NULL;
+
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		pgstat_report_activity(STATE_RUNNING, "iblt merges changes");
+		leave_if_wanted();
+		(void) merge(relid, IBLT_MERGE_CHANGES, true);
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(TopMemoryContext);
+		error = CopyErrorData();
+		AbortOutOfAnyTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	return error;
+}
+
+void
+iblt_merge_worker(Datum arg)
+{
+	ListCell   *cell;
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg),
+											  InvalidOid, 0);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	iblt_core_check_interrupts = check_interrupts;
+	foreach(cell, list_tables())
+	{
+		ErrorData  *error = merge_table(lfirst_oid(cell));
+
+		if (error == NULL)
+			continue;
+		/* that ends the worker, as it would end a query */
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("could not merge changes of relation %u into its digest: %s",
+						lfirst_oid(cell), error->message),
+				 error->detail == NULL ? 0
+				 : errdetail_internal("%s", error->detail)));
+	}
+	pgstat_report_activity(STATE_IDLE, NULL);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * merge.h
- *	  Puts the changes of a tracked table into its base.
+ *	  Starts a background worker that merges, when many changes have gathered.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,12 +10,22 @@
 
 #include "postgres.h"
 
-/*
- * Merges the changes that are visible now, if there are at least this many.
- * Returns their number, or -1 if another session merges and no_wait is set.
- * Readers with older snapshots still see base and changes as they were.  Of a
- * table that was dropped, all is removed.
- */
-extern int64 iblt_merge_table(Oid relid, int64 least, bool no_wait);
+#include "storage/block.h"
+
+/* A worker merges a table that has this number of changes. */
+#define IBLT_MERGE_CHANGES	10000
+
+/* This transaction wrote so many changes, the last of them to this block. */
+extern void iblt_launch_note(BlockNumber block, int32 changes);
+
+/* This session saw a table with so many changes that are not merged.  Starts a
+ * worker if that is enough. */
+extern void iblt_launch_saw(int64 changes);
+
+/* The transaction was rolled back. */
+extern void iblt_launch_forget(void);
+
+/* The transaction has ended.  Starts a worker if one is due.  Fails silently. */
+extern void iblt_launch_at_end(void);
 
 #endif							/* IBLT_DIGEST_MERGE_H */

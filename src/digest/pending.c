@@ -13,7 +13,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "digest/launch.h"
+#include "digest/merge.h"
 #include "digest/packed.h"
 #include "digest/store.h"
 

@@ -11,12 +11,11 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
+#include "sketch/iblt.h"
 
 #include <math.h>
 
 #include "codec/version.h"
-#include "peer/traffic.h"
 #include "relation/fingerprint.h"
 
 #include "access/htup_details.h"
@@ -41,6 +40,54 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+
+/*
+ * What this session has sent to a peer and received from it since a driver last took the
+ * counters: messages, bytes sent, bytes received, and bytes of sketches
+ * among these.  They are not part of a transaction, because a rollback does not undo traffic.
+ */
+#define COUNTERS 4
+
+static int64 counters[COUNTERS];
+
+static void
+count_message(int64 sent, int64 received)
+{
+	counters[0]++;
+	counters[1] += sent;
+	counters[2] += received;
+}
+
+PG_FUNCTION_INFO_V1(iblt_traffic_add);
+
+/* iblt_traffic_add(messages, sent, received, sketches).  NULL counts as 0. */
+Datum
+iblt_traffic_add(PG_FUNCTION_ARGS)
+{
+	for (int i = 0; i < COUNTERS; i++)
+	{
+		if (!PG_ARGISNULL(i))
+			counters[i] += PG_GETARG_INT64(i);
+	}
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_traffic_take);
+
+/* iblt_traffic_take() -> (messages, sent, received, sketches), and resets them */
+Datum
+iblt_traffic_take(PG_FUNCTION_ARGS)
+{
+	Datum		values[COUNTERS];
+	bool		nulls[COUNTERS] = {false};
+
+	for (int i = 0; i < COUNTERS; i++)
+	{
+		values[i] = Int64GetDatum(counters[i]);
+		counters[i] = 0;
+	}
+	return iblt_value_row(fcinfo, values, nulls);
+}
 
 /* In seconds.  Pauses grow from the shortest on by a fifth each. */
 #define SHORTEST_PAUSE	0.00005
@@ -159,7 +206,7 @@ iblt_peer_send(PG_FUNCTION_ARGS)
 										PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)) == Int32GetDatum(1);
 
 	if (sent)
-		iblt_traffic_message(VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(1)), 0);
+		count_message(VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(1)), 0);
 	PG_RETURN_BOOL(sent);
 }
 
@@ -333,7 +380,7 @@ iblt_peer_answer(PG_FUNCTION_ARGS)
 	call->args[2].value = Int32GetDatum(before + 1);
 	value = iblt_peer_take(call);
 	isnull = call->isnull;
-	iblt_traffic_message(0, isnull ? 0 : VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
+	count_message(0, isnull ? 0 : VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
 	/* the connection is free once an empty result has been fetched */
 	call->args[2].value = Int32GetDatum(1);
 	call->isnull = false;
