@@ -37,7 +37,7 @@ BEGIN
 		plan.key_size := size;
 	END IF;
 	before.template := iblt_compare_template(capacity, plan.key_size, seed);
-	RETURN ROW(NULL, ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
+	RETURN ROW(before.generation, ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
 		ARRAY(SELECT c.name FROM unnest(plan.columns) AS c), columns IS NULL, plan.by_hash, false,
 		capacity, before.template);
 END

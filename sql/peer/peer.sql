@@ -122,31 +122,32 @@ AS $$
 		FROM string, regexp_matches(peer, pattern, 'g') AS m WHERE NOT is_uri
 		UNION ALL
 		SELECT name, value, (SELECT decode(string_agg(CASE WHEN m[1] ~ '^%.' THEN right(m[1], 2)
-				ELSE encode(convert_to(m[1], getdatabaseencoding()), 'hex') END, '' ORDER BY n), 'hex')
-			FROM regexp_matches(value, '%[[:xdigit:]]{2}|.', 'g') WITH ORDINALITY AS c(m, n))
-		FROM (SELECT u.name, coalesce(u.value, '') FROM string,
+				ELSE encode(convert_to(m[1], getdatabaseencoding()), 'hex') END, '' ORDER BY n),
+				'hex') FROM regexp_matches(value, '%[[:xdigit:]]{2}|.', 'g') WITH ORDINALITY AS c(m, n))
+		FROM (SELECT u.name, u.value FROM string,
 				unnest('{user,password,host,dbname}'::text[], part[1:4]) AS u(name, value)
+				WHERE u.value <> ''
 			UNION ALL
 			SELECT split_part(p, '=', 1), substring(p FROM '^[^=]*=([^=]*)$')
 			FROM string, regexp_split_to_table(part[5], '&') AS p WHERE p <> '') AS u(name, value)
-		WHERE value IS DISTINCT FROM ''
 	)
 	SELECT CASE WHEN is_uri THEN part IS NOT NULL AND peer !~ '%(?![[:xdigit:]]{2})|%00'
 			ELSE peer ~ ($r$^[ \t\n\r\f\v]*(?:$r$ || pattern || ')*$') END
-		AND (SELECT coalesce(bool_and(coalesce(value = '' OR CASE WHEN name IN ('password',
+		AND (SELECT coalesce(bool_and(coalesce(CASE WHEN name IN ('password',
 				'sslpassword', 'scram_client_key', 'scram_server_key', 'oauth_client_secret')
-			THEN strpos(message, value) = 0
+			THEN value = '' OR strpos(message, value) = 0
 				AND position(plain IN convert_to(message, getdatabaseencoding())) = 0
 			ELSE position('://'::bytea IN plain) = 0
 				AND (name = 'options' OR position('='::bytea IN plain) = 0) AND name = ANY
-				('{application_name,authtype,channel_binding,client_encoding,connect_timeout,dbname,'
-				'fallback_application_name,gssdelegation,gssencmode,gsslib,host,hostaddr,keepalives,'
-				'keepalives_count,keepalives_idle,keepalives_interval,krbsrvname,load_balance_hosts,'
-				'max_protocol_version,min_protocol_version,oauth_client_id,oauth_issuer,oauth_scope,'
-				'options,passfile,port,replication,require_auth,requirepeer,service,servicefile,ssl,'
-				'sslcert,sslcertmode,sslcompression,sslcrl,sslcrldir,sslkey,sslkeylogfile,'
-				'ssl_max_protocol_version,ssl_min_protocol_version,sslmode,sslnegotiation,'
-				'sslrootcert,sslsni,target_session_attrs,tcp_user_timeout,tty,user}'::text[]) END, false)), true)
+				('{application_name,authtype,channel_binding,client_encoding,connect_timeout,'
+				'dbname,fallback_application_name,gssdelegation,gssencmode,gsslib,host,'
+				'hostaddr,keepalives,keepalives_count,keepalives_idle,keepalives_interval,'
+				'krbsrvname,load_balance_hosts,max_protocol_version,min_protocol_version,'
+				'oauth_client_id,oauth_issuer,oauth_scope,options,passfile,port,replication,'
+				'require_auth,requirepeer,service,servicefile,ssl,sslcert,sslcertmode,'
+				'sslcompression,sslcrl,sslcrldir,sslkey,sslkeylogfile,ssl_max_protocol_version,'
+				'ssl_min_protocol_version,sslmode,sslnegotiation,sslrootcert,sslsni,'
+				'target_session_attrs,tcp_user_timeout,tty,user}'::text[]) END, false)), true)
 			FROM given)
 	FROM string
 $$;

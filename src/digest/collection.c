@@ -8,7 +8,6 @@
 #include "digest/collection.h"
 
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
 #include "core/fold.h"
 #include "digest/packed.h"

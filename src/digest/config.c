@@ -10,7 +10,6 @@
 #include "catalog/objectaddress.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "utils/acl.h"

@@ -11,8 +11,6 @@
  */
 #include "digest/entry.h"
 
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -23,7 +21,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
-#include "utils/uuid.h"
 
 #include "sketch/key.h"
 #include "digest/config.h"

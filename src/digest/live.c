@@ -13,8 +13,6 @@
 #include "sketch/iblt.h"
 
 #include "access/relation.h"
-#include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"

@@ -8,7 +8,6 @@
 #include "digest/pending.h"
 
 #include "access/xact.h"
-#include "lib/ilist.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"

@@ -35,7 +35,6 @@
 
 #include "codec/codec.h"
 #include "relation/fingerprint.h"
-#include "digest/store.h"
 
 /* Adds a number to a hash, in order. */
 static uint64

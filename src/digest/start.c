@@ -16,7 +16,6 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"

@@ -26,7 +26,6 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#include "codec/version.h"
 #include "relation/guard.h"
 
 /* Where an array is in the file. */

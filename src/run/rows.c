@@ -22,7 +22,6 @@
 #include "tcop/utility.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
-#include "utils/typcache.h"
 
 #include "sketch/value.h"
 

@@ -96,7 +96,7 @@ foreach my $string ('', 'host=a', ' host = a  port=5432 ', "host='a b' password=
 {
 	is($tells->($string, 'cannot connect'), 't', "a sound connection string: $string");
 }
-foreach my $string ('s3cr3t', 'host', 'host=a s3cr3t', 's3 = cr3t', "password='s3cr3t", "password='s3''cr3t'", 'password=my secret=x', 'password=my bogus=s3cr3t', "dbname='host=x password=s3cr3t'", "host='a=b'", 'dbname=postgresql://u:s3cr3t@h/d',
+foreach my $string ('s3cr3t', 'host', 'host=a s3cr3t', 's3 = cr3t', "password='s3cr3t", "password='s3''cr3t'", 'password=my secret=x', 'password=my bogus=s3cr3t', "password=my s3cr3t=''", 'postgresql://h?s3cr3t=', "dbname='host=x password=s3cr3t'", "host='a=b'", 'dbname=postgresql://u:s3cr3t@h/d',
 	'postgresql://u:s3/cr3t@h/d', 'postgresql://u:s3?cr3t@h/d', 'postgresql://u:s3@cr3t@h/d', 'postgresql://u:s3%cr3t@h/d', 'postgresql://u:p@h/d?s3cr3t', 'postgresql://u:p@h/d?bogus=s3cr3t', 'postgresql://u:p%00@h', 'postgresql://h/d?password=a=b')
 {
 	is($tells->($string, 'cannot connect'), 'f', "one that libpq may have taken apart elsewhere: $string");
