@@ -123,7 +123,8 @@ AS $$
 		UNION ALL
 		SELECT name, value, (SELECT decode(string_agg(CASE WHEN m[1] ~ '^%.' THEN right(m[1], 2)
 				ELSE encode(convert_to(m[1], getdatabaseencoding()), 'hex') END, '' ORDER BY n),
-				'hex') FROM regexp_matches(value, '%[[:xdigit:]]{2}|.', 'g') WITH ORDINALITY AS c(m, n))
+				'hex')
+			FROM regexp_matches(value, '%[[:xdigit:]]{2}|.', 'g') WITH ORDINALITY AS c(m, n))
 		FROM (SELECT u.name, u.value FROM string,
 				unnest('{user,password,host,dbname}'::text[], part[1:4]) AS u(name, value)
 				WHERE u.value <> ''

@@ -30,24 +30,13 @@ iblt_collection_make(const IbltTrackTarget *target, int level,
 	/* most never have a sketch, which is larger than all else */
 	memset(collection, 0, offsetof(IbltCollection, sketch));
 	collection->target = *target;
-	description = palloc(params->key.description_size);
-	iblt_store_text(description, params->key.description, params->key.description_size);
-	params->key.description = description;
+	description = palloc(params->description_size);
+	iblt_store_text(description, params->description, params->description_size);
+	params->description = description;
 	collection->level = level;
 	collection->context = context;
 	MemoryContextSwitchTo(old);
 	return collection;
-}
-
-void
-iblt_collection_free(IbltCollection *collection)
-{
-	if (collection->list != NULL)
-		pfree(collection->list);
-	if (collection->value != NULL)
-		pfree(collection->value);
-	pfree((void *) collection->target.params.key.description);
-	pfree(collection);
 }
 
 static void
@@ -60,6 +49,14 @@ drop_changes(IbltCollection *collection)
 	collection->list = NULL;
 	collection->value = NULL;
 	collection->used = collection->size = 0;
+}
+
+void
+iblt_collection_free(IbltCollection *collection)
+{
+	drop_changes(collection);
+	pfree((void *) collection->target.params.description);
+	pfree(collection);
 }
 
 void
@@ -212,7 +209,7 @@ iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes)
 		iblt_core_fold(&folded, changes);
 		changes = &folded;
 	}
-	iblt_check_counts(&sketch->params, iblt_core_add_sketch(sketch, changes, 1));
+	iblt_check_counts(iblt_core_add_sketch(sketch, changes, 1));
 	if (value != NULL)
 		pfree(value);
 	return true;

@@ -48,20 +48,6 @@ invalidate(Datum arg, Oid relid)
 	}
 }
 
-static void
-make_cache(void)
-{
-	HASHCTL		control;
-
-	memset(&control, 0, sizeof control);
-	control.keysize = sizeof(Oid);
-	control.entrysize = sizeof(IbltTrackEntry);
-	control.hcxt = TopMemoryContext;
-	entries = hash_create("iblt triggers", 64, &control,
-						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
-}
-
 /*
  * Calls a function in a subtransaction.  Returns false, with everything undone
  * that a subtransaction undoes, if it raised an error.  A cancelled statement
@@ -162,20 +148,9 @@ map_columns(IbltTrackEntry *entry, Relation relation,
 }
 
 /*
- * Can errors be raised while a value is read, other than for values out of
- * line?  Functions that are not built in can do so, and conversions of text.
+ * The types of the columns, from the first one on.  Errors may be raised while a value is read,
+ * other than for values out of line, by functions that are not built in and conversions of text.
  */
-static bool
-may_fail(Oid type)
-{
-	Oid			base = getBaseType(type);
-
-	return base >= FirstNormalObjectId ||
-		(GetDatabaseEncoding() != PG_UTF8 &&
-		 GetDatabaseEncoding() != PG_SQL_ASCII && !get_typbyval(base));
-}
-
-/* The types of the columns, from the first one on. */
 static Oid *
 types_of(IbltTrackEntry *entry, Relation relation, int first, int n)
 {
@@ -183,9 +158,14 @@ types_of(IbltTrackEntry *entry, Relation relation, int first, int n)
 
 	for (int i = 0; i < n; i++)
 	{
+		Oid			base;
+
 		types[i] = TupleDescAttr(RelationGetDescr(relation),
 								 entry->numbers[first + i] - 1)->atttypid;
-		entry->guarded |= may_fail(types[i]);
+		base = getBaseType(types[i]);
+		entry->guarded |= base >= FirstNormalObjectId ||
+			(GetDatabaseEncoding() != PG_UTF8 &&
+			 GetDatabaseEncoding() != PG_SQL_ASCII && !get_typbyval(base));
 	}
 	return types;
 }
@@ -212,19 +192,6 @@ prepare_key(IbltTrackEntry *entry, const IbltTrackConfig *config, Oid *types)
 		entry->key_codecs[i] = iblt_codec_for_type(types[i], entry->context);
 }
 
-/*
- * Was a table there at the start?  Rows of a partition that comes and goes
- * would stay in the digest, and a reader could not see that it was there.
- */
-static bool
-is_part(const IbltTrackConfig *config, Oid relid)
-{
-	for (int i = 0; i < config->nparts; i++)
-		if (config->parts[i] == relid)
-			return true;
-	return false;
-}
-
 /* Arguments of prepare. */
 typedef struct Preparation
 {
@@ -239,16 +206,24 @@ prepare(void *arg)
 {
 	const Preparation *preparation = arg;
 	IbltTrackEntry *entry = preparation->entry;
+	const IbltTrackConfig *config = preparation->config;
 	Relation	relation = preparation->relation;
+	bool		is_part = false;
 	MemoryContext old = MemoryContextSwitchTo(entry->context);
 
-	if (!is_part(preparation->config, entry->relid))
+	/*
+	 * Was it there at the start?  Rows of a partition that comes and goes would stay in the
+	 * digest, and a reader could not see that it was there.
+	 */
+	for (int i = 0; i < config->nparts; i++)
+		is_part |= config->parts[i] == entry->relid;
+	if (!is_part)
 		entry->problem = "a partition that it did not have was written to";
-	else if (map_columns(entry, relation, preparation->config))
+	else if (map_columns(entry, relation, config))
 	{
 		Oid		   *types = types_of(entry, relation, 0, entry->nkeys);
 
-		prepare_key(entry, preparation->config, types);
+		prepare_key(entry, config, types);
 		types = types_of(entry, relation, entry->nkeys, entry->ncolumns);
 		entry->row_hash = iblt_row_hash_make(entry->ncolumns, types,
 											 entry->target.params.seed,
@@ -265,9 +240,8 @@ prepare(void *arg)
  * right.
  */
 static void
-fill(IbltTrackEntry *entry, FunctionCallInfo fcinfo)
+fill(IbltTrackEntry *entry, const TriggerData *data)
 {
-	const TriggerData *data = (TriggerData *) fcinfo->context;
 	MemoryContext old = MemoryContextSwitchTo(entry->context);
 	IbltTrackConfig config;
 	Preparation preparation = {entry, data->tg_relation, &config};
@@ -290,20 +264,6 @@ fill(IbltTrackEntry *entry, FunctionCallInfo fcinfo)
 	}
 }
 
-/* Makes an entry as if nothing were known. */
-static void
-clear(IbltTrackEntry *entry, const TriggerData *data)
-{
-	if (entry->context != NULL)
-		MemoryContextDelete(entry->context);
-	memset(entry, 0, sizeof *entry);
-	entry->trigger = data->tg_trigger->tgoid;
-	entry->relid = RelationGetRelid(data->tg_relation);
-	entry->context = AllocSetContextCreate(TopMemoryContext,
-										   "iblt tracked table",
-										   ALLOCSET_SMALL_SIZES);
-}
-
 IbltTrackEntry *
 iblt_entry_find(FunctionCallInfo fcinfo)
 {
@@ -315,7 +275,14 @@ iblt_entry_find(FunctionCallInfo fcinfo)
 	if (last_entry != NULL && last_entry->trigger == trigger && last_entry->valid)
 		return last_entry->tracked ? last_entry : NULL;
 	if (entries == NULL)
-		make_cache();
+	{
+		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(IbltTrackEntry),
+		.hcxt = TopMemoryContext};
+
+		entries = hash_create("iblt triggers", 64, &control,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	}
 	entry = hash_search(entries, &trigger, HASH_ENTER, &found);
 	if (!found)
 	{
@@ -328,8 +295,14 @@ iblt_entry_find(FunctionCallInfo fcinfo)
 	/* while a row is read, the entry must stay as it is */
 	if (entry->valid || entry->reading)
 		return entry->tracked ? entry : NULL;
-	clear(entry, data);
-	fill(entry, fcinfo);
+	if (entry->context != NULL)
+		MemoryContextDelete(entry->context);
+	memset(entry, 0, sizeof *entry);
+	entry->trigger = trigger;
+	entry->relid = RelationGetRelid(data->tg_relation);
+	entry->context = AllocSetContextCreate(TopMemoryContext, "iblt tracked table",
+										   ALLOCSET_SMALL_SIZES);
+	fill(entry, data);
 	return entry->tracked ? entry : NULL;
 }
 
@@ -353,24 +326,6 @@ take_values(IbltTrackEntry *entry, TupleTableSlot *slot)
 	return external;
 }
 
-/* The bytes of a key that is in the sketch as it is, in entry->key. */
-static const char *
-encode_key(IbltTrackEntry *entry)
-{
-	resetStringInfo(&entry->key);
-	for (int i = 0; i < entry->nkeys; i++)
-	{
-		if (entry->values[i].isnull)
-			return "a key was null";
-	}
-	entry->key.len = iblt_key_fixed(entry->key_type, entry->values[0].value,
-									entry->key.data);
-	if (entry->key.len == 0)
-		iblt_codec_append_args(&entry->key, entry->key_codecs,
-							   entry->values, entry->nkeys);
-	return NULL;
-}
-
 /* Arguments of read_row, and its answer. */
 typedef struct Reading
 {
@@ -392,8 +347,18 @@ read_row(void *arg)
 		iblt_store64(row->key, iblt_row_hash(entry->key_hash, entry->values));
 	else
 	{
-		reading->problem = encode_key(entry);
-		if (reading->problem == NULL && (Size) entry->key.len > size)
+		resetStringInfo(&entry->key);
+		for (int i = 0; i < entry->nkeys; i++)
+			if (entry->values[i].isnull)
+				reading->problem = "a key was null";
+		if (reading->problem != NULL)
+			return;
+		entry->key.len = iblt_key_fixed(entry->key_type, entry->values[0].value,
+										entry->key.data);
+		if (entry->key.len == 0)
+			iblt_codec_append_args(&entry->key, entry->key_codecs,
+								   entry->values, entry->nkeys);
+		if ((Size) entry->key.len > size)
 			reading->problem = "a key was too long";
 		if (reading->problem != NULL)
 			return;

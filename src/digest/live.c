@@ -33,43 +33,32 @@
 #include "relation/rights.h"
 
 /*
- * ERROR if rows may have been changed whose triggers have not fired yet.  They
- * fire at the end of the statement that changes the rows.  So there can be
- * such rows only if this transaction has locked a table for writing, and a
- * trigger or a query that uses this table has not ended.
+ * Checks each table of the tree, and has its rows count as read.  ERROR if rows may have been
+ * changed whose triggers have not fired yet.  They fire at the end of the statement that
+ * changes the rows.  So there can be such rows only if this transaction has locked a table for
+ * writing, and a trigger or a query that uses this table has not ended.
  */
-static void
-check_half_done(Oid relid, int own)
-{
-	Relation	relation = relation_open(relid, NoLock);
-	bool		in_trigger = DatumGetInt32(DirectFunctionCall1(pg_trigger_depth,
-															   (Datum) 0)) > 0;
-
-	if (CheckRelationLockedByMe(relation, RowExclusiveLock, true) &&
-		(in_trigger || relation->rd_refcnt > 1 + own))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("digest of table \"%s\" cannot be read while a statement may be changing it",
-						RelationGetRelationName(relation)),
-				 errhint("Read the digest in a statement of its own, outside of triggers.")));
-	relation_close(relation, NoLock);
-}
-
-/* Checks each table of the tree, and has its rows count as read. */
 static void
 prepare_tree(Relation relation, Snapshot snapshot)
 {
+	bool		in_trigger = DatumGetInt32(DirectFunctionCall1(pg_trigger_depth,
+															   (Datum) 0)) > 0;
 	ListCell   *lc;
 
 	foreach(lc, iblt_shape_tree(relation))
 	{
-		Oid			relid = lfirst_oid(lc);
-		bool		own = relid == RelationGetRelid(relation);
-		Relation	part = relation_open(relid, NoLock);
+		Relation	part = relation_open(lfirst_oid(lc), NoLock);
+		int			own = lfirst_oid(lc) == RelationGetRelid(relation) ? 1 : 0;
 
 		PredicateLockRelation(part, snapshot);
+		if (CheckRelationLockedByMe(part, RowExclusiveLock, true) &&
+			(in_trigger || part->rd_refcnt > 1 + own))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("digest of table \"%s\" cannot be read while a statement may be changing it",
+							RelationGetRelationName(part)),
+					 errhint("Read the digest in a statement of its own, outside of triggers.")));
 		relation_close(part, NoLock);
-		check_half_done(relid, own ? 1 : 0);
 	}
 }
 

@@ -60,20 +60,6 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	CommandCounterIncrement();
 }
 
-/*
- * A transaction that keeps one snapshot would see its own new base with
- * changes that its snapshot does not see.
- */
-static void
-require_read_committed(void)
-{
-	if (IsolationUsesXactSnapshot())
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("digests cannot be written in a REPEATABLE READ or SERIALIZABLE transaction"),
-				 errhint("Begin the transaction with ISOLATION LEVEL READ COMMITTED.")));
-}
-
 /* Replaces changes by a base that has them now. */
 static void
 replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
@@ -132,7 +118,12 @@ merge(Oid relid, int64 least, bool no_wait)
 	Snapshot	snapshot;
 	int64		number;
 
-	require_read_committed();
+	/* a transaction that keeps one snapshot would see its new base with changes that this does not see */
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("digests cannot be written in a REPEATABLE READ or SERIALIZABLE transaction"),
+				 errhint("Begin the transaction with ISOLATION LEVEL READ COMMITTED.")));
 	if (!iblt_store_lock(relid, no_wait))
 		return -1;
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
@@ -226,12 +217,14 @@ iblt_launch_forget(void)
 	launch_full = false;
 }
 
-/* False if no slot for a worker is free. */
-static bool
-launch(void)
+static void
+launch_if_due(TimestampTz now)
 {
+	static TimestampTz last = 0;
 	BackgroundWorker worker;
 
+	if (now - last < (TimestampTz) PAUSE_MS * 1000)
+		return;
 	memset(&worker, 0, sizeof worker);
 	snprintf(worker.bgw_name, BGW_MAXLEN, "iblt merge");
 	snprintf(worker.bgw_type, BGW_MAXLEN, "iblt merge");
@@ -242,18 +235,8 @@ launch(void)
 	snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "iblt");
 	snprintf(worker.bgw_function_name, BGW_MAXLEN, "iblt_merge_worker");
 	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
-	return RegisterDynamicBackgroundWorker(&worker, NULL);
-}
-
-static void
-launch_if_due(TimestampTz now)
-{
-	static TimestampTz last = 0;
-
-	if (now - last < (TimestampTz) PAUSE_MS * 1000)
-		return;
-	/* the next transaction tries again */
-	if (!launch())
+	/* where no slot for a worker is free, the next transaction tries again */
+	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
 		return;
 	last = now;
 	launch_changes = 0;

@@ -38,31 +38,6 @@ static bool pending_flushed = false;
  */
 static bool registered_now = false;
 
-/* Without a store there is no fence. */
-static void
-fence_put(IbltFence *fence, Oid store, Oid relid)
-{
-	Datum		reason = CStringGetTextDatum("changes of a transaction were lost");
-
-	fence->row = iblt_store_insert_change(store, relid, IBLT_CHANGES_FENCE, 0,
-										  reason, (Datum) 0);
-	if (ItemPointerIsValid(&fence->row))
-		fence->file = iblt_store_file(store);
-	pfree(DatumGetPointer(reason));
-}
-
-/*
- * The command must be a later one.  If the store was rewritten since, a fence
- * may stay.
- */
-static void
-fence_remove(IbltFence *fence, Oid store)
-{
-	if (OidIsValid(fence->file) && iblt_store_file(store) == fence->file)
-		iblt_store_take_back(store, &fence->row);
-	fence->file = InvalidOid;
-}
-
 static void
 pending_free(IbltCollection *pending)
 {
@@ -152,27 +127,14 @@ pending_flush(void)
 		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
 
 		pending_write(pending);
-		fence_remove(&pending->fence, pending->target.store);
+		/* the command is a later one; if the store was rewritten since, the fence may stay */
+		if (OidIsValid(pending->fence.file) &&
+			iblt_store_file(pending->target.store) == pending->fence.file)
+			iblt_store_take_back(pending->target.store, &pending->fence.row);
 	}
 	PopActiveSnapshot();
 	dlist_init(&pending_all);
 	MemoryContextReset(pending_context);
-}
-
-/* Writes all changes before the transaction ends, and removes their fences. */
-static void
-pending_end(void)
-{
-	if (!dlist_is_empty(&pending_all))
-	{
-		/* only a later command can remove fences */
-		if (registered_now)
-			CommandCounterIncrement();
-		pending_flush();
-		/* what follows sees what was written */
-		CommandCounterIncrement();
-	}
-	pending_flushed = true;
 }
 
 /*
@@ -197,7 +159,17 @@ at_transaction(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			pending_end();
+			/* all changes are written before the transaction ends */
+			if (!dlist_is_empty(&pending_all))
+			{
+				/* only a later command can remove fences */
+				if (registered_now)
+					CommandCounterIncrement();
+				pending_flush();
+				/* what follows sees what was written */
+				CommandCounterIncrement();
+			}
+			pending_flushed = true;
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
@@ -316,8 +288,17 @@ pending_for(const IbltTrackTarget *target)
 	if (pending == NULL)
 	{
 		pending = iblt_collection_make(target, level, pending_context);
+		/* without a store there is no fence */
 		if (needs_fence(target->relid))
-			fence_put(&pending->fence, target->store, target->relid);
+		{
+			Datum		reason = CStringGetTextDatum("changes of a transaction were lost");
+
+			pending->fence.row = iblt_store_insert_change(target->store, target->relid,
+														  IBLT_CHANGES_FENCE, 0, reason, (Datum) 0);
+			if (ItemPointerIsValid(&pending->fence.row))
+				pending->fence.file = iblt_store_file(target->store);
+			pfree(DatumGetPointer(reason));
+		}
 		dlist_push_head(&pending_all, &pending->node);
 	}
 	else

@@ -111,43 +111,6 @@ iblt_shape_own_trigger(Relation relation)
 	return InvalidOid;
 }
 
-/* The labels of an enum type with their versions, in any order. */
-static uint64
-hash_enum(Oid type)
-{
-	uint64		sum = 0;
-	ListCell   *lc;
-
-	foreach(lc, iblt_catalog_rows(EnumRelationId, EnumTypIdLabelIndexId,
-								  Anum_pg_enum_enumtypid, type, NULL))
-	{
-		HeapTuple	tuple = lfirst(lc);
-
-		sum += mix(((Form_pg_enum) GETSTRUCT(tuple))->oid,
-				   HeapTupleHeaderGetRawXmin(tuple->t_data));
-	}
-	return sum;
-}
-
-static uint64 hash_type(Oid type, const char **problem);
-
-static uint64
-hash_row_type(Oid type, const char **problem)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
-	uint64		hash = mix(type, desc->natts);	/* dropped ones remain */
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (!att->attisdropped)
-			hash = mix(mix(hash, att->attnum), hash_type(att->atttypid, problem));
-	}
-	ReleaseTupleDesc(desc);
-	return hash;
-}
-
 /* The function that writes values of a base type, with its version. */
 static uint64
 hash_base(Oid type)
@@ -205,6 +168,9 @@ hash_type(Oid type, const char **problem)
 	Oid			base = getBaseType(type);
 	Oid			part = iblt_codec_type_part(base);
 	uint64		hash = mix(0, base);
+	uint64		sum = 0;
+	TupleDesc	desc;
+	ListCell   *lc;
 
 	check_stack_depth();
 	if (OidIsValid(part))
@@ -216,9 +182,28 @@ hash_type(Oid type, const char **problem)
 	switch (get_typtype(base))
 	{
 		case TYPTYPE_ENUM:
-			return mix(hash, hash_enum(base));
+			/* the labels with their versions, in any order */
+			foreach(lc, iblt_catalog_rows(EnumRelationId, EnumTypIdLabelIndexId,
+										  Anum_pg_enum_enumtypid, base, NULL))
+			{
+				HeapTuple	tuple = lfirst(lc);
+
+				sum += mix(((Form_pg_enum) GETSTRUCT(tuple))->oid,
+						   HeapTupleHeaderGetRawXmin(tuple->t_data));
+			}
+			return mix(hash, sum);
 		case TYPTYPE_COMPOSITE:
-			return mix(hash, hash_row_type(base, problem));
+			desc = lookup_rowtype_tupdesc(base, -1);
+			sum = mix(base, desc->natts);	/* dropped ones remain */
+			for (int i = 0; i < desc->natts; i++)
+			{
+				Form_pg_attribute att = TupleDescAttr(desc, i);
+
+				if (!att->attisdropped)
+					sum = mix(mix(sum, att->attnum), hash_type(att->atttypid, problem));
+			}
+			ReleaseTupleDesc(desc);
+			return mix(hash, sum);
 		default:
 			return mix(hash, hash_base(base));
 	}
@@ -285,29 +270,15 @@ hash_function(Oid function)
 }
 
 /*
- * Does a trigger record changes for this digest?  A partition may be tracked
- * itself, and several of the tables that it is a partition of.
+ * The triggers that record changes for this digest, with the versions of their rows.  A
+ * partition may be tracked itself, and several of the tables that it is a partition of.
  */
-static bool
-is_ours(Form_pg_trigger trigger, const IbltTrackConfig *config, Oid row,
-		Oid truncate)
-{
-	Oid			relid;
-
-	if (trigger->tgfoid == truncate)
-		return trigger->tgrelid == config->relid;
-	return trigger->tgfoid == row &&
-		(trigger->oid == config->trigger ||
-		 trigger->tgparentid == config->trigger ||
-		 iblt_shape_root_trigger(trigger->oid, &relid) == config->trigger);
-}
-
-/* The triggers that record changes, with the versions of their rows. */
 static uint64
 hash_triggers(uint64 hash, Oid relid, const IbltTrackConfig *config, Oid row,
 			  Oid truncate)
 {
 	ListCell   *lc;
+	Oid			root;
 
 	foreach(lc, iblt_catalog_rows(TriggerRelationId, TriggerRelidNameIndexId,
 								  Anum_pg_trigger_tgrelid, relid, NULL))
@@ -315,7 +286,10 @@ hash_triggers(uint64 hash, Oid relid, const IbltTrackConfig *config, Oid row,
 		HeapTuple	tuple = lfirst(lc);
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
 
-		if (!is_ours(form, config, row, truncate))
+		if (form->tgfoid == truncate ? form->tgrelid != config->relid
+			: form->tgfoid != row ||
+			(form->oid != config->trigger && form->tgparentid != config->trigger &&
+			 iblt_shape_root_trigger(form->oid, &root) != config->trigger))
 			continue;
 		hash = mix(mix(hash, form->oid), form->tgenabled);
 		hash = mix(hash, HeapTupleHeaderGetRawXmin(tuple->t_data));

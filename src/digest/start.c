@@ -64,33 +64,6 @@ column_numbers(Relation relation, Datum names, int *n)
 	return numbers;
 }
 
-/* The types of the keys, then of the columns. */
-static Oid *
-column_types(Relation relation, const IbltTrackConfig *config)
-{
-	Oid		   *types = palloc(sizeof(Oid) * Max(config->nkeys + config->ncolumns, 1));
-
-	for (int i = 0; i < config->nkeys + config->ncolumns; i++)
-		types[i] = TupleDescAttr(RelationGetDescr(relation),
-								 (i < config->nkeys ? config->keys[i]
-								  : config->columns[i - config->nkeys]) - 1)->atttypid;
-	return types;
-}
-
-/* The table and its partitions. */
-static Oid *
-take_parts(Relation relation, int *n)
-{
-	List	   *tree = iblt_shape_tree(relation);
-	Oid		   *parts = palloc(sizeof(Oid) * list_length(tree));
-	ListCell   *lc;
-
-	*n = 0;
-	foreach(lc, tree)
-		parts[(*n)++] = lfirst_oid(lc);
-	return parts;
-}
-
 /* ERROR if there is a problem. */
 static void
 require_none(Relation relation, const char *problem)
@@ -143,17 +116,6 @@ check_options(const IbltTrackConfig *config)
 	iblt_check_params(&params);
 }
 
-/* What does not depend on the arguments. */
-static void
-fill_identity(IbltTrackConfig *config)
-{
-	if (!pg_strong_random(&config->generation, sizeof config->generation))
-		elog(ERROR, "could not generate a random number");
-	config->version = IBLT_TRACK_VERSION;
-	config->system = (int64) GetSystemIdentifier();
-	config->database = MyDatabaseId;
-}
-
 PG_FUNCTION_INFO_V1(iblt_track_begin);
 
 /*
@@ -166,10 +128,15 @@ Datum
 iblt_track_begin(PG_FUNCTION_ARGS)
 {
 	Relation	relation = open_own(PG_GETARG_OID(0));
+	List	   *parts = iblt_shape_tree(relation);
 	IbltTrackConfig config;
 
 	iblt_store_forget(PG_GETARG_OID(0));
-	fill_identity(&config);
+	if (!pg_strong_random(&config.generation, sizeof config.generation))
+		elog(ERROR, "could not generate a random number");
+	config.version = IBLT_TRACK_VERSION;
+	config.system = (int64) GetSystemIdentifier();
+	config.database = MyDatabaseId;
 	config.relid = PG_GETARG_OID(0);
 	config.store = iblt_config_choose_store();
 	iblt_store_require(iblt_store_tracked());
@@ -177,8 +144,15 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	config.keys = column_numbers(relation, PG_GETARG_DATUM(1), &config.nkeys);
 	config.columns = column_numbers(relation, PG_GETARG_DATUM(2),
 									&config.ncolumns);
-	config.types = column_types(relation, &config);
-	config.parts = take_parts(relation, &config.nparts);
+	config.types = palloc(sizeof(Oid) * Max(config.nkeys + config.ncolumns, 1));
+	for (int i = 0; i < config.nkeys + config.ncolumns; i++)
+		config.types[i] = TupleDescAttr(RelationGetDescr(relation),
+										(i < config.nkeys ? config.keys[i]
+										 : config.columns[i - config.nkeys]) - 1)->atttypid;
+	config.nparts = list_length(parts);
+	config.parts = palloc(sizeof(Oid) * config.nparts);
+	for (int i = 0; i < config.nparts; i++)
+		config.parts[i] = list_nth_oid(parts, i);
 	config.trigger = iblt_shape_own_trigger(relation);
 	config.all_columns = PG_GETARG_BOOL(3);
 	config.by_hash = PG_GETARG_BOOL(4);

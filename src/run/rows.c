@@ -201,21 +201,6 @@ iblt_run_add(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(iblt_run_put);
 
 /*
- * The first of the rows with the filters that has a tuple's numbers, and is not stored yet;
- * n if none has.
- */
-static int
-find_row(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filters, HeapTuple *rows, int n)
-{
-	int			i;
-
-	for (i = 0; i < n; i++)
-		if (rows[i] != NULL && iblt_run_matches(tuple, desc, &filters[i]))
-			break;
-	return i;
-}
-
-/*
  * iblt_run_put(VARIADIC rows anyarray) -> void: each in place of the row with its numbers.
  * One scan finds them all.
  */
@@ -246,8 +231,11 @@ iblt_run_put(PG_FUNCTION_ARGS)
 	iblt_run_scan_begin(&scan, store, &all);
 	while ((old = iblt_run_scan_next(&scan)) != NULL)
 	{
-		int			i = find_row(old, RelationGetDescr(store), filters, rows, n);
+		int			i = 0;
 
+		while (i < n && (rows[i] == NULL ||
+						 !iblt_run_matches(old, RelationGetDescr(store), &filters[i])))
+			i++;
 		if (i == n)
 			continue;
 		iblt_heap_update(store, &old->t_self, rows[i]);
