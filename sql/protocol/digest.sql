@@ -18,7 +18,7 @@ CREATE TYPE tracking AS (
 	template @extschema@.iblt			-- has the seed of all hashes, which is a secret
 );
 
--- The same of a table, for those who may read its digest; NULL if it is not tracked.
+-- The same of a table, for its owner and those who may read its digest; NULL if it is not tracked.
 CREATE FUNCTION iblt_live_options(relation regclass) RETURNS tracking
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
@@ -43,7 +43,7 @@ DECLARE
 	digest live_digest;
 BEGIN
 	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
-	IF options.generation IS NULL THEN
+	IF state.unmerged IS NULL THEN
 		-- otherwise the role does not learn whether it is tracked
 		digest.reason := CASE WHEN has_table_privilege(relation, 'SELECT')
 			AND NOT row_security_active(relation) THEN 'it is not tracked' ELSE 'unreadable' END;

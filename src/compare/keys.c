@@ -72,17 +72,11 @@ key_list_at(const KeyList *list, size_t i)
 	return list->bytes + i * list->size;
 }
 
+/* The count of a key, or its weight, which is behind the count. */
 static int64
-key_list_count(const KeyList *list, size_t i)
+key_list_number(const KeyList *list, size_t i, int which)
 {
-	return (int64) iblt_load64(key_list_at(list, i) + list->key_size);
-}
-
-static int64
-key_list_weight(const KeyList *list, size_t i)
-{
-	return (int64) iblt_load64(key_list_at(list, i) + list->key_size +
-							   sizeof(int64));
+	return (int64) iblt_load64(key_list_at(list, i) + list->key_size + which * sizeof(int64));
 }
 
 static void
@@ -118,7 +112,7 @@ key_list_open(KeyList *list, const IbltParams *params, bytea *value, int32 first
 	size_t		n;
 
 	list->header = (KeyListHeader *) value;
-	list->key_size = 8 * (size_t) params->key.limbs;
+	list->key_size = 8 * (size_t) params->limbs;
 	list->size = list->key_size + 2 * sizeof(int64);
 	if (VARSIZE(value) < sizeof(KeyListHeader) ||
 		list->header->key_size != list->key_size || bytes % list->size != 0)
@@ -185,30 +179,6 @@ key_list_sort(KeyList *list, bool integers)
 	list->n = kept;
 }
 
-/*
- * Shows keys as text.  A row becomes the text of an array of its columns'
- * texts.
- */
-typedef struct KeyWriter
-{
-	IbltKeyCoder *coder;
-	bool		is_row;
-	FmgrInfo	output;			/* of the key's type, or of arrays */
-} KeyWriter;
-
-static void
-key_writer_init(KeyWriter *writer, const IbltParams *params)
-{
-	Oid			output = F_ARRAY_OUT;
-	bool		is_varlena;
-
-	writer->coder = iblt_key_coder_for_params(params, false);
-	writer->is_row = iblt_key_type(writer->coder) == RECORDOID;
-	if (!writer->is_row)
-		getTypeOutputInfo(iblt_key_type(writer->coder), &output, &is_varlena);
-	fmgr_info(output, &writer->output);
-}
-
 /* The columns of a row as an array of texts. */
 static Datum
 row_texts(HeapTupleHeader row)
@@ -239,16 +209,7 @@ row_texts(HeapTupleHeader row)
 											  TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-static Datum
-key_word(KeyWriter *writer, const uint8 *bytes, unsigned limbs)
-{
-	Datum		key = iblt_key_decode(writer->coder, bytes, limbs);
-
-	if (writer->is_row)
-		key = row_texts(DatumGetHeapTupleHeader(key));
-	return CStringGetTextDatum(OutputFunctionCall(&writer->output, key));
-}
-
+/* Keys as texts.  That of a row is the text of an array of its columns' texts. */
 static Datum
 key_words(const KeyList *list, const IbltParams *params)
 {
@@ -256,22 +217,32 @@ key_words(const KeyList *list, const IbltParams *params)
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
 													  "iblt_compare_keys key",
 													  ALLOCSET_SMALL_SIZES);
-	KeyWriter	writer;
-	size_t		i;
+	IbltKeyCoder *coder = NULL;
+	FmgrInfo	write;			/* of the key's type, or of arrays */
+	Oid			output = F_ARRAY_OUT;
+	bool		is_row = false;
+	bool		is_varlena;
 
 	/* a template has neither a type of key nor keys */
 	if (list->n > 0)
-		key_writer_init(&writer, params);
-	for (i = 0; i < list->n; i++)
+	{
+		coder = iblt_key_coder_for_params(params, false);
+		is_row = iblt_key_type(coder) == RECORDOID;
+		if (!is_row)
+			getTypeOutputInfo(iblt_key_type(coder), &output, &is_varlena);
+		fmgr_info(output, &write);
+	}
+	for (size_t i = 0; i < list->n; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(row_context);
-		Datum		word = key_word(&writer, key_list_at(list, i),
-									params->key.limbs);
+		Datum		key = iblt_key_decode(coder, key_list_at(list, i), params->limbs);
 
+		if (is_row)
+			key = row_texts(DatumGetHeapTupleHeader(key));
+		key = CStringGetTextDatum(OutputFunctionCall(&write, key));
 		MemoryContextSwitchTo(old);
 		CHECK_FOR_INTERRUPTS();
-		words = accumArrayResult(words, word, false, TEXTOID,
-								 CurrentMemoryContext);
+		words = accumArrayResult(words, key, false, TEXTOID, CurrentMemoryContext);
 		MemoryContextReset(row_context);
 	}
 	return makeArrayResult(words, CurrentMemoryContext);
@@ -289,7 +260,7 @@ key_sides(const KeyList *list)
 
 	for (i = 0; i < list->n; i++)
 	{
-		int64		count = key_list_count(list, i);
+		int64		count = key_list_number(list, i, 0);
 
 		CHECK_FOR_INTERRUPTS();
 		sides[i] = count > 0 ? here : count < 0 ? there : both;
@@ -305,7 +276,7 @@ key_weights(const KeyList *list)
 	size_t		i;
 
 	for (i = 0; i < list->n; i++)
-		weights[i] = Int64GetDatum(key_list_weight(list, i));
+		weights[i] = Int64GetDatum(key_list_number(list, i, 1));
 	return PointerGetDatum(construct_array(weights, (int) list->n, INT8OID,
 										   sizeof(int64), FLOAT8PASSBYVAL,
 										   TYPALIGN_DOUBLE));
@@ -329,13 +300,13 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	bool		nulls[4] = {false};
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
-	key_list_init(&list, 8 * (size_t) decoding.original.params.key.limbs);
+	key_list_init(&list, 8 * (size_t) decoding.original.params.limbs);
 	iblt_decoding_start(&decoding);
 	while (iblt_decoding_next(&decoding, &entry))
 		key_list_add(&list, &entry);
 	iblt_decoding_finish(&decoding, &verdict);
 	if (verdict.complete)
-		key_list_sort(&list, decoding.original.params.key.kind == IBLT_KEY_INTEGER);
+		key_list_sort(&list, decoding.original.params.kind == IBLT_KEY_INTEGER);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) (verdict.complete ? list.n : verdict.recovered));
 	values[2] = verdict.complete ? values[1] : iblt_rows_datum(verdict.keys);
@@ -433,7 +404,7 @@ iblt_compare_join(PG_FUNCTION_ARGS)
 	int			i;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	key_list_init(&joined, 8 * (size_t) sketch.params.key.limbs);
+	key_list_init(&joined, 8 * (size_t) sketch.params.limbs);
 	for (i = 1; i <= 2; i++)
 	{
 		key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(i), 0, PG_INT32_MAX);
@@ -447,6 +418,6 @@ iblt_compare_join(PG_FUNCTION_ARGS)
 		n += list.n;
 	}
 	joined.n = n;
-	key_list_sort(&joined, sketch.params.key.kind == IBLT_KEY_INTEGER);
+	key_list_sort(&joined, sketch.params.kind == IBLT_KEY_INTEGER);
 	return key_list_datum(&joined);
 }

@@ -27,6 +27,7 @@
 #include "digest/config.h"
 #include "digest/shape.h"
 #include "digest/store.h"
+#include "codec/version.h"
 #include "relation/rights.h"
 
 /* Lets all sessions look up again how the table is tracked. */
@@ -209,7 +210,8 @@ PG_FUNCTION_INFO_V1(iblt_live_options);
 
 /*
  * iblt_live_options(regclass) -> tracking: how the table is tracked.  NULL if it
- * is not, or if the caller may not read the digest, which has the seed too.
+ * is not, or if the caller neither owns it nor may read the digest, which has
+ * the seed too.
  */
 Datum
 iblt_live_options(PG_FUNCTION_ARGS)
@@ -219,7 +221,7 @@ iblt_live_options(PG_FUNCTION_ARGS)
 	Datum		values[8];
 	bool		nulls[8] = {false};
 
-	if (!iblt_is_readable(relid, NIL) ||
+	if ((!iblt_owns_relation(relid) && !iblt_is_readable(relid, NIL)) ||
 		!iblt_config_read(&config, relid, GetActiveSnapshot()))
 		PG_RETURN_NULL();
 	values[0] = Int64GetDatum(config.generation);

@@ -44,15 +44,6 @@ failure_text(HeapTupleHeader failure, int column)
 	return *string == '\0' ? NULL : string;
 }
 
-static int
-sqlstate_code(const char *sqlstate)
-{
-	if (sqlstate == NULL || strlen(sqlstate) != 5)
-		return ERRCODE_INTERNAL_ERROR;
-	return MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2],
-						 sqlstate[3], sqlstate[4]);
-}
-
 /* Sets the names in the error under construction. */
 static int
 failure_names(HeapTupleHeader failure)
@@ -102,7 +93,9 @@ iblt_raise(PG_FUNCTION_ARGS)
 	for (int i = 0; i < 2 && PG_GETARG_BOOL(1) && error_context_stack != NULL; i++)
 		error_context_stack = error_context_stack->previous;
 	ereport(ERROR,
-			(errcode(sqlstate_code(sqlstate)),
+			(errcode(strlen(sqlstate) != 5 ? ERRCODE_INTERNAL_ERROR
+					 : MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3],
+									 sqlstate[4])),
 			 errmsg_internal("%s", message == NULL ? "unknown error" : message),
 			 detail == NULL ? 0 : errdetail_internal("%s", detail),
 			 hint == NULL ? 0 : errhint("%s", hint),

@@ -132,29 +132,6 @@ find_function(const char *name, int texts, Oid rettype, bool retset)
 	return found;
 }
 
-/* A cancel ends a pause at once, or after less than a millisecond. */
-static void
-nap(double seconds)
-{
-	if (seconds < LONG_PAUSE)
-		pg_usleep((long) (seconds * 1e6));
-	else
-		DirectFunctionCall1(pg_sleep, Float8GetDatum(seconds));
-	CHECK_FOR_INTERRUPTS();
-}
-
-/* Does the function say that the connection is busy?  Keeps no memory. */
-static bool
-ask(FmgrInfo *is_busy, Datum conn, MemoryContext scratch)
-{
-	MemoryContext old = MemoryContextSwitchTo(scratch);
-	int32		busy = DatumGetInt32(FunctionCall1Coll(is_busy, InvalidOid, conn));
-
-	MemoryContextSwitchTo(old);
-	MemoryContextReset(scratch);
-	return busy != 0;
-}
-
 PG_FUNCTION_INFO_V1(iblt_peer_dblink);
 
 /* iblt_peer_dblink() -> text: the schema of dblink, quoted; an error without it */
@@ -255,13 +232,23 @@ wait_for(Datum conn, double longest, TimestampTz until)
 	bool		busy;
 
 	fmgr_info(find_function("dblink_is_busy", 1, INT4OID, false), &is_busy);
-	while ((busy = ask(&is_busy, conn, scratch)))
+	for (;;)
 	{
-		TimestampTz now = GetCurrentTimestamp();
+		MemoryContext old = MemoryContextSwitchTo(scratch);
+		TimestampTz now;
 
-		if (now > until)
+		busy = DatumGetInt32(FunctionCall1Coll(&is_busy, InvalidOid, conn)) != 0;
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(scratch);
+		now = GetCurrentTimestamp();
+		if (!busy || now > until)
 			break;
-		nap(pause);
+		/* a cancel ends a pause at once, or after less than a millisecond */
+		if (pause < LONG_PAUSE)
+			pg_usleep((long) (pause * 1e6));
+		else
+			DirectFunctionCall1(pg_sleep, Float8GetDatum(pause));
+		CHECK_FOR_INTERRUPTS();
 		if (longest > 0 || now > hasty)
 			pause = fmin(pause * 1.2, fmax(longest, LONG_PAUSE));
 	}

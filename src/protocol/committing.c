@@ -62,18 +62,6 @@ wait_for_commits(void)
 }
 
 /*
- * Has it committed, and is it not visible yet?  Of a transaction ID that was not
- * assigned yet, pg_xact may have no page.
- */
-static bool
-is_committing(TransactionId xid)
-{
-	return TransactionIdIsNormal(xid) &&
-		TransactionIdPrecedes(xid, ReadNextTransactionId()) &&
-		TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid);
-}
-
-/*
  * iblt_committing(xids xid[]) -> xid[]: those of running transactions that may have
  * inserted their commit records before the call
  */
@@ -91,8 +79,18 @@ iblt_committing(PG_FUNCTION_ARGS)
 	known = number == 0 || wait_for_commits();
 	for (int i = 0; i < number; i++)
 	{
+		TransactionId xid = nulls[i] ? InvalidTransactionId : DatumGetTransactionId(xids[i]);
+
 		CHECK_FOR_INTERRUPTS();
-		if (!nulls[i] && (!known || is_committing(DatumGetTransactionId(xids[i]))))
+
+		/*
+		 * Has it committed, and is it not visible yet?  Of a transaction ID that was not
+		 * assigned yet, pg_xact may have no page.
+		 */
+		if (!nulls[i] && (!known ||
+						  (TransactionIdIsNormal(xid) &&
+						   TransactionIdPrecedes(xid, ReadNextTransactionId()) &&
+						   TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid))))
 			xids[left++] = xids[i];
 	}
 	PG_RETURN_ARRAYTYPE_P(construct_array(xids, left, XIDOID, sizeof(TransactionId), true,

@@ -23,20 +23,6 @@
 
 PG_FUNCTION_INFO_V1(iblt_wal_position);
 
-/*
- * The end of the last record before a position at which one may begin.  At the
- * beginning of a page, the page's header lies between them.
- */
-static XLogRecPtr
-end_of_record(XLogRecPtr begin)
-{
-	if (XLogSegmentOffset(begin, wal_segment_size) == SizeOfXLogLongPHD)
-		return begin - SizeOfXLogLongPHD;
-	if (begin % XLOG_BLCKSZ == SizeOfXLogShortPHD)
-		return begin - SizeOfXLogShortPHD;
-	return begin;
-}
-
 /* iblt_wal_position() -> pg_lsn: flushed, so a crash does not lose it any more */
 Datum
 iblt_wal_position(PG_FUNCTION_ARGS)
@@ -47,7 +33,12 @@ iblt_wal_position(PG_FUNCTION_ARGS)
 	/* a commit may be visible before its record counts as replayed */
 	if (RecoveryInProgress())
 		PG_RETURN_LSN(iblt_replay_position());
-	lsn = end_of_record(GetXLogInsertRecPtr());
+	/* the end of the last record: at the beginning of a page, the page's header is behind it */
+	lsn = GetXLogInsertRecPtr();
+	if (XLogSegmentOffset(lsn, wal_segment_size) == SizeOfXLogLongPHD)
+		lsn -= SizeOfXLogLongPHD;
+	else if (lsn % XLOG_BLCKSZ == SizeOfXLogShortPHD)
+		lsn -= SizeOfXLogShortPHD;
 	XLogFlush(lsn);
 	PG_RETURN_LSN(lsn);
 }

@@ -119,15 +119,6 @@ names_clock(const char *text)
 		strstr(lower, "tomorrow") || strstr(lower, "yesterday");
 }
 
-static bool
-is_ascii(const char *text)
-{
-	for (; *text != '\0'; text++)
-		if (IS_HIGHBIT_SET(*text))
-			return false;
-	return true;
-}
-
 /*
  * Is it the same on both servers, and at each moment?  Of PostgreSQL's own base
  * types, those of dates and times alone read the clock.
@@ -147,7 +138,10 @@ literal_is_constant(Oid type, const char *text)
 			return true;
 		case BYTEAOID:
 		case CHAROID:
-			return is_ascii(text);	/* otherwise it depends on the encoding */
+			/* otherwise it depends on the encoding */
+			while (*text != '\0' && !IS_HIGHBIT_SET(*text))
+				text++;
+			return *text == '\0';
 		case ACLITEMOID:
 		case REGCLASSOID:
 		case REGCOLLATIONOID:
@@ -217,18 +211,6 @@ check_function(Oid function, void *context)
 	if (function >= FirstGenbkiObjectId)
 		refuse_portable(expression, psprintf("function %s", get_func_name(function)));
 	return false;
-}
-
-/* JSON_VALUE and others may read their result from text, when they are run. */
-static void
-check_json_result(Expression *expression, Node *node)
-{
-	Oid			function;
-	Oid			param;
-
-	getTypeInputInfo(exprType(node), &function, &param);
-	expression->call = node;
-	(void) check_function(function, expression);
 }
 
 static void
@@ -315,6 +297,7 @@ check_node(Node *node, void *context)
 	if (node == NULL || (expression->portable && compares_labels(expression, node)))
 		return false;
 	(void) expression_tree_walker(node, check_node, context);
+	expression->call = node;
 	if (IsA(node, Var))
 		check_column(expression, (Var *) node);
 	else if (IsA(node, Const))
@@ -324,10 +307,16 @@ check_node(Node *node, void *context)
 	else if (IsA(node, SQLValueFunction))
 		refuse(expression, exprLocation(node), "the clock or the user", HINT_CONSTANT);
 	else if (iblt_is_json_query(node))
-		check_json_result(expression, node);
+	{
+		Oid			function;
+		Oid			param;
+
+		/* JSON_VALUE and others may read their result from text, when they are run */
+		getTypeInputInfo(exprType(node), &function, &param);
+		(void) check_function(function, expression);
+	}
 	if (expression->portable)
 		check_portable(expression, node);
-	expression->call = node;
 	check_functions_in_node(node, check_function, expression);
 	check_collations(expression, node);
 	return false;

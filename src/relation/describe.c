@@ -92,18 +92,6 @@ base_type(Oid type)
 }
 
 /*
- * Do canonical bytes of values depend on the type's modifier?  As in
- * modified_types.
- */
-static bool
-modifier_matters(Oid type)
-{
-	return type == BPCHAROID || type == BPCHARARRAYOID ||
-		type == BITOID || type == BITARRAYOID ||
-		type == NUMERICOID || type == NUMERICARRAYOID;
-}
-
-/*
  * A column as side_column in SQL.  Of types that do not come with PostgreSQL,
  * which have a number "own", describe_own_types tells more.
  */
@@ -112,12 +100,15 @@ append_column(StringInfo json, Described *d, Form_pg_attribute att)
 {
 	Oid			type = att->atttypid;
 	Oid			base = base_type(type);
-	int32		typmod = modifier_matters(type) ? att->atttypmod : -1;
+	/* canonical bytes of these depend on the modifier, as modified_types says */
+	bool		modified = type == BPCHAROID || type == BPCHARARRAYOID || type == BITOID ||
+		type == BITARRAYOID || type == NUMERICOID || type == NUMERICARRAYOID;
 
 	appendStringInfoString(json, "{\"name\": ");
 	escape_json(json, NameStr(att->attname));
 	appendStringInfoString(json, ", \"type\": ");
-	escape_json(json, format_type_extended(type, typmod, FORMAT_TYPE_TYPEMOD_GIVEN |
+	escape_json(json, format_type_extended(type, modified ? att->atttypmod : -1,
+										   FORMAT_TYPE_TYPEMOD_GIVEN |
 										   FORMAT_TYPE_ALLOW_INVALID));
 	if (OidIsValid(base))
 		appendStringInfo(json, ", \"base\": %u", base);
@@ -128,33 +119,6 @@ append_column(StringInfo json, Described *d, Form_pg_attribute att)
 	}
 	appendStringInfo(json, ", \"textual\": [], \"not_null\": %s}",
 					 att->attnotnull ? "true" : "false");
-}
-
-static void
-append_columns(StringInfo json, Described *d)
-{
-	ListCell   *lc;
-
-	appendStringInfoString(json, ", \"columns\": [");
-	foreach(lc, d->columns)
-	{
-		appendStringInfoString(json, foreach_current_index(lc) == 0 ? "" : ", ");
-		append_column(json, d, lfirst(lc));
-	}
-	appendStringInfoChar(json, ']');
-}
-
-static void
-append_fingerprint(StringInfo json, Described *d)
-{
-	StringInfoData buf;
-	ListCell   *lc;
-
-	iblt_fingerprint_begin(&buf, d->relid, d->class.relkind, d->class.relam);
-	foreach(lc, d->columns)
-		iblt_fingerprint_column(&buf, lfirst(lc));
-	appendStringInfo(json, ", \"fingerprint\": \"%s\"",
-					 text_to_cstring(iblt_fingerprint_end(&buf)));
 }
 
 /* Storage */
@@ -197,21 +161,6 @@ replicates(void)
 }
 
 /*
- * Of replication and other servers, what is true of a table without children
- * where there is no slot, no subscription and no Citus.  Otherwise
- * describe() tells of them, by queries that take long to plan.
- */
-static void
-append_elsewhere(StringInfo json, Described *d, bool sole)
-{
-	if (!sole || replicates() ||
-		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE)))
-		d->more = true;
-	appendStringInfoString(json, ", \"remote\": false, \"shards\": [], \"distributed\": false"
-						   ", \"slots\": [], \"subscriptions\": []");
-}
-
-/*
  * Whether rows have versions, and an upper bound of their number, from all
  * relations of the tree that have rows.  And whether unique indexes are of all
  * rows.
@@ -250,7 +199,16 @@ append_storage(StringInfo json, Described *d)
 	ordinary = d->class.relkind == RELKIND_PARTITIONED_TABLE ||
 		(d->class.relkind == RELKIND_RELATION && list_length(tree) == 1);
 	appendStringInfo(json, ", \"ordinary\": %s", ordinary ? "true" : "false");
-	append_elsewhere(json, d, ordinary && d->class.relkind == RELKIND_RELATION);
+	/*
+	 * Of replication and other servers, what is true of a table without children where there is
+	 * no slot, no subscription and no Citus.  Otherwise describe() tells of them, by queries that
+	 * take long to plan.
+	 */
+	if (!ordinary || d->class.relkind != RELKIND_RELATION || replicates() ||
+		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE)))
+		d->more = true;
+	appendStringInfoString(json, ", \"remote\": false, \"shards\": [], \"distributed\": false"
+						   ", \"slots\": [], \"subscriptions\": []");
 }
 
 /* Rights and the server */
@@ -281,22 +239,6 @@ version_rights(Described *d)
 	return true;
 }
 
-/* Which server and relation this is.  Standbys have their primary's identifier. */
-static void
-append_place(StringInfo json, Described *d)
-{
-	appendStringInfo(json, ", \"kind\": \"%c\", \"version_rights\": %s, \"recovery\": %s"
-					 ", \"identity\": \"%s %u %u\"",
-					 d->class.relkind, version_rights(d) ? "true" : "false",
-					 RecoveryInProgress() ? "true" : "false",
-					 iblt_server_started(), MyDatabaseId, d->relid);
-	if (iblt_function_aclcheck(F_PG_CONTROL_SYSTEM) == ACLCHECK_OK)
-		appendStringInfo(json, ", \"system\": \"" INT64_FORMAT "\"",
-						 (int64) GetSystemIdentifier());
-	else
-		appendStringInfoString(json, ", \"system\": null");
-}
-
 PG_FUNCTION_INFO_V1(iblt_describe);
 
 /*
@@ -308,6 +250,7 @@ iblt_describe(PG_FUNCTION_ARGS)
 {
 	Described	d = {.relid = PG_GETARG_OID(0), .ordered = PG_GETARG_ARRAYTYPE_P(1)};
 	StringInfoData json;
+	ListCell   *lc;
 	char	   *schema;
 
 	if (ARR_NDIM(d.ordered) != 1 || ARR_HASNULL(d.ordered) ||
@@ -321,9 +264,26 @@ iblt_describe(PG_FUNCTION_ARGS)
 	initStringInfo(&json);
 	appendStringInfoString(&json, "{\"relation\": ");
 	escape_json(&json, quote_qualified_identifier(schema, NameStr(d.class.relname)));
-	append_place(&json, &d);
-	append_fingerprint(&json, &d);
-	append_columns(&json, &d);
+	/* standbys have their primary's identifier */
+	appendStringInfo(&json, ", \"kind\": \"%c\", \"version_rights\": %s, \"recovery\": %s"
+					 ", \"identity\": \"%s %u %u\"",
+					 d.class.relkind, version_rights(&d) ? "true" : "false",
+					 RecoveryInProgress() ? "true" : "false",
+					 iblt_server_started(), MyDatabaseId, d.relid);
+	if (iblt_function_aclcheck(F_PG_CONTROL_SYSTEM) == ACLCHECK_OK)
+		appendStringInfo(&json, ", \"system\": \"" INT64_FORMAT "\"",
+						 (int64) GetSystemIdentifier());
+	else
+		appendStringInfoString(&json, ", \"system\": null");
+	appendStringInfo(&json, ", \"fingerprint\": \"%s\", \"columns\": [",
+					 text_to_cstring(iblt_fingerprint(d.relid, d.class.relkind, d.class.relam,
+													  d.columns)));
+	foreach(lc, d.columns)
+	{
+		appendStringInfoString(&json, foreach_current_index(lc) == 0 ? "" : ", ");
+		append_column(&json, &d, lfirst(lc));
+	}
+	appendStringInfoChar(&json, ']');
 	iblt_describe_keys(&json, &d);
 	append_storage(&json, &d);
 	appendStringInfo(&json, ", \"more\": %s}", d.more ? "true" : "false");

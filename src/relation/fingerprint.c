@@ -50,32 +50,30 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-void
-iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am)
-{
-	initStringInfo(buf);
-	appendStringInfo(buf, "%u %c %u", relid, kind, am);
-}
-
 /*
  * One line for a column.  The length before the name keeps one name from
  * looking like several columns.
  */
-void
-iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att)
-{
-	appendStringInfo(buf, "\n%d %u %d %u %d %d %d %d %s",
-					 att->attnum, att->atttypid, att->atttypmod, att->attcollation,
-					 att->attnotnull ? 1 : 0, att->attidentity, att->attgenerated,
-					 (int) strlen(NameStr(att->attname)), NameStr(att->attname));
-}
-
 text *
-iblt_fingerprint_end(StringInfo buf)
+iblt_fingerprint(Oid relid, char kind, Oid am, List *columns)
 {
-	Datum		bytes = PointerGetDatum(cstring_to_text_with_len(buf->data, buf->len));
-	Datum		hash = DirectFunctionCall1(sha256_bytea, bytes);
+	StringInfoData buf;
+	ListCell   *lc;
+	Datum		hash;
 
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "%u %c %u", relid, kind, am);
+	foreach(lc, columns)
+	{
+		Form_pg_attribute att = lfirst(lc);
+
+		appendStringInfo(&buf, "\n%d %u %d %u %d %d %d %d %s",
+						 att->attnum, att->atttypid, att->atttypmod, att->attcollation,
+						 att->attnotnull ? 1 : 0, att->attidentity, att->attgenerated,
+						 (int) strlen(NameStr(att->attname)), NameStr(att->attname));
+	}
+	hash = DirectFunctionCall1(sha256_bytea,
+							   PointerGetDatum(cstring_to_text_with_len(buf.data, buf.len)));
 	return DatumGetTextPP(DirectFunctionCall2(binary_encode, hash,
 											  CStringGetTextDatum("hex")));
 }
@@ -173,18 +171,6 @@ append_query(Node *node, void *context)
 	return expression_tree_walker(node, append_query, context);
 }
 
-static void
-append_view(Reading *reading, Oid relid)
-{
-	Relation	view = try_relation_open(relid, AccessShareLock);
-
-	if (view == NULL)
-		return;
-	reading->view = relid;
-	(void) append_query((Node *) get_view_query(view), reading);
-	relation_close(view, AccessShareLock);
-}
-
 /*
  * The files of a relation, and of all that is read with it: partitions,
  * children, and what a view reads.
@@ -200,7 +186,15 @@ append_relation(Reading *reading, Oid relid)
 	(void) iblt_catalog_class(relid, reading->snapshot, &class);
 	appendStringInfo(&reading->text, " %u %u %d", relid, class.relfilenode, class.relkind);
 	if (class.relkind == RELKIND_VIEW)
-		append_view(reading, relid);
+	{
+		Relation	view = try_relation_open(relid, AccessShareLock);
+
+		if (view == NULL)
+			return;
+		reading->view = relid;
+		(void) append_query((Node *) get_view_query(view), reading);
+		relation_close(view, AccessShareLock);
+	}
 	else if (class.relhassubclass)
 	{
 		appendStringInfoChar(&reading->text, '(');
@@ -253,14 +247,13 @@ text *
 iblt_fingerprint_now(Relation relation)
 {
 	TupleDesc	desc = RelationGetDescr(relation);
-	StringInfoData buf;
+	List	   *columns = NIL;
 
-	iblt_fingerprint_begin(&buf, RelationGetRelid(relation), relation->rd_rel->relkind,
-						   relation->rd_rel->relam);
 	for (int i = 0; i < desc->natts; i++)
 		if (!TupleDescAttr(desc, i)->attisdropped)
-			iblt_fingerprint_column(&buf, TupleDescAttr(desc, i));
-	return iblt_fingerprint_end(&buf);
+			columns = lappend(columns, TupleDescAttr(desc, i));
+	return iblt_fingerprint(RelationGetRelid(relation), relation->rd_rel->relkind,
+							relation->rd_rel->relam, columns);
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_fingerprint);

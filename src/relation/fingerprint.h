@@ -18,10 +18,8 @@
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
-/* The relation, then each column that is not dropped, in order, then the hash. */
-extern void iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am);
-extern void iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att);
-extern text *iblt_fingerprint_end(StringInfo buf);
+/* A hash of a relation and of its columns that are not dropped, Form_pg_attribute in order. */
+extern text *iblt_fingerprint(Oid relid, char kind, Oid am, List *columns);
 
 /* That of a relation that is open and locked. */
 extern text *iblt_fingerprint_now(Relation relation);
