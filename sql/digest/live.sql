@@ -69,8 +69,8 @@ DECLARE
 	generation pg_catalog.int8;
 BEGIN
 	PERFORM iblt_internal.iblt_require_no_block('iblt_track');
-	generation := iblt_internal.track_start(relation, key_columns, columns, capacity,
-		iblt_internal.track_offer_of(relation, peer_relation));
+	generation := iblt_internal.track_start(relation, key_columns, columns, capacity, NULL,
+		peer_relation);
 	COMMIT;
 	PERFORM iblt_internal.track_scan(relation, generation);
 END
@@ -159,12 +159,21 @@ $$;
 COMMENT ON FUNCTION @extschema@.iblt_live_verify IS
 'compares a digest with a scan of its table; if they differ, the digest is no longer trustworthy';
 
--- What iblt_live_status tells.
-CREATE FUNCTION live_status(OUT relation regclass, OUT state text, OUT reason text,
+-- How a table is tracked here: 'live', 'not trustworthy', or NULL if it is not.
+CREATE FUNCTION track_state(relation text) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+	SELECT CASE WHEN s.unmerged IS NOT NULL
+		THEN CASE WHEN s.reason IS NULL THEN 'live' ELSE 'not trustworthy' END END
+	FROM iblt_live_state(to_regclass(relation)) AS s
+$$;
+
+CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
 	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,
 	OUT store_bytes bigint)
 RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 	WITH tracked AS (SELECT unnest(iblt_live_tables()) AS relid)
 	SELECT relid::regclass, CASE WHEN reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
@@ -181,45 +190,6 @@ AS $$
 			GROUP BY tgrelid) AS s
 	WHERE has_table_privilege(relid, 'SELECT') AND NOT row_security_active(relid)
 	ORDER BY relid::regclass::text
-$$;
-
--- How a table is tracked here: 'live', 'not trustworthy', or NULL if it is not.
-CREATE FUNCTION track_state(relation text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	options tracking := iblt_live_options(to_regclass(relation));
-BEGIN
-	IF options.template IS NOT NULL THEN
-		RETURN (SELECT s.state FROM live_status() AS s
-			WHERE s.relation = to_regclass(track_state.relation));
-	END IF;
-	RETURN NULL;
-END
-$$;
-
--- Is a table tracked as the peer tracks its own, by track_offer there?
-CREATE FUNCTION track_fits(relation regclass, offer jsonb) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	wanted tracking := track_accept(relation, offer);
-	found tracking := iblt_live_options(relation);
-BEGIN
-	RETURN coalesce(found.template::bytea = wanted.template::bytea
-		AND found.columns = wanted.columns AND found.key_columns = wanted.key_columns
-		AND track_state(relation::text) = 'live', false);
-END
-$$;
-
-CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
-	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,
-	OUT store_bytes bigint)
-RETURNS SETOF record
-	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-	SELECT * FROM live_status()
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_live_status IS
 'the tracked tables that the caller can read, and whether their digests are trustworthy';

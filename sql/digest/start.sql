@@ -73,17 +73,6 @@ BEGIN
 END
 $$;
 
--- The offer of another table of this database; NULL without one.
-CREATE FUNCTION track_offer_of(relation regclass, peer_relation text) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN CASE WHEN peer_relation IS NOT NULL
-		THEN track_offer(peer_name(relation_name(relation), peer_relation)) END;
-END
-$$;
-
 -- What the peer tracks, to be tracked here in the same way; an error if the offer leaves something
 -- out, with which the functions in C would do nothing.
 CREATE FUNCTION track_accept(relation regclass, offer jsonb) RETURNS tracking
@@ -220,9 +209,10 @@ END
 $$;
 
 -- The first transaction of iblt_track.
--- An offer is what track_offer answers for a table that the digest is to be compared with.
+-- An offer is what track_offer answers for a table that the digest is to be compared with, which
+-- may be one of this database.
 CREATE FUNCTION track_start(relation regclass, key_columns text[], columns text[],
-	capacity integer, offer jsonb) RETURNS bigint
+	capacity integer, offer jsonb, peer_relation text DEFAULT NULL) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET client_min_messages = warning
@@ -231,6 +221,9 @@ DECLARE
 	options tracking;
 	info record;
 BEGIN
+	IF peer_relation IS NOT NULL THEN
+		offer := track_offer(peer_name(relation_name(relation), peer_relation));
+	END IF;
 	IF offer IS NULL THEN
 		PERFORM track_lock(relation);
 		options := track_plan(relation, key_columns, columns,

@@ -142,6 +142,8 @@ DECLARE
 	state text;
 	generation text;
 	offer jsonb;
+	wanted tracking;
+	found tracking;
 	e failure;
 BEGIN
 	work.relation := item.relid;
@@ -167,7 +169,11 @@ BEGIN
 	END IF;
 	BEGIN
 		offer := track_ask(conn, name);
-		IF NOT track_fits(item.relid, offer) THEN
+		wanted := track_accept(item.relid, offer);
+		found := iblt_live_options(item.relid);
+		IF (found.template::bytea = wanted.template::bytea AND found.columns = wanted.columns
+				AND found.key_columns = wanted.key_columns
+				AND track_state(item.relid::regclass::text) = 'live') IS NOT TRUE THEN
 			work.generation := track_start(item.relid, NULL, NULL, NULL, offer);
 		END IF;
 	EXCEPTION WHEN @on_error@ THEN

@@ -147,26 +147,9 @@ iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
 								  PG_INT32_MAX);
 }
 
-/* Adds what a level of savepoints collected to the level above. */
-static void
-absorb(IbltCollection *outer, IbltCollection *inner)
-{
-	outer->last = inner->last;
-	if (inner->broken != NULL)
-		iblt_collection_break(outer, inner->broken);
-	if (outer->broken != NULL)
-		return;
-	if (inner->value != NULL && outer->value == NULL)
-		list_to_sketch(outer);
-	if (inner->value != NULL && outer->broken == NULL &&
-		iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
-		iblt_collection_break(outer, unkept);
-	iblt_collection_add(outer, inner->list, inner->used, inner->number);
-}
-
 /*
- * The same at a point where the savepoint is as good as released.  An error
- * there would roll it back after a part of it was merged.
+ * The savepoint is as good as released.  An error there would roll it back after
+ * a part of it was merged.
  */
 void
 iblt_collection_absorb(IbltCollection *outer, IbltCollection *inner)
@@ -177,7 +160,15 @@ iblt_collection_absorb(IbltCollection *outer, IbltCollection *inner)
 	PG_TRY();
 	{
 		HOLD_INTERRUPTS();
-		absorb(outer, inner);
+		outer->last = inner->last;
+		if (inner->broken != NULL)
+			iblt_collection_break(outer, inner->broken);
+		if (inner->value != NULL && outer->value == NULL && outer->broken == NULL)
+			list_to_sketch(outer);
+		if (inner->value != NULL && outer->broken == NULL &&
+			iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
+			iblt_collection_break(outer, unkept);
+		iblt_collection_add(outer, inner->list, inner->used, inner->number);
 	}
 	PG_CATCH();
 	{

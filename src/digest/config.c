@@ -202,23 +202,11 @@ iblt_config_require_owner(Oid relid)
 					   get_relkind_objtype(get_rel_relkind(relid)), name);
 }
 
-static Oid
-trigger_function(char *name)
+Oid
+iblt_config_trigger_function(char *name)
 {
 	return LookupFuncName(list_make2(makeString("iblt_internal"),
 									 makeString(name)), 0, NULL, true);
-}
-
-Oid
-iblt_config_row_function(void)
-{
-	return trigger_function("iblt_track_row");
-}
-
-Oid
-iblt_config_truncate_function(void)
-{
-	return trigger_function("iblt_track_truncate");
 }
 
 List *

@@ -65,13 +65,6 @@ extern void iblt_config_write(const IbltTrackConfig *config);
 /* The store of changes that the fewest tables use.  InvalidOid if there is none. */
 extern Oid iblt_config_choose_store(void);
 
-/* A seed of checksums of keys, for that of checksums of rows. */
-static inline uint64
-iblt_config_key_seed(uint64 seed)
-{
-	return seed ^ 1;
-}
-
 /*
  * The parameters of the digest: those of the template, typed.  They live in
  * CurrentMemoryContext.  ERROR if the types of the keys do not exist.
@@ -91,7 +84,6 @@ extern void iblt_config_require_fit(const IbltTrackConfig *config,
 extern void iblt_config_require_owner(Oid relid);
 
 /* The function of row triggers, or of triggers for TRUNCATE.  May be invalid. */
-extern Oid	iblt_config_row_function(void);
-extern Oid	iblt_config_truncate_function(void);
+extern Oid	iblt_config_trigger_function(char *name);
 
 #endif							/* IBLT_DIGEST_CONFIG_H */

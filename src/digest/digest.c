@@ -133,24 +133,6 @@ read_packed(IbltChanges *changes, unsigned limbs, IbltApplier *applier,
 		changes->number += number;
 }
 
-static void
-note_merged(IbltChanges *changes, ItemPointer row)
-{
-	if (changes->merged == NULL)
-	{
-		changes->size = 256;
-		changes->merged = palloc(sizeof(ItemPointerData) * changes->size);
-	}
-	else if (changes->nmerged == changes->size)
-	{
-		changes->size *= 2;
-		changes->merged = repalloc_huge(changes->merged,
-										sizeof(ItemPointerData) *
-										changes->size);
-	}
-	changes->merged[changes->nmerged++] = *row;
-}
-
 /* One row of the store.  Returns whether a merge replaces it. */
 static bool
 read_change(IbltChanges *changes, const IbltTrackConfig *config,
@@ -221,9 +203,17 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 		changes->bytes += tuple->t_len;
 		if (values[CHANGE_SKETCH] != 0)
 			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);
-		if (read_change(changes, config, limbs, sketch != NULL ? &applier : NULL,
-						values))
-			note_merged(changes, &tuple->t_self);
+		if (!read_change(changes, config, limbs, sketch != NULL ? &applier : NULL,
+						 values))
+			continue;
+		if (changes->nmerged == changes->size)
+		{
+			changes->size = Max(256, 2 * changes->size);
+			changes->merged = changes->merged == NULL
+				? palloc(sizeof(ItemPointerData) * changes->size)
+				: repalloc_huge(changes->merged, sizeof(ItemPointerData) * changes->size);
+		}
+		changes->merged[changes->nmerged++] = tuple->t_self;
 	}
 	if (sketch != NULL)
 		iblt_applier_end(&applier);

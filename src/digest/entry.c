@@ -182,9 +182,7 @@ prepare_key(IbltTrackEntry *entry, const IbltTrackConfig *config, Oid *types)
 	iblt_config_params(config, params);
 	entry->key_type = n == 1 ? getBaseType(types[0]) : RECORDOID;
 	if (config->by_hash)
-		entry->key_hash = iblt_row_hash_make(n, types,
-											 iblt_config_key_seed(params->seed),
-											 entry->context);
+		entry->key_hash = iblt_row_hash_make(n, types, params->seed ^ 1, entry->context);
 	entry->target.most = iblt_core_size(params);
 	initStringInfo(&entry->key);
 	entry->key_codecs = palloc(sizeof(IbltCodec *) * n);

@@ -122,26 +122,6 @@ read_base(IbltBase *base, Relation relation, const IbltTrackConfig *config)
 		iblt_digest_refuse(relation, problem);
 }
 
-/* A sketch with the contents of a base, folded to a capacity, not sealed. */
-static struct varlena *
-fold_base(IbltSketch *sketch, const IbltBase *base, const int32 *capacity)
-{
-	IbltParams	params = base->sketch.params;
-	struct varlena *value;
-
-	if (capacity != NULL)
-		params.subtable_cells = iblt_params_fold_cells(&params, *capacity,
-													   IBLT_DEFAULT_FAILURE);
-	if (params.subtable_cells == base->sketch.params.subtable_cells)
-	{
-		*sketch = base->sketch;
-		return base->value;
-	}
-	value = iblt_make(sketch, &params);
-	iblt_core_fold(sketch, &base->sketch);
-	return value;
-}
-
 PG_FUNCTION_INFO_V1(iblt_live);
 
 /* iblt_live(relation regclass, capacity integer) -> iblt */
@@ -150,18 +130,28 @@ iblt_live(PG_FUNCTION_ARGS)
 {
 	Relation	relation = open_table(fcinfo);
 	Snapshot	snapshot = GetActiveSnapshot();
-	int32		capacity = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
 	IbltTrackConfig config;
 	IbltBase	base;
 	IbltChanges changes;
+	IbltParams	params;
 	IbltSketch	sketch;
 	struct varlena *value;
 	const char *problem;
 
 	require_config(&config, relation);
 	read_base(&base, relation, &config);
-	value = fold_base(&sketch, &base, PG_ARGISNULL(1) ? NULL : &capacity);
-	iblt_changes_read(&changes, relation, &config, sketch.params.key.limbs, snapshot,
+	sketch = base.sketch;
+	value = base.value;
+	params = base.sketch.params;
+	if (!PG_ARGISNULL(1))
+		params.subtable_cells = iblt_params_fold_cells(&params, PG_GETARG_INT32(1),
+													   IBLT_DEFAULT_FAILURE);
+	if (params.subtable_cells != base.sketch.params.subtable_cells)
+	{
+		value = iblt_make(&sketch, &params);
+		iblt_core_fold(&sketch, &base.sketch);
+	}
+	iblt_changes_read(&changes, relation, &config, sketch.params.limbs, snapshot,
 					  &sketch);
 	problem = iblt_changes_problem(&changes);
 	if (problem == NULL)
@@ -202,7 +192,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	iblt_open_arg(&scanned, fcinfo, 1);
 	iblt_config_require_fit(&config, &scanned.params);
 	iblt_make(&sum, &scanned.params);
-	iblt_changes_read(&changes, relation, &config, sum.params.key.limbs,
+	iblt_changes_read(&changes, relation, &config, sum.params.limbs,
 					  GetActiveSnapshot(), &sum);
 	problem = iblt_changes_problem(&changes);
 	/* the scan may have read a partition or child that is gone again later */
@@ -211,7 +201,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
 	value = iblt_copy(&base, &scanned);
-	iblt_check_counts(&base.params, iblt_core_add_sketch(&base, &sum, -1));
+	iblt_check_counts(iblt_core_add_sketch(&base, &sum, -1));
 	iblt_core_seal(&base);
 	relation_close(relation, NoLock);
 	PG_RETURN_POINTER(value);

@@ -55,21 +55,6 @@ add_row(IbltApplier *applier, const uint8 *key, uint64 sum, int sign)
 	return applier->adder->queue(&applier->queue, applier->sketch, key, sum, sign);
 }
 
-static inline IbltStatus
-apply(IbltApplier *applier, unsigned flags, const uint8 *key, const uint8 *sums)
-{
-	IbltStatus	status = IBLT_OK;
-
-	if (flags & IBLT_CHANGE_OLD)
-	{
-		status = add_row(applier, key, iblt_load64(sums), -1);
-		sums += 8;
-	}
-	if (status == IBLT_OK && (flags & IBLT_CHANGE_NEW))
-		status = add_row(applier, key, iblt_load64(sums), 1);
-	return status;
-}
-
 void
 iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch)
 {
@@ -95,7 +80,13 @@ iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
 
 		if (!change_size(bytes, size, limbs, &one))
 			return -1;
-		if (apply(applier, bytes[0], key, sums) != IBLT_OK)
+		if (bytes[0] & IBLT_CHANGE_OLD)
+		{
+			if (add_row(applier, key, iblt_load64(sums), -1) != IBLT_OK)
+				return -1;
+			sums += 8;
+		}
+		if ((bytes[0] & IBLT_CHANGE_NEW) && add_row(applier, key, iblt_load64(sums), 1) != IBLT_OK)
 			return -1;
 		iblt_check_interrupts_at((uint32) number++);
 	}

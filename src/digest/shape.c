@@ -97,7 +97,7 @@ Oid
 iblt_shape_own_trigger(Relation relation)
 {
 	TriggerDesc *triggers = relation->trigdesc;
-	Oid			row = iblt_config_row_function();
+	Oid			row = iblt_config_trigger_function("iblt_track_row");
 	Oid			relid;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
@@ -322,8 +322,8 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 				IbltShape *shape)
 {
 	const char *problem = kind_problem(relation);
-	Oid			row = iblt_config_row_function();
-	Oid			truncate = iblt_config_truncate_function();
+	Oid			row = iblt_config_trigger_function("iblt_track_row");
+	Oid			truncate = iblt_config_trigger_function("iblt_track_truncate");
 	ListCell   *lc;
 
 	memset(shape, 0, sizeof *shape);

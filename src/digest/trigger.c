@@ -26,22 +26,6 @@ trigger_data(FunctionCallInfo fcinfo)
 	return (TriggerData *) fcinfo->context;
 }
 
-/* Records an UPDATE.  What the digest does not cover is not a change. */
-static void
-record_update(const IbltTrackTarget *target, const IbltTrackRow *old_row,
-			  const IbltTrackRow *new_row)
-{
-	if (memcmp(old_row->key, new_row->key,
-			   8 * (Size) target->params.key.limbs) != 0)
-	{
-		iblt_pending_add(target, IBLT_CHANGE_OLD, old_row->key, old_row->sum, 0);
-		iblt_pending_add(target, IBLT_CHANGE_NEW, new_row->key, 0, new_row->sum);
-	}
-	else if (old_row->sum != new_row->sum)
-		iblt_pending_add(target, IBLT_CHANGE_OLD | IBLT_CHANGE_NEW,
-						 old_row->key, old_row->sum, new_row->sum);
-}
-
 PG_FUNCTION_INFO_V1(iblt_track_row);
 
 /* iblt_track_row() -> trigger: AFTER INSERT OR UPDATE OR DELETE FOR EACH ROW */
@@ -68,12 +52,19 @@ iblt_track_row(PG_FUNCTION_ARGS)
 		problem = iblt_entry_read(entry, data->tg_newslot, &new_row);
 	if (problem != NULL)
 		iblt_pending_break(&entry->target, problem);
-	else if (update)
-		record_update(&entry->target, &row, &new_row);
-	else
+	else if (!update)
 		iblt_pending_add(&entry->target,
 						 insert ? IBLT_CHANGE_NEW : IBLT_CHANGE_OLD, row.key,
 						 row.sum, row.sum);
+	else if (memcmp(row.key, new_row.key, 8 * (Size) entry->target.params.limbs) != 0)
+	{
+		iblt_pending_add(&entry->target, IBLT_CHANGE_OLD, row.key, row.sum, 0);
+		iblt_pending_add(&entry->target, IBLT_CHANGE_NEW, new_row.key, 0, new_row.sum);
+	}
+	/* what the digest does not cover is not a change */
+	else if (row.sum != new_row.sum)
+		iblt_pending_add(&entry->target, IBLT_CHANGE_OLD | IBLT_CHANGE_NEW, row.key,
+						 row.sum, new_row.sum);
 	return PointerGetDatum(NULL);
 }
 

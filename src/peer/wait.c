@@ -265,36 +265,14 @@ iblt_peer_wait(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(wait_for(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), PG_GETARG_TIMESTAMPTZ(2)));
 }
 
-/* The text in the first row of a result of one column; NULL without a row. */
-static Datum
-first_value(ReturnSetInfo *result, bool *isnull)
-{
-	TupleDesc	desc = result->setDesc;
-	TupleTableSlot *slot;
-	Datum		value = (Datum) 0;
-
-	*isnull = true;
-	if (result->setResult == NULL || desc == NULL)
-		return value;
-	if (desc->natts != 1 || TupleDescAttr(desc, 0)->atttypid != TEXTOID)
-		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-						errmsg("result is not a column of type text")));
-	slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
-	if (tuplestore_gettupleslot(result->setResult, true, false, slot))
-		value = slot_getattr(slot, 1, isnull);
-	if (!*isnull)
-		value = datumCopy(value, false, -1);
-	ExecDropSingleTupleTableSlot(slot);
-	return value;
-}
-
-/* The value of the next result over a connection. */
+/* The value of the next result over a connection, which is one column of type text. */
 static Datum
 take(FmgrInfo *get_result, Datum conn, bool *isnull)
 {
 	LOCAL_FCINFO(call, 1);
 	ReturnSetInfo result = {.type = T_ReturnSetInfo,.allowedModes = SFRM_Materialize};
-	Datum		value;
+	TupleTableSlot *slot;
+	Datum		value = (Datum) 0;
 
 	result.econtext = CreateStandaloneExprContext();
 	result.expectedDesc = CreateTemplateTupleDesc(1);
@@ -303,7 +281,19 @@ take(FmgrInfo *get_result, Datum conn, bool *isnull)
 	call->args[0].value = conn;
 	call->args[0].isnull = false;
 	FunctionCallInvoke(call);
-	value = first_value(&result, isnull);
+	*isnull = true;
+	if (result.setResult != NULL && result.setDesc != NULL)
+	{
+		if (result.setDesc->natts != 1 || TupleDescAttr(result.setDesc, 0)->atttypid != TEXTOID)
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("result is not a column of type text")));
+		slot = MakeSingleTupleTableSlot(result.setDesc, &TTSOpsMinimalTuple);
+		if (tuplestore_gettupleslot(result.setResult, true, false, slot))
+			value = slot_getattr(slot, 1, isnull);
+		if (!*isnull)
+			value = datumCopy(value, false, -1);
+		ExecDropSingleTupleTableSlot(slot);
+	}
 	if (result.setResult != NULL)
 		tuplestore_end(result.setResult);
 	FreeExprContext(result.econtext, true);

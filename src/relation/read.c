@@ -59,15 +59,6 @@ static const Oid readers[] = {
 	F_DATABASE_TO_XML, F_DATABASE_TO_XML_AND_XMLSCHEMA
 };
 
-static bool
-is_reader(Oid function)
-{
-	for (int i = 0; i < (int) lengthof(readers); i++)
-		if (function == readers[i])
-			return true;
-	return false;
-}
-
 /*
  * No other function of PostgreSQL that is not volatile runs what it is given.  One of
  * an extension may, as crosstab does, unless it is immutable.
@@ -81,7 +72,12 @@ is_risky(Oid function, void *context)
 	bool		risky;
 
 	if (function < FirstNormalObjectId)
-		return !own && (func_volatile(function) == PROVOLATILE_VOLATILE || is_reader(function));
+	{
+		risky = func_volatile(function) == PROVOLATILE_VOLATILE;
+		for (int i = 0; i < (int) lengthof(readers); i++)
+			risky |= function == readers[i];
+		return !own && risky;
+	}
 	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	if (!HeapTupleIsValid(tuple))
 		return true;

@@ -26,19 +26,6 @@
 
 #include "relation/rights.h"
 
-/*
- * Is it a row of a table, and not one of another server's or that a caller made up?  The
- * buffer manager does not look: block 4294967295 would extend the relation.
- */
-static bool
-may_be_row(Relation rel, ItemPointer tid)
-{
-	return rel->rd_rel->relkind == RELKIND_RELATION &&
-		rel->rd_tableam == GetHeapamTableAmRoutine() &&
-		ItemPointerIsValid(tid) &&
-		ItemPointerGetBlockNumber(tid) < RelationGetNumberOfBlocks(rel);
-}
-
 /* Is it the transaction that wrote a row, for certain? */
 static bool
 is_writer(Relation rel, ItemPointer tid, TransactionId xmin)
@@ -68,6 +55,7 @@ PG_FUNCTION_INFO_V1(iblt_row_time);
 Datum
 iblt_row_time(PG_FUNCTION_ARGS)
 {
+	ItemPointer tid = (ItemPointer) PG_GETARG_POINTER(1);
 	TransactionId xmin = PG_GETARG_TRANSACTIONID(2);
 	TimestampTz time;
 	Relation	rel;
@@ -79,8 +67,15 @@ iblt_row_time(PG_FUNCTION_ARGS)
 	if (rel == NULL)
 		PG_RETURN_NULL();
 	iblt_require_readable(rel, list_make3("tableoid", "ctid", "xmin"));
-	known = may_be_row(rel, (ItemPointer) PG_GETARG_POINTER(1)) &&
-		is_writer(rel, (ItemPointer) PG_GETARG_POINTER(1), xmin) &&
+
+	/*
+	 * A row of another server, or one that a caller made up, is not looked at.  The buffer
+	 * manager would take it: block 4294967295 would extend the relation.
+	 */
+	known = rel->rd_rel->relkind == RELKIND_RELATION &&
+		rel->rd_tableam == GetHeapamTableAmRoutine() && ItemPointerIsValid(tid) &&
+		ItemPointerGetBlockNumber(tid) < RelationGetNumberOfBlocks(rel) &&
+		is_writer(rel, tid, xmin) &&
 		TransactionIdGetCommitTsData(xmin, &time, NULL);
 	relation_close(rel, AccessShareLock);
 	if (!known)

@@ -104,25 +104,6 @@ add(const char *name, Oid element_type)
 	return arrays;
 }
 
-/* The place of array n, which may be new. */
-static Place *
-place_of(Arrays *arrays, int32 n)
-{
-	if (n < 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("a list of arrays has no place %d", n)));
-	if (n > arrays->n)
-	{
-		Size		size = n * sizeof(Place);
-
-		arrays->places = arrays->places == NULL ? MemoryContextAlloc(arrays->context, size)
-			: repalloc(arrays->places, size);
-		memset(&arrays->places[arrays->n], 0, (n - arrays->n) * sizeof(Place));
-		arrays->n = n;
-	}
-	return &arrays->places[n - 1];
-}
-
 static void
 seek(Arrays *arrays, const Place *place)
 {
@@ -177,7 +158,19 @@ iblt_repair_put(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 						errmsg("the arrays of a list have one type")));
 	n = PG_ARGISNULL(1) ? arrays->n + 1 : PG_GETARG_INT32(1);
-	place = place_of(arrays, n);
+	if (n < 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a list of arrays has no place %d", n)));
+	if (n > arrays->n)
+	{
+		Size		size = n * sizeof(Place);
+
+		arrays->places = arrays->places == NULL ? MemoryContextAlloc(arrays->context, size)
+			: repalloc(arrays->places, size);
+		memset(&arrays->places[arrays->n], 0, (n - arrays->n) * sizeof(Place));
+		arrays->n = n;
+	}
+	place = &arrays->places[n - 1];
 	seek(arrays, &arrays->end);
 	BufFileWrite(arrays->file, array, VARSIZE(array));
 	*place = arrays->end;

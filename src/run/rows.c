@@ -296,25 +296,6 @@ largest_run(Relation store)
 }
 
 /*
- * The largest number that a run has or had.  REFRESH MATERIALIZED VIEW may have emptied
- * run_head, and rows of a run before must not be taken for those of the next.
- */
-static int64
-last_number(void)
-{
-	int64		largest = 0;
-
-	for (int i = 0; i < IBLT_RUN_STORES; i++)
-	{
-		Relation	store = relation_open(iblt_run_store_oid(iblt_run_stores[i]), AccessShareLock);
-
-		largest = Max(largest, largest_run(store));
-		relation_close(store, NoLock);
-	}
-	return largest;
-}
-
-/*
  * The number of a new run, larger than those of all runs and of those that were deleted.
  * A lock of the number keeps it from other transactions, which take the next one then and
  * do not wait.  A sequence would not do: anybody who sets all sequences of a database back
@@ -327,7 +308,20 @@ new_number(void)
 
 	for (;;)
 	{
-		int64		last = last_number();
+		int64		last = 0;
+
+		/*
+		 * The largest number that a run has or had.  REFRESH MATERIALIZED VIEW may have emptied
+		 * run_head, and rows of a run before must not be taken for those of the next.
+		 */
+		for (int i = 0; i < IBLT_RUN_STORES; i++)
+		{
+			Relation	store = relation_open(iblt_run_store_oid(iblt_run_stores[i]),
+											  AccessShareLock);
+
+			last = Max(last, largest_run(store));
+			relation_close(store, NoLock);
+		}
 
 		/* it was free before, and the one that had its lock has committed */
 		if (number > last)
