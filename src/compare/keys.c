@@ -269,19 +269,6 @@ key_sides(const KeyList *list)
 										   false, TYPALIGN_INT));
 }
 
-static Datum
-key_weights(const KeyList *list)
-{
-	Datum	   *weights = palloc(Max(list->n, 1) * sizeof(Datum));
-	size_t		i;
-
-	for (i = 0; i < list->n; i++)
-		weights[i] = Int64GetDatum(key_list_number(list, i, 1));
-	return PointerGetDatum(construct_array(weights, (int) list->n, INT8OID,
-										   sizeof(int64), FLOAT8PASSBYVAL,
-										   TYPALIGN_DOUBLE));
-}
-
 PG_FUNCTION_INFO_V1(iblt_compare_decode);
 
 /*
@@ -329,6 +316,7 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	KeyList		list;
+	Datum	   *weights;
 	Datum		values[3];
 	bool		nulls[3] = {false};
 
@@ -337,7 +325,11 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 				  PG_GETARG_INT32(3));
 	values[0] = key_words(&list, &sketch.params);
 	values[1] = key_sides(&list);
-	values[2] = key_weights(&list);
+	weights = palloc(Max(list.n, 1) * sizeof(Datum));
+	for (size_t i = 0; i < list.n; i++)
+		weights[i] = Int64GetDatum(key_list_number(&list, i, 1));
+	values[2] = PointerGetDatum(construct_array(weights, (int) list.n, INT8OID, sizeof(int64),
+												FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	return iblt_value_row(fcinfo, values, nulls);
 }
 

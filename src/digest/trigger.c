@@ -6,14 +6,427 @@
  * What they cannot record makes the digest untrustworthy.  They fail a statement
  * only if the store is not found (iblt_store_require).
  *
+ * What a trigger needs to know about its table or partition is cached.  A table's
+ * configuration changes only under a lock that no writer shares, and with an
+ * invalidation of the table's and its partitions' relation cache.  So a writer,
+ * which has locked the table after that, finds the new one.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
 
-#include "digest/entry.h"
+#include "codec/checksum.h"
+#include "codec/codec.h"
+#include "digest/config.h"
 #include "digest/packed.h"
+#include "digest/pending.h"
+#include "digest/shape.h"
+#include "digest/store.h"
+#include "sketch/key.h"
+
+typedef struct Entry
+{
+	Oid			trigger;		/* the hash key */
+	Oid			relid;			/* its table or partition */
+	bool		valid;			/* false once the catalogs may have changed */
+	bool		tracked;
+	bool		guarded;		/* reading a row runs functions that are not
+								 * built in */
+	bool		reading;		/* a guarded function is reading a row */
+	const char *problem;		/* why rows cannot be read, or NULL */
+	MemoryContext context;		/* of all that follows */
+	IbltTrackTarget target;
+	int			nkeys;
+	int			ncolumns;
+	AttrNumber *numbers;		/* of the keys, then of the columns */
+	bool	   *varlena;		/* can a value be out of line?  Like numbers */
+	AttrNumber	last;			/* the highest number */
+	NullableDatum *values;		/* working space, like numbers */
+	IbltRowHash *row_hash;
+	IbltRowHash *key_hash;		/* NULL if keys are kept as they are */
+	Oid			key_type;		/* of a single key column, below domains */
+	IbltCodec **key_codecs;
+	StringInfoData key;
+} Entry;
+
+/* A row as a change has it. */
+typedef struct Row
+{
+	uint8		key[8 * IBLT_MAX_LIMBS];
+	uint64		sum;
+} Row;
+
+static HTAB *entries = NULL;
+
+/* The entry that was used last, or NULL.  Entries stay where they are. */
+static Entry *last_entry = NULL;
+
+/* The catalogs may have changed for a relation, or for all. */
+static void
+invalidate(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	Entry	   *entry;
+
+	(void) arg;
+	hash_seq_init(&status, entries);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if (!OidIsValid(relid) || entry->relid == relid)
+			entry->valid = false;
+	}
+}
+
+/*
+ * Calls a function in a subtransaction.  Returns false, with everything undone
+ * that a subtransaction undoes, if it raised an error.  A cancelled statement
+ * or an ending session still is an error.
+ */
+static bool
+guard(void (*function) (void *arg), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool passed = true;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		function(arg);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		/* no statement survives these, such as ERRCODE_QUERY_CANCELED */
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION)
+			ReThrowError(error);
+		FreeErrorData(error);
+		passed = false;
+	}
+	PG_END_TRY();
+	return passed;
+}
+
+/*
+ * The numbers of the tracked columns in this table.  False if one is missing
+ * or has another type than at the start.  Its type may be changed back later,
+ * but what is recorded now would not fit.
+ */
+static bool
+map_columns(Entry *entry, Relation relation,
+			const IbltTrackConfig *config)
+{
+	int			n = config->nkeys + config->ncolumns;
+
+	entry->nkeys = config->nkeys;
+	entry->ncolumns = config->ncolumns;
+	entry->numbers = palloc(sizeof(AttrNumber) * n);
+	entry->varlena = palloc(sizeof(bool) * n);
+	entry->values = palloc0(sizeof(NullableDatum) * n);
+	for (int i = 0; i < n; i++)
+	{
+		AttrNumber	number = i < config->nkeys ? config->keys[i]
+			: config->columns[i - config->nkeys];
+		char	   *name = get_attname(config->relid, number, true);
+		Form_pg_attribute att;
+		Oid			base;
+
+		if (name == NULL)
+			return false;
+		if (config->relid != RelationGetRelid(relation))
+			number = get_attnum(RelationGetRelid(relation), name);
+		if (number < 1 || number > RelationGetDescr(relation)->natts)
+			return false;
+		att = TupleDescAttr(RelationGetDescr(relation), number - 1);
+		if (att->atttypid != config->types[i])
+			return false;
+		entry->numbers[i] = number;
+		entry->varlena[i] = att->attlen == -1;
+		entry->last = Max(entry->last, number);
+
+		/*
+		 * Errors may be raised while a value is read, other than for values out of line, by
+		 * functions that are not built in and conversions of text.
+		 */
+		base = getBaseType(att->atttypid);
+		entry->guarded |= base >= FirstNormalObjectId ||
+			(GetDatabaseEncoding() != PG_UTF8 &&
+			 GetDatabaseEncoding() != PG_SQL_ASCII && !get_typbyval(base));
+	}
+	return true;
+}
+
+/* Arguments of prepare. */
+typedef struct Preparation
+{
+	Entry	   *entry;
+	Relation	relation;
+	const IbltTrackConfig *config;
+} Preparation;
+
+/* Prepares to read rows.  The memory goes into the entry's context. */
+static void
+prepare(void *arg)
+{
+	const Preparation *preparation = arg;
+	Entry	   *entry = preparation->entry;
+	const IbltTrackConfig *config = preparation->config;
+	Relation	relation = preparation->relation;
+	bool		is_part = false;
+	MemoryContext old = MemoryContextSwitchTo(entry->context);
+
+	/*
+	 * Was it there at the start?  Rows of a partition that comes and goes would stay in the
+	 * digest, and a reader could not see that it was there.
+	 */
+	for (int i = 0; i < config->nparts; i++)
+		is_part |= config->parts[i] == entry->relid;
+	if (!is_part)
+		entry->problem = "a partition that it did not have was written to";
+	else if (map_columns(entry, relation, config))
+	{
+		IbltParams *params = &entry->target.params;
+		int			n = entry->nkeys;
+
+		iblt_config_params(config, params);
+		entry->key_type = n == 1 ? getBaseType(config->types[0]) : RECORDOID;
+		if (config->by_hash)
+			entry->key_hash = iblt_row_hash_make(n, config->types, params->seed ^ 1,
+												 entry->context);
+		entry->target.most = iblt_core_size(params);
+		initStringInfo(&entry->key);
+		entry->key_codecs = palloc(sizeof(IbltCodec *) * n);
+		for (int i = 0; i < n; i++)
+			entry->key_codecs[i] = iblt_codec_for_type(config->types[i], entry->context);
+		entry->row_hash = iblt_row_hash_make(entry->ncolumns, config->types + n, params->seed,
+											 entry->context);
+	}
+	else
+		entry->problem = "its columns or their types have changed";
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Fills a cleared entry.  An error while the configuration or the store is
+ * looked for fails the statement, because nothing else could keep the digest
+ * right.
+ */
+static void
+fill(Entry *entry, const TriggerData *data)
+{
+	MemoryContext old = MemoryContextSwitchTo(entry->context);
+	Oid			relid = RelationGetRelid(data->tg_relation);
+	Oid			trigger = data->tg_trigger->tgoid;
+	IbltTrackConfig config;
+	Preparation preparation = {entry, data->tg_relation, &config};
+
+	iblt_store_require(iblt_store_tracked());
+
+	/*
+	 * The configuration is that of the table whose changes the trigger records.  For a
+	 * partition's copy of a trigger this is the one that has the original.  The catalogs of
+	 * partitions do not tell, because a transaction with an old snapshot may write to a partition
+	 * that is being detached.  A second trigger of somebody else must not record changes twice.
+	 */
+	if (data->tg_relation->rd_rel->relispartition)
+		trigger = iblt_shape_root_trigger(trigger, &relid);
+	if (OidIsValid(trigger) && iblt_config_read(&config, relid, NULL) &&
+		(trigger == config.trigger || TRIGGER_FIRED_BY_TRUNCATE(data->tg_event)))
+	{
+		entry->target.relid = config.relid;
+		entry->target.store = config.store;
+		iblt_store_require(entry->target.store);
+		entry->tracked = true;
+	}
+	MemoryContextSwitchTo(old);
+	/* an invalidation from now on must not be lost */
+	entry->valid = true;
+	if (entry->tracked && !guard(prepare, &preparation))
+	{
+		entry->problem = "its columns cannot be read";
+		entry->valid = false;
+	}
+}
+
+/* The entry of a trigger that has fired, until the next call.  NULL if no digest relies on it. */
+static Entry *
+entry_find(FunctionCallInfo fcinfo)
+{
+	const TriggerData *data = (TriggerData *) fcinfo->context;
+	Oid			trigger = data->tg_trigger->tgoid;
+	Entry	   *entry;
+	bool		found;
+
+	if (last_entry != NULL && last_entry->trigger == trigger && last_entry->valid)
+		return last_entry->tracked ? last_entry : NULL;
+	if (entries == NULL)
+	{
+		HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(Entry),
+		.hcxt = TopMemoryContext};
+
+		entries = hash_create("iblt triggers", 64, &control,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+	}
+	entry = hash_search(entries, &trigger, HASH_ENTER, &found);
+	if (!found)
+	{
+		entry->relid = InvalidOid;
+		entry->context = NULL;
+		entry->valid = false;
+		entry->reading = false;
+	}
+	last_entry = entry;
+	/* while a row is read, the entry must stay as it is */
+	if (entry->valid || entry->reading)
+		return entry->tracked ? entry : NULL;
+	if (entry->context != NULL)
+		MemoryContextDelete(entry->context);
+	memset(entry, 0, sizeof *entry);
+	entry->trigger = trigger;
+	entry->relid = RelationGetRelid(data->tg_relation);
+	entry->context = AllocSetContextCreate(TopMemoryContext, "iblt tracked table",
+										   ALLOCSET_SMALL_SIZES);
+	fill(entry, data);
+	return entry->tracked ? entry : NULL;
+}
+
+/* Puts the columns of a row into values.  Is one of them out of line? */
+static bool
+take_values(Entry *entry, TupleTableSlot *slot)
+{
+	bool		external = false;
+
+	slot_getsomeattrs(slot, entry->last);
+	for (int i = 0; i < entry->nkeys + entry->ncolumns; i++)
+	{
+		int			n = entry->numbers[i] - 1;
+
+		entry->values[i].value = slot->tts_values[n];
+		entry->values[i].isnull = slot->tts_isnull[n];
+		if (entry->varlena[i] && !slot->tts_isnull[n] &&
+			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[n])))
+			external = true;
+	}
+	return external;
+}
+
+/* Arguments of read_row, and its answer. */
+typedef struct Reading
+{
+	Entry	   *entry;
+	Row		   *row;
+	const char *problem;
+} Reading;
+
+/* Makes key and checksum of the values. */
+static void
+read_row(void *arg)
+{
+	Reading    *reading = arg;
+	Entry	   *entry = reading->entry;
+	Size		size = 8 * (Size) entry->target.params.limbs;
+	Row		   *row = reading->row;
+
+	if (entry->key_hash != NULL)
+		iblt_store64(row->key, iblt_row_hash(entry->key_hash, entry->values));
+	else
+	{
+		resetStringInfo(&entry->key);
+		for (int i = 0; i < entry->nkeys; i++)
+			if (entry->values[i].isnull)
+				reading->problem = "a key was null";
+		if (reading->problem != NULL)
+			return;
+		entry->key.len = iblt_key_fixed(entry->key_type, entry->values[0].value,
+										entry->key.data);
+		if (entry->key.len == 0)
+			iblt_codec_append_args(&entry->key, entry->key_codecs,
+								   entry->values, entry->nkeys);
+		if ((Size) entry->key.len > size)
+			reading->problem = "a key was too long";
+		if (reading->problem != NULL)
+			return;
+		memcpy(row->key, entry->key.data, entry->key.len);
+		memset(row->key + entry->key.len, 0, size - entry->key.len);
+	}
+	row->sum = iblt_row_hash(entry->row_hash, entry->values + entry->nkeys);
+}
+
+static const char unread[] = "a value could not be read";
+
+/* read_row() with errors caught: what failed, or NULL. */
+static const char *
+read_guarded(Reading *reading)
+{
+	Entry	   *entry = reading->entry;
+	bool		passed;
+
+	entry->reading = true;
+	PG_TRY();
+	{
+		passed = guard(read_row, reading);
+	}
+	PG_CATCH();
+	{
+		/* the transaction may go on after a savepoint */
+		entry->reading = false;
+		entry->valid = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	entry->reading = false;
+	if (passed)
+		return reading->problem;
+	/* what the error left behind in the codecs is not used again */
+	entry->valid = false;
+	return unread;
+}
+
+/*
+ * Reads a row.  Returns why it cannot be recorded, or NULL.  Raises errors only for a cancelled
+ * statement and the like.
+ */
+static const char *
+entry_read(Entry *entry, TupleTableSlot *slot, Row *row)
+{
+	Reading		reading = {entry, row, NULL};
+
+	if (entry->problem != NULL)
+		return entry->problem;
+	/* a function that reads another row of the table has fired the trigger */
+	if (entry->reading)
+		return unread;
+	if (take_values(entry, slot) || entry->guarded)
+		return read_guarded(&reading);
+	read_row(&reading);
+	return reading.problem;
+}
 
 /* The trigger's data.  ERROR if the function was called in another way. */
 static TriggerData *
@@ -35,21 +448,21 @@ iblt_track_row(PG_FUNCTION_ARGS)
 	TriggerData *data = trigger_data(fcinfo);
 	bool		update = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
 	bool		insert = TRIGGER_FIRED_BY_INSERT(data->tg_event);
-	IbltTrackEntry *entry;
-	IbltTrackRow row;
-	IbltTrackRow new_row;
+	Entry	   *entry;
+	Row row;
+	Row new_row;
 	const char *problem;
 
 	/* somebody else can make other triggers of this function */
 	if (!TRIGGER_FIRED_AFTER(data->tg_event) ||
 		!TRIGGER_FIRED_FOR_ROW(data->tg_event))
 		return PointerGetDatum(update ? data->tg_newtuple : data->tg_trigtuple);
-	entry = iblt_entry_find(fcinfo);
+	entry = entry_find(fcinfo);
 	if (entry == NULL)
 		return PointerGetDatum(NULL);
-	problem = iblt_entry_read(entry, data->tg_trigslot, &row);
+	problem = entry_read(entry, data->tg_trigslot, &row);
 	if (problem == NULL && update)
-		problem = iblt_entry_read(entry, data->tg_newslot, &new_row);
+		problem = entry_read(entry, data->tg_newslot, &new_row);
 	if (problem != NULL)
 		iblt_pending_break(&entry->target, problem);
 	else if (!update)
@@ -75,11 +488,11 @@ Datum
 iblt_track_truncate(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = trigger_data(fcinfo);
-	IbltTrackEntry *entry;
+	Entry	   *entry;
 
 	if (!TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
 		return PointerGetDatum(NULL);
-	entry = iblt_entry_find(fcinfo);
+	entry = entry_find(fcinfo);
 	if (entry != NULL)
 		iblt_pending_break(&entry->target, "it was truncated");
 	return PointerGetDatum(NULL);

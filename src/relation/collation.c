@@ -256,27 +256,16 @@ add_hidden_collations(List *collations, Node *arg)
 	return inside.collations;
 }
 
-/* Does a call only compare texts, as bytes do? */
-static bool
-is_equality(Node *call)
-{
-	Oid			collation = exprInputCollation(call);
-
-	if (!IsA(call, OpExpr) && !IsA(call, DistinctExpr) && !IsA(call, NullIfExpr) &&
-		!IsA(call, ScalarArrayOpExpr))
-		return false;
-	return compares_bytes(call) &&
-		(!OidIsValid(collation) || get_collation_isdeterministic(collation));
-}
-
 /* Adds the collations of a call that has texts among its arguments. */
 static List *
 add_collations_of_texts(List *collations, Node *call, bool text_varies)
 {
 	Oid			collation = exprInputCollation(call);
 
-	/* there LIKE takes each byte for a character */
-	if (is_equality(call))
+	/* it may only compare texts, as bytes do; there LIKE takes each byte for a character */
+	if ((IsA(call, OpExpr) || IsA(call, DistinctExpr) || IsA(call, NullIfExpr) ||
+		 IsA(call, ScalarArrayOpExpr)) && compares_bytes(call) &&
+		(!OidIsValid(collation) || get_collation_isdeterministic(collation)))
 		return GetDatabaseEncoding() == PG_SQL_ASCII && !ignores_order(call)
 			? list_append_unique_oid(collations, InvalidOid) : collations;
 	collations = add_collation(collations, collation);

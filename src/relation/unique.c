@@ -76,19 +76,6 @@ key_columns(Described *d, Form_pg_index index)
 	return found;
 }
 
-static bool
-tells_apart(HeapTuple tuple)
-{
-	Form_pg_index index = (Form_pg_index) GETSTRUCT(tuple);
-	FormData_pg_class class;
-
-	return index->indisunique && index->indisvalid &&
-		heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
-		heap_attisnull(tuple, Anum_pg_index_indexprs, NULL) &&
-		iblt_catalog_class(index->indexrelid, GetActiveSnapshot(), &class) &&
-		class.relam == BTREE_AM_OID;
-}
-
 /* The best first: the primary key, and then few columns. */
 static int
 by_merit(const ListCell *a, const ListCell *b)
@@ -116,9 +103,15 @@ read_keys(Described *d)
 								  GetActiveSnapshot()))
 	{
 		HeapTuple	tuple = lfirst(lc);
-		List	   *columns = key_columns(d, (Form_pg_index) GETSTRUCT(tuple));
+		Form_pg_index index = (Form_pg_index) GETSTRUCT(tuple);
+		List	   *columns = key_columns(d, index);
+		FormData_pg_class class;
 
-		if (columns != NIL && tells_apart(tuple))
+		if (columns != NIL && index->indisunique && index->indisvalid &&
+			heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
+			heap_attisnull(tuple, Anum_pg_index_indexprs, NULL) &&
+			iblt_catalog_class(index->indexrelid, GetActiveSnapshot(), &class) &&
+			class.relam == BTREE_AM_OID)
 		{
 			UniqueKey  *key = palloc(sizeof(UniqueKey));
 

@@ -66,32 +66,26 @@ iblt_run_is_head(Relation store)
 	return RelationGetRelid(store) == iblt_run_store_oid("run_head");
 }
 
-/* A number without a run has no owner. */
-static bool
-may_see(Oid owner, const IbltRunFilter *filter)
-{
-	if (filter->all)
-		return true;
-	return filter->own ? owner == GetUserId()
-		: OidIsValid(owner) && has_privs_of_role(GetUserId(), owner);
-}
-
 bool
 iblt_run_matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter)
 {
+	Oid			owner;
 	bool		isnull;
 
 	/* REFRESH MATERIALIZED VIEW leaves a row of nulls */
 	if (heap_attisnull(tuple, RUN_RUN + 1, desc))
 		return false;
 #define PREFIX(n) heap_getattr(tuple, (n) + 1, desc, &isnull)
+	/* a number without a run has no owner */
+	owner = DatumGetObjectId(PREFIX(RUN_OWNER));
 	return (filter->any_run ||
 			DatumGetInt64(PREFIX(RUN_RUN)) == filter->run) &&
 		(filter->any_table_number ||
 		 DatumGetInt32(PREFIX(RUN_TABLE_NUMBER)) == filter->table_number) &&
 		(filter->any_number ||
 		 DatumGetInt64(PREFIX(RUN_NUMBER)) == filter->number) &&
-		may_see(DatumGetObjectId(PREFIX(RUN_OWNER)), filter);
+		(filter->all || (filter->own ? owner == GetUserId()
+						 : OidIsValid(owner) && has_privs_of_role(GetUserId(), owner)));
 #undef PREFIX
 }
 
