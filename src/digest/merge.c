@@ -118,7 +118,7 @@ merge(Oid relid, int64 least, bool no_wait)
 	Snapshot	snapshot;
 	int64		number;
 
-	/* a transaction that keeps one snapshot would see its new base with changes that this does not see */
+	/* such a transaction would see its new base with changes that its snapshot does not see */
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
