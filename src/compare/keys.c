@@ -112,7 +112,7 @@ key_list_open(KeyList *list, const IbltParams *params, bytea *value, int32 first
 	size_t		n;
 
 	list->header = (KeyListHeader *) value;
-	list->key_size = 8 * (size_t) params->limbs;
+	list->key_size = 8 * (size_t) params->key.limbs;
 	list->size = list->key_size + 2 * sizeof(int64);
 	if (VARSIZE(value) < sizeof(KeyListHeader) ||
 		list->header->key_size != list->key_size || bytes % list->size != 0)
@@ -235,7 +235,7 @@ key_words(const KeyList *list, const IbltParams *params)
 	for (size_t i = 0; i < list->n; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(row_context);
-		Datum		key = iblt_key_decode(coder, key_list_at(list, i), params->limbs);
+		Datum		key = iblt_key_decode(coder, key_list_at(list, i), params->key.limbs);
 
 		if (is_row)
 			key = row_texts(DatumGetHeapTupleHeader(key));
@@ -287,13 +287,13 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	bool		nulls[4] = {false};
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
-	key_list_init(&list, 8 * (size_t) decoding.original.params.limbs);
+	key_list_init(&list, 8 * (size_t) decoding.original.params.key.limbs);
 	iblt_decoding_start(&decoding);
 	while (iblt_decoding_next(&decoding, &entry))
 		key_list_add(&list, &entry);
 	iblt_decoding_finish(&decoding, &verdict);
 	if (verdict.complete)
-		key_list_sort(&list, decoding.original.params.kind == IBLT_KEY_INTEGER);
+		key_list_sort(&list, decoding.original.params.key.kind == IBLT_KEY_INTEGER);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) (verdict.complete ? list.n : verdict.recovered));
 	values[2] = verdict.complete ? values[1] : iblt_rows_datum(verdict.keys);
@@ -396,7 +396,7 @@ iblt_compare_join(PG_FUNCTION_ARGS)
 	int			i;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	key_list_init(&joined, 8 * (size_t) sketch.params.limbs);
+	key_list_init(&joined, 8 * (size_t) sketch.params.key.limbs);
 	for (i = 1; i <= 2; i++)
 	{
 		key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(i), 0, PG_INT32_MAX);
@@ -410,6 +410,6 @@ iblt_compare_join(PG_FUNCTION_ARGS)
 		n += list.n;
 	}
 	joined.n = n;
-	key_list_sort(&joined, sketch.params.kind == IBLT_KEY_INTEGER);
+	key_list_sort(&joined, sketch.params.key.kind == IBLT_KEY_INTEGER);
 	return key_list_datum(&joined);
 }

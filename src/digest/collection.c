@@ -30,9 +30,9 @@ iblt_collection_make(const IbltTrackTarget *target, int level,
 	/* most never have a sketch, which is larger than all else */
 	memset(collection, 0, offsetof(IbltCollection, sketch));
 	collection->target = *target;
-	description = palloc(params->description_size);
-	iblt_store_text(description, params->description, params->description_size);
-	params->description = description;
+	description = palloc(params->key.description_size);
+	iblt_store_text(description, params->key.description, params->key.description_size);
+	params->key.description = description;
 	collection->level = level;
 	collection->context = context;
 	MemoryContextSwitchTo(old);
@@ -55,7 +55,7 @@ void
 iblt_collection_free(IbltCollection *collection)
 {
 	drop_changes(collection);
-	pfree((void *) collection->target.params.description);
+	pfree((void *) collection->target.params.key.description);
 	pfree(collection);
 }
 
@@ -200,7 +200,7 @@ iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes)
 		iblt_core_fold(&folded, changes);
 		changes = &folded;
 	}
-	iblt_check_counts(iblt_core_add_sketch(sketch, changes, 1));
+	iblt_check_counts(&sketch->params, iblt_core_add_sketch(sketch, changes, 1));
 	if (value != NULL)
 		pfree(value);
 	return true;

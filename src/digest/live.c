@@ -151,7 +151,7 @@ iblt_live(PG_FUNCTION_ARGS)
 		value = iblt_make(&sketch, &params);
 		iblt_core_fold(&sketch, &base.sketch);
 	}
-	iblt_changes_read(&changes, relation, &config, sketch.params.limbs, snapshot,
+	iblt_changes_read(&changes, relation, &config, sketch.params.key.limbs, snapshot,
 					  &sketch);
 	problem = iblt_changes_problem(&changes);
 	if (problem == NULL)
@@ -192,7 +192,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	iblt_open_arg(&scanned, fcinfo, 1);
 	iblt_config_require_fit(&config, &scanned.params);
 	iblt_make(&sum, &scanned.params);
-	iblt_changes_read(&changes, relation, &config, sum.params.limbs,
+	iblt_changes_read(&changes, relation, &config, sum.params.key.limbs,
 					  GetActiveSnapshot(), &sum);
 	problem = iblt_changes_problem(&changes);
 	/* the scan may have read a partition or child that is gone again later */
@@ -201,7 +201,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
 	value = iblt_copy(&base, &scanned);
-	iblt_check_counts(iblt_core_add_sketch(&base, &sum, -1));
+	iblt_check_counts(&base.params, iblt_core_add_sketch(&base, &sum, -1));
 	iblt_core_seal(&base);
 	relation_close(relation, NoLock);
 	PG_RETURN_POINTER(value);

@@ -350,7 +350,7 @@ read_row(void *arg)
 {
 	Reading    *reading = arg;
 	Entry	   *entry = reading->entry;
-	Size		size = 8 * (Size) entry->target.params.limbs;
+	Size		size = 8 * (Size) entry->target.params.key.limbs;
 	Row		   *row = reading->row;
 
 	if (entry->key_hash != NULL)
@@ -469,7 +469,7 @@ iblt_track_row(PG_FUNCTION_ARGS)
 		iblt_pending_add(&entry->target,
 						 insert ? IBLT_CHANGE_NEW : IBLT_CHANGE_OLD, row.key,
 						 row.sum, row.sum);
-	else if (memcmp(row.key, new_row.key, 8 * (Size) entry->target.params.limbs) != 0)
+	else if (memcmp(row.key, new_row.key, 8 * (Size) entry->target.params.key.limbs) != 0)
 	{
 		iblt_pending_add(&entry->target, IBLT_CHANGE_OLD, row.key, row.sum, 0);
 		iblt_pending_add(&entry->target, IBLT_CHANGE_NEW, new_row.key, 0, new_row.sum);

@@ -13,6 +13,7 @@
 #include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
 
