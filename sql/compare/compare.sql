@@ -199,28 +199,6 @@ BEGIN
 END
 $$;
 
--- The plan of iblt_compare.
-CREATE FUNCTION compare_plan(conns text[], relation regclass, peer_relation text,
-	options options, on_too_many text) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan;
-BEGIN
-	IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'on_too_many must be error or sample';
-	END IF;
-	options.method := plain_method(conns, options.method);
-	PERFORM plain_check(CASE WHEN options.method = 'plain' AND on_too_many = 'sample'
-		THEN 'it gives no sample' END, 'Leave on_too_many out.');
-	plan := prepare(conns, relation, peer_relation, options);
-	PERFORM live_notice(plan);
-	plan.sample := on_too_many = 'sample';
-	RETURN plan;
-END
-$$;
-
 -- For the handler of iblt_compare: the options to start again with.  If there are none, the
 -- connections are closed, and the error is raised if the driver must not raise it as it is.
 CREATE FUNCTION compare_failed(conns text[], peers text[], plan plan, options options,
@@ -314,7 +292,16 @@ BEGIN
 			options := compare_options('iblt_compare', relation, conns[1] IS NOT NULL,
 				here_relation, options);
 			conns := connect(peers, conns, timeout, method <> 'sketch');
-			plan := compare_plan(conns, relation, peer_relation, options, on_too_many);
+			IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
+				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+					MESSAGE = 'on_too_many must be error or sample';
+			END IF;
+			options.method := plain_method(conns, options.method);
+			PERFORM plain_check(CASE WHEN options.method = 'plain' AND on_too_many = 'sample'
+				THEN 'it gives no sample' END, 'Leave on_too_many out.');
+			plan := prepare(conns, relation, peer_relation, options);
+			PERFORM live_notice(plan);
+			plan.sample := on_too_many = 'sample';
 			answer := find_keys(plan);
 			IF plan.from_digests THEN
 				PERFORM live_notice(answer.plan);
@@ -342,90 +329,3 @@ $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'columns that differ, both rows';
-
-CREATE FUNCTION @extschema@.iblt_compare_columns(
-	relation regclass DEFAULT NULL,
-	peer text DEFAULT NULL,
-	peer_relation text DEFAULT NULL,
-	columns text[] DEFAULT NULL,
-	exclude text[] DEFAULT NULL,
-	key_columns text[] DEFAULT NULL,
-	condition text DEFAULT NULL,
-	peer_condition text DEFAULT NULL,
-	max_differences bigint DEFAULT 100000,
-	cast_types boolean DEFAULT false,
-	extra_columns text DEFAULT 'warn',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
-	progress boolean DEFAULT false,
-	live text DEFAULT 'off',
-	method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false,
-	here_peer text DEFAULT NULL,
-	here_relation text DEFAULT NULL,
-	peer_columns jsonb DEFAULT NULL,
-	expressions jsonb DEFAULT NULL,
-	peer_expressions jsonb DEFAULT NULL)
-RETURNS TABLE (column_name text, rows bigint)
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
-	@pinned_settings@
-AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	content text := 'columns';
-	mapping jsonb := make_mapping(NULL, expressions);
-	peer_mapping jsonb := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
-	options options := @arguments options@;
-	peers text[] := ARRAY[here_peer, peer];
-	conns text[];
-	plan plan;
-	answer found_keys;
-	c record;
-	figures figures;
-	e failure;
-BEGIN
-	FOR attempt IN 1 .. 3 LOOP
-		BEGIN
-			plan := NULL;
-			conns := coalesce(conns, peer_conns(peers));
-			options := compare_options('iblt_compare_columns', relation, conns[1] IS NOT NULL,
-				here_relation, options);
-			conns := connect(peers, conns, timeout, method <> 'sketch');
-			plan := compare_plan(conns, relation, peer_relation, options, 'error');
-			answer := find_keys(plan);
-			IF plan.from_digests THEN
-				PERFORM live_notice(answer.plan);
-			END IF;
-			FOR c IN SELECT d.name, count((u.d).side) AS number,
-					(array_agg(u.figures) FILTER (WHERE (u.d).side IS NULL))[1] AS figures
-				FROM (SELECT b.figures, unnest(CASE cardinality(b.differences)
-						WHEN 0 THEN '{NULL}' ELSE b.differences END) AS d
-					FROM differences(answer) AS b) AS u
-				LEFT JOIN LATERAL unnest((u.d).differs) AS d(name) ON true
-				GROUP BY d.name
-				ORDER BY array_position(iblt_field((answer.plan).columns), d.name) LOOP
-				IF c.number > 0 THEN
-					column_name := c.name;
-					rows := c.number;
-					RETURN NEXT;
-				END IF;
-				figures := c.figures;	-- of the last line, whose name is NULL
-			END LOOP;
-			PERFORM peers_close(conns, (plan.found).keys IS NULL
-				OR (plan.found).number > plan.max_differences);
-			EXIT;
-		EXCEPTION WHEN @on_any_error@ THEN
-			@take_failure@;
-			options := compare_failed(conns, peers, plan, options, attempt, e);
-			IF options IS NULL THEN
-				RAISE;
-			END IF;
-		END;
-	END LOOP;
-	PERFORM finish_figures(figures, started);
-END
-$$;
-COMMENT ON FUNCTION @extschema@.iblt_compare_columns IS
-'in how many rows each column differs between a relation here and one on a peer, or in this '
-'database';

@@ -49,7 +49,7 @@ INSERT INTO c SELECT i, i, -i FROM generate_series(1, 50) i;
 INSERT INTO d SELECT id, y, x FROM c;
 UPDATE d SET x = 0 WHERE id = 3;
 SELECT key, differs FROM iblt_compare('c', NULL, 'd', peer_columns => '{"x": "y", "y": "x"}', rows => 'columns');
-SELECT column_name, rows FROM iblt_compare_columns('c', NULL, 'd', peer_columns => '{"x": "y", "y": "x"}');
+SELECT differs FROM iblt_compare('c', NULL, 'd', peer_columns => '{"x": "y", "y": "x"}', rows => 'columns');
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "x + y", "y": "abs(y) + abs(x)"}');
 -- with a row's version, and without a key
 SELECT key, differs, confirmed FROM iblt_compare('c', NULL, 'd', peer_columns => '{"x": "y", "y": "x"}', rows => 'columns', recheck => 1, timeout => '5 s');

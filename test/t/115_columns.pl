@@ -1,4 +1,4 @@
-# Which columns differ: differs, rows => 'changed', iblt_compare_columns.  Columns of random
+# Which columns differ: differs, rows => 'changed'.  Columns of random
 # types are changed on one side, and differs must be exactly these, between two servers, in
 # one database and by plain queries.
 use strict;
@@ -89,10 +89,6 @@ foreach my $round (1 .. ($ENV{IBLT_TEST_ROUNDS} || 12))
 			LEFT JOIN (VALUES $number) AS v(n, k) ON v.k::$key->[0] = (c.key ->> 'k')::$key->[0] ORDER BY v.n");
 		is($got, $truth, "$text ($name, rows => $rows)") or diag($got);
 	}
-	my %count;
-	foreach my $set (values %truth) { $count{$_}++ foreach $set eq '' ? '' : split /,/, $set =~ s/^\{|\}$//gr }
-	is(found("SET client_min_messages = error; SELECT column_name, rows FROM iblt_compare_columns('made', $peer)"),
-		join("\n", map { "$_|$count{$_}" } grep { $count{$_} } map({ $_->{name} } @columns), ''), "and counted by column, in the order of the table");
 	is(found("SET client_min_messages = error; SELECT count(*), bool_and(
 			CASE WHEN c.differs IS NULL THEN c.here IS NOT DISTINCT FROM r.here AND c.there IS NOT DISTINCT FROM r.there
 			ELSE c.here = (SELECT jsonb_object_agg(key, value) FROM jsonb_each(r.here) WHERE key = ANY (text 'k' || r.differs))
@@ -158,7 +154,6 @@ is(found("SELECT key, differs FROM iblt_compare('keys', $peer, rows => 'changed'
 is(found("SELECT differs, count(*) FROM iblt_compare('much', $peer, rows => 'columns', $_) GROUP BY 1 ORDER BY 2"), "{v,w}|120\n{v}|11880", "12,000 differences ($_)") foreach 'recheck => 0', "recheck => 1, timeout => '2 s'";
 is(found("SELECT count(*) FROM iblt_compare('keys', $peer, rows => $_)"), '1', "rows => $_") foreach 'true', 'false', "'true'", "'off'", "'t'::text", "'columns'::varchar";
 like(failure("SELECT * FROM iblt_compare('keys', $peer, rows => $_)"), qr/22023: rows must be false, columns, changed or true/, "rows => $_ is an error") foreach "'changes'", '5', "'texts'", "''";
-is(found("SELECT * FROM iblt_compare_columns('bag', $peer, exclude => '{b}', condition => 'a < 4')"), '', 'equal rows have no columns that differ');
 
 # Types whose way to json would run code of another user have columns, too.
 both(q{CREATE ROLE other; CREATE TYPE sly AS ENUM ('x', 'y'); CREATE FUNCTION sly_json(sly) RETURNS json LANGUAGE sql AS $$ SELECT '1'::json $$;

@@ -177,7 +177,7 @@ sub drivers
 	my $peer = literal($server->connstr($far)) . '::pg_catalog.text';
 	my $both = "relation => 'shop.items'::regclass, peer => $peer";
 	my @calls = (
-		map({ ("SELECT * FROM iblt_compare($both, recheck => 0$_)", "SELECT * FROM iblt_compare_columns($both, recheck => 0$_)") } '', ", method => 'plain'::text"),
+		map({ "SELECT * FROM iblt_compare($both, recheck => 0$_)" } '', ", method => 'plain'::text"),
 		"SELECT * FROM iblt_compare($both, rows => 'changed'::text, recheck => 1, key_columns => '{id}'::text[], condition => 'id > 0'::text)",
 		"SELECT * FROM iblt_compare(here_peer => $peer, here_relation => 'shop.items'::text, peer => $peer, peer_relation => 'shop.copy'::text)",
 		'SELECT * FROM iblt_compare_stats()',
