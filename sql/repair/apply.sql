@@ -199,7 +199,11 @@ $$;
 
 -- Executes steps of an action, many rows at once where that does what single statements do; the
 -- statements that may succeed behind others.
--- Triggers of users could tell the difference, so they get a statement for each row.
+-- Triggers of users could tell the difference, so they get a statement for each row.  So do updates
+-- that set columns which few of the others set, and steps with long values or of several rows.
+-- A statement for many rows has the texts of each column as one literal of an array, and the
+-- elements are read as literals are.  unnest() of an array that a subquery gives has the planner
+-- take the index.
 CREATE FUNCTION repair_execute_steps(plan repair_plan, action text, steps repair_step[],
 	at_most boolean) RETURNS repair_statement[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -207,6 +211,10 @@ AS $$
 DECLARE
 	conn text := (repair_target(plan)).place;
 	path text := (plan.asked).apply_search_path;
+	relation text := relation_sql(repair_target(plan));
+	shown record;
+	columns text[];
+	made record;
 	m record;
 	many repair_statement[] := '{}';
 	members bigint[] := '{}';		-- places of steps
@@ -214,24 +222,63 @@ DECLARE
 	failed integer[];
 	rest repair_statement[];
 BEGIN
-	IF NOT EXISTS (SELECT FROM unnest((plan.described).triggers) AS t
-			WHERE repair_fires(t, ARRAY[action], (plan.asked).as_replica)) THEN
-		FOR m IN SELECT * FROM repair_many(plan, action, steps) LOOP
-			many := array_append(many, ROW(m.sql, NULL, cardinality(m.members), at_most,
-				NULL)::repair_statement);
-			members := members || m.members;
-			statement_of := statement_of
-				|| array_fill(cardinality(many), ARRAY[cardinality(m.members)]);
+	IF repair_triggers(plan, ARRAY[action]) IS NULL THEN
+		FOR columns IN SELECT NULL WHERE action <> 'update' UNION ALL
+				SELECT (u.s).columns FROM (SELECT unnest(steps) AS s WHERE action = 'update') AS u
+				GROUP BY 1 HAVING count(*) >= cardinality(steps) / 20 LOOP
+			SELECT string_agg(format('%L, quote_literal(array_agg(s.texts[%s])), %L',
+					CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ',
+					c.i + 1, format('::%s))', c.list)), ', ' ORDER BY c.i) AS lists,
+				string_agg('c' || c.i, ', ' ORDER BY c.i) AS names,
+				string_agg(format('iblt_v.c%s%s', c.i, c.suffix), ', ' ORDER BY c.i) AS vals,
+				string_agg(format('%s = iblt_v.c%s%s', c.identifier, c.i, c.suffix), ', '
+					ORDER BY c.i) FILTER (WHERE c.name = ANY (columns)) AS sets,
+				string_agg(format('t.%s %s iblt_v.c%s%s', c.identifier, c.equal, c.i, c.suffix),
+					' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
+				bool_and(c.list IS NOT NULL) AND NOT coalesce(
+					bool_or(c.key AND c.name = ANY (columns)), false) AS possible INTO made
+			FROM (SELECT u.i, u.identifier, u.suffix, u.list, u.name, u.key,
+					coalesce(u.equal, 'OPERATOR(pg_catalog.=)') AS equal,
+					u.i = min(u.i) OVER () AS first FROM unnest(plan.columns) AS u
+				WHERE CASE action WHEN 'insert' THEN NOT u.generated
+					ELSE u.key OR u.name = ANY (columns) END) AS c;
+			-- otherwise a statement cannot have several rows
+			CONTINUE WHEN made.possible IS NOT TRUE
+				OR action <> 'insert' AND NOT (plan.compared).is_unique;
+			FOR m IN EXECUTE format('SELECT array_to_string(ARRAY[%L, %s, %L], '''') AS sql,'
+					' array_agg(s.ordinality) AS members'
+					' FROM unnest($1) WITH ORDINALITY AS s'
+					' WHERE s.long IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
+					' GROUP BY (s.ordinality - 1) / 1000',
+				CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
+						repair_insert_into(plan), made.vals)
+					WHEN 'delete' THEN format('DELETE FROM %s AS t USING ROWS FROM (', relation)
+					ELSE format('UPDATE %s AS t SET %s FROM ROWS FROM (', relation, made.sets) END,
+				made.lists,
+				format(') AS iblt_v(%s)', made.names)
+					|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || made.this END)
+			USING steps, columns LOOP
+				many := array_append(many, ROW(m.sql, NULL, cardinality(m.members), at_most,
+					NULL)::repair_statement);
+				members := members || m.members;
+				statement_of := statement_of
+					|| array_fill(cardinality(many), ARRAY[cardinality(m.members)]);
+			END LOOP;
 		END LOOP;
 		failed := repair_send(conn, 'bulk', many, path);
 		IF failed = '{}' AND cardinality(members) = cardinality(steps) THEN
 			RETURN '{}';
 		END IF;
 	END IF;
-	rest := repair_statements(plan, ARRAY(SELECT s.step
+	shown := repair_shown_sql(plan, false);
+	EXECUTE format('SELECT coalesce(array_agg(ROW(%s, CASE WHEN x.long IS NOT NULL'
+			' THEN ARRAY(SELECT CASE WHEN is_long(t) THEN t END FROM unnest(x.texts) AS t)::text'
+			' END, x.n, $2, x.key::text)::repair_statement), ''{}'') FROM %s',
+		shown.statement, shown.item)
+	INTO rest USING ARRAY(SELECT s.step
 		FROM (SELECT unnest(steps) AS step, generate_subscripts(steps, 1) AS i) AS s
 		LEFT JOIN unnest(members, statement_of) AS x(member, statement) ON x.member = s.i
-		WHERE x.member IS NULL OR x.statement = ANY (failed) ORDER BY s.i), at_most);
+		WHERE x.member IS NULL OR x.statement = ANY (failed) ORDER BY s.i), at_most;
 	failed := repair_send(conn, 'each', rest, path);
 	RETURN ARRAY(SELECT rest[i] FROM unnest(failed) AS i);
 END

@@ -73,38 +73,6 @@ BEGIN
 END
 $$;
 
--- The steps of a batch of keys that a scan finds, as far as their rows have not changed.
--- Relies on: what lookups rely on, under its locks.
-CREATE FUNCTION repair_claim_scanned(plan repair_plan, steps repair_step[]) RETURNS repair_step[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	-- a lock takes the right to update, which inserting must not ask for
-	lock boolean := EXISTS (SELECT FROM unnest(steps) AS s
-		WHERE s.status = 'due' AND s.action <> 'insert');
-	ids text[] := repair_ids(plan, steps);
-	before record := repair_compared(steps);
-	now record;
-	equal text[];
-	changed text[];
-BEGIN
-	IF lock THEN
-		PERFORM repair_ask(plan, format(
-			'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-			repair_rows_sql(plan, ids)), ids);
-	END IF;
-	now := repair_look(plan, ids, (plan.asked).winner = 'newest');
-	SELECT array_agg(DISTINCT b.id) FILTER (WHERE n.here IS NOT DISTINCT FROM n.there),
-		array_agg(DISTINCT b.id) FILTER (WHERE n.here IS DISTINCT FROM n.there)
-	INTO equal, changed
-	FROM unnest(before.ids, before.here, before.there) AS b(id, here, there)
-	LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
-	WHERE n.here IS NOT DISTINCT FROM n.there
-		OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
-	RETURN (repair_pass_over(plan, steps, equal, changed, lock)).steps;
-END
-$$;
-
 -- The rows of keys of one action on target and source, with the texts that its statement takes.
 -- The target is read first, because it may have to wait for a lock.  The rows are many, so they
 -- are not copied to what is here and there.
@@ -139,20 +107,6 @@ BEGIN
 END
 $$;
 
--- The checksums of rows as texts, with their stamps.
-CREATE FUNCTION repair_checksums(rows found_rows, newest boolean) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF newest THEN
-		RETURN ARRAY(SELECT repair_checksum(r.checksum::text, r.content, true)
-			FROM unnest(rows.checksum, rows.content) WITH ORDINALITY AS r(checksum, content, n)
-			ORDER BY r.n);
-	END IF;
-	RETURN rows.checksum::text[];
-END
-$$;
-
 -- The steps for keys of one action that an index finds, without those of rows that have changed
 -- since they were compared: they had these checksums, or have these weights in a difference.  Also
 -- the keys whose rows an index may hide, because a side has a row that it had not, or has none that
@@ -164,22 +118,49 @@ CREATE FUNCTION repair_claim_keys(plan repair_plan, keys text[], action text, we
 AS $$
 DECLARE
 	target_side text := (plan.asked).target_side;
-	newest boolean := (plan.asked).winner = 'newest';
 	-- a lock takes the right to update, which others must not ask for
 	lock boolean := (plan.asked).apply AND CASE action WHEN 'update' THEN (plan.asked).updates
 		WHEN 'delete' THEN (plan.asked).deletes ELSE false END;
 	x record := repair_find_rows(plan, keys, action, lock);
-	target text[] := repair_checksums(x.target, newest);
-	source text[] := repair_checksums(x.source, newest);
-	here text[] := repair_target_of(target_side, target, source);
-	there text[] := repair_source_of(target_side, target, source);
-	made repair_made := repair_listed_steps(plan, keys, action, here, there, (x.source).columns,
-		(x.target).columns);
+	target text[] := (x.target).checksum::text[];
+	source text[] := (x.source).checksum::text[];
+	here text[];
+	there text[];
+	names text[] := iblt_field((plan.compared).columns);
+	listed text[];			-- expressions of texts, from lists of them (lists_sql)
+	problems boolean;
 	places integer[] := '{}';
 	equal text[];
 	changed text[];
 BEGIN
-	IF cardinality(made.steps) <> cardinality(keys) THEN
+	IF (plan.asked).winner = 'newest' THEN
+		target := ARRAY(SELECT repair_checksum(r.checksum, r.content, true)
+			FROM unnest(target, (x.target).content) WITH ORDINALITY AS r(checksum, content, n)
+			ORDER BY r.n);
+		source := ARRAY(SELECT repair_checksum(r.checksum, r.content, true)
+			FROM unnest(source, (x.source).content) WITH ORDINALITY AS r(checksum, content, n)
+			ORDER BY r.n);
+	END IF;
+	here := repair_target_of(target_side, target, source);
+	there := repair_source_of(target_side, target, source);
+	IF action <> 'delete' THEN
+		listed := listed || repair_each_sql(plan.columns,
+			'unnest(($4)[%1$s + 1 : %1$s + 1]) AS n%1$s');
+	END IF;
+	IF action <> 'insert' THEN
+		listed := listed || (SELECT string_agg(format('unnest(($5)[%1$s : %1$s]) AS o%2$s',
+				CASE action WHEN 'update' THEN c.i + 1 ELSE array_position(
+					iblt_field((plan.compared).key), names[c.i + 1]) END, c.i), ', ')
+			FROM unnest(plan.columns) AS c WHERE c.key OR action = 'update');
+	END IF;
+	EXECUTE repair_steps_sql(plan, format('(SELECT unnest($1) AS id,'
+			' unnest($2) AS here_checksum, unnest($3) AS there_checksum, %s) AS v,'
+			' LATERAL (SELECT v.id, %s, %L::text, NULL::text, 1::bigint, v.here_checksum,'
+			' v.there_checksum) AS x(id, key, action, problem, n, here_checksum, there_checksum)',
+			array_to_string(listed, ', '), key_json_sql((plan.compared).key), action), action,
+		repair_source_of(target_side, text 'x.here_checksum', 'x.there_checksum'))
+	INTO steps, problems USING keys, here, there, (x.source).columns, (x.target).columns;
+	IF cardinality(steps) <> cardinality(keys) THEN
 		RAISE EXCEPTION USING ERRCODE = 'data_exception',
 			MESSAGE = 'a side answered with rows of other keys than it was asked for';
 	ELSIF weights IS NOT NULL THEN
@@ -194,7 +175,6 @@ BEGIN
 	END IF;
 	doubtful := '{}';
 	gone := 0;
-	steps := made.steps;
 	IF places <> '{}' THEN
 		SELECT array_agg(k.id) FILTER (WHERE k.target IS NOT DISTINCT FROM k.source),
 			array_agg(k.id) FILTER (WHERE k.target IS DISTINCT FROM k.source),
@@ -207,7 +187,7 @@ BEGIN
 		SELECT p.* INTO steps, gone FROM repair_pass_over(plan, steps, equal, changed, lock) AS p;
 	END IF;
 	steps := repair_fill(plan, repair_outside(plan,
-		repair_judged(plan, steps, '{}', NULL, made.problems)));
+		repair_judged(plan, steps, '{}', NULL, problems)));
 END
 $$;
 
@@ -215,6 +195,7 @@ $$;
 -- changed.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.
+-- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_claim(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -224,7 +205,12 @@ DECLARE
 		ORDER BY array_position('{update,insert,delete}'::text[], p.part), p.n);
 	steps repair_step[];
 	before record;
+	now record;
 	claimed record;
+	lock boolean;
+	ids text[];
+	equal text[];
+	changed text[];
 	doubtful text[] := '{}';		-- keys whose rows an index may hide
 BEGIN
 	FOR n IN 1 .. work.batches LOOP
@@ -233,8 +219,8 @@ BEGIN
 		steps := repair_batch(work, batches[n]);
 		-- those that are skipped come last
 		CONTINUE WHEN (steps[1]).status <> 'due';
+		before := repair_compared(steps);
 		IF repair_finds_by_index(plan) THEN
-			before := repair_compared(steps);
 			claimed := repair_claim_keys(plan, before.ids, (steps[1]).action, NULL, before.here,
 				before.there);
 			doubtful := doubtful || claimed.doubtful;
@@ -242,7 +228,24 @@ BEGIN
 				WHERE (u.s).status = 'skipped');
 		ELSE
 			IF (plan.asked).apply THEN
-				steps := repair_claim_scanned(plan, steps);
+				-- a lock takes the right to update, which inserting must not ask for
+				lock := EXISTS (SELECT FROM unnest(steps) AS s
+					WHERE s.status = 'due' AND s.action <> 'insert');
+				ids := repair_ids(plan, steps);
+				IF lock THEN
+					PERFORM repair_ask(plan, format(
+						'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+						repair_rows_sql(plan, ids)), ids);
+				END IF;
+				now := repair_look(plan, ids, (plan.asked).winner = 'newest');
+				SELECT array_agg(DISTINCT b.id) FILTER (WHERE n.here IS NOT DISTINCT FROM n.there),
+					array_agg(DISTINCT b.id) FILTER (WHERE n.here IS DISTINCT FROM n.there)
+				INTO equal, changed
+				FROM unnest(before.ids, before.here, before.there) AS b(id, here, there)
+				LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
+				WHERE n.here IS NOT DISTINCT FROM n.there
+					OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
+				steps := (repair_pass_over(plan, steps, equal, changed, lock)).steps;
 			END IF;
 			steps := repair_fill(plan, repair_outside(plan, steps));
 		END IF;

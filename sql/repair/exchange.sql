@@ -41,13 +41,6 @@ BEGIN
 END
 $$;
 
--- The columns that unique indexes are made of.
-CREATE FUNCTION repair_unique_columns(uniques repair_unique[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c ORDER BY 1)
-$$;
-
 -- The steps of an action, each as the text of an array: the key's columns, and then these columns,
 -- if they are compared; and the ids of those with long values, which have NULL in their place.
 CREATE FUNCTION repair_unique_rows(work repair_work, columns text[], action text,
@@ -79,48 +72,13 @@ BEGIN
 END
 $$;
 
--- Is a column's type PostgreSQL's own? Values of others stay texts, because a cast could run code.
-CREATE FUNCTION repair_own_type(plan repair_plan, name text) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT t.type LIKE 'pg_catalog.%' FROM unnest((plan.described).columns) AS t
-	WHERE t.name = repair_own_type.name
-$$;
-
--- The expression of the value of a column in a row that is to be written, or its text.
--- What is not compared stays as it is.
-CREATE FUNCTION repair_unique_new(plan repair_plan, name text, place bigint) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN c.name IS NULL THEN format('iblt_o.%I', t.name)
-		ELSE format('(iblt_v.iblt_r[%s])%s', place,
-			CASE WHEN repair_own_type(plan, t.name) THEN concat_ws(' ', c.suffix, t.collated) END)
-		END
-	FROM unnest((plan.described).columns) AS t LEFT JOIN unnest(plan.columns) AS c USING (name)
-	WHERE t.name = repair_unique_new.name
-$$;
-
--- A query for the pairs of rows of which the first is to get a value of an index that the second
--- has, as texts of three numbers, the last one that of the index.
-CREATE FUNCTION repair_unique_pairs_sql(u repair_unique, n bigint) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s)'
-			' FROM (SELECT iblt_n, %s FROM iblt_w%s) AS a'
-			' JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b ON %s WHERE a.iblt_n <> b.iblt_n', n,
-		string_agg(format('(%s) AS iblt_k%s', k.value, k.ordinality), ', ' ORDER BY k.ordinality),
-		' WHERE ' || u.condition,
-		string_agg(format(CASE WHEN u.nulls THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
-				' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
-			ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, k.ordinality, k.equal, k.collated),
-			' AND ' ORDER BY k.ordinality))
-	FROM unnest(u.keys) WITH ORDINALITY AS k
-$$;
-
--- The pairs of steps for these rows on the target's server, as in repair_unique_pairs_sql, in the
--- order of the second.
-CREATE FUNCTION repair_waiting(plan repair_plan, uniques repair_unique[], rows text[],
-	OUT wants integer[], OUT has integer[], OUT by_index integer[]) RETURNS record
+-- The pairs of steps for these rows on the target's server of which the first is to get a value of
+-- an index on these columns that the second has, and the number of that index, in the order of the
+-- second.
+-- Values of types that are not PostgreSQL's own stay texts, because a cast could run code.  What is
+-- not compared stays as it is.
+CREATE FUNCTION repair_waiting(plan repair_plan, uniques repair_unique[], columns text[],
+	rows text[], OUT wants integer[], OUT has integer[], OUT by_index integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -133,28 +91,42 @@ DECLARE
 				' ON iblt_o.iblt_n = iblt_v.iblt_n)'
 				' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
 			CASE WHEN s.bare THEN format('%L::text[]', rows) ELSE '$1' END,
-			(SELECT string_agg(format(CASE WHEN repair_own_type(plan, name) THEN 't.%1$I'
+			string_agg(format(CASE WHEN x.own THEN 't.%1$I'
 					ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END
-					|| ' AS %1$I', name), ', ' ORDER BY n)
-				FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
+				|| ' AS %1$I', x.name), ', ' ORDER BY x.n),
 			relation_sql(s),
-			(SELECT string_agg(CASE WHEN repair_own_type(plan, k.name)
-					THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier, k.equal, k.n,
-						k.suffix)
+			(SELECT string_agg(CASE WHEN t.type LIKE 'pg_catalog.%'
+					THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier,
+						coalesce(k.equal, 'OPERATOR(pg_catalog.=)'), k.n, k.suffix)
 					ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
 				' AND ' ORDER BY k.n)
-				FROM (SELECT c.name, c.identifier,
-						coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), c.suffix,
-						row_number() OVER (ORDER BY c.i)
-					FROM unnest(plan.columns) AS c WHERE c.key)
-					AS k(name, identifier, equal, suffix, n)),
-			(SELECT string_agg(format('%s AS %I', repair_unique_new(plan, name, x.keys + n), name),
-				', ' ORDER BY n) FROM unnest(columns) WITH ORDINALITY AS c(name, n)),
-			(SELECT string_agg(repair_unique_pairs_sql(ROW(u.name, u.columns, u.keys, u.condition,
-				u.nulls)::repair_unique, u.ordinality), ' UNION ALL ')
-				FROM unnest(uniques) WITH ORDINALITY AS u))
-		FROM (SELECT repair_unique_columns(uniques), (SELECT count(*) FROM unnest(plan.columns) AS c
-			WHERE c.key)) AS x(columns, keys));
+				FROM (SELECT c.*, row_number() OVER (ORDER BY c.i) AS n
+					FROM unnest(plan.columns) AS c WHERE c.key) AS k
+				LEFT JOIN unnest((plan.described).columns) AS t USING (name)),
+			string_agg(format(CASE WHEN x.compared THEN '(iblt_v.iblt_r[%2$s])%3$s AS %1$I'
+					ELSE 'iblt_o.%1$I AS %1$I' END, x.name, x.n + x.keys,
+				CASE WHEN x.own THEN concat_ws(' ', x.suffix, x.collated) END), ', ' ORDER BY x.n),
+			(SELECT string_agg(p.pairs, ' UNION ALL ')
+				FROM unnest(uniques) WITH ORDINALITY AS u, LATERAL (
+				SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s)'
+						' FROM (SELECT iblt_n, %s FROM iblt_w%s) AS a'
+						' JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b ON %s'
+						' WHERE a.iblt_n <> b.iblt_n', u.ordinality,
+					string_agg(format('(%s) AS iblt_k%s', k.value, k.ordinality), ', '
+						ORDER BY k.ordinality),
+					' WHERE ' || u.condition,
+					string_agg(format(CASE WHEN u.nulls
+						THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
+							' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
+						ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, k.ordinality, k.equal,
+						k.collated), ' AND ' ORDER BY k.ordinality))
+				FROM unnest(u.keys) WITH ORDINALITY AS k) AS p(pairs)))
+		FROM (SELECT u.name, u.n, t.type LIKE 'pg_catalog.%' AS own, t.collated, c.suffix,
+				c.name IS NOT NULL AS compared,
+				(SELECT count(*) FROM unnest(plan.columns) AS k WHERE k.key) AS keys
+			FROM unnest(columns) WITH ORDINALITY AS u(name, n)
+			LEFT JOIN unnest((plan.described).columns) AS t USING (name)
+			LEFT JOIN unnest(plan.columns) AS c USING (name)) AS x);
 	pairs text[] := ask_values(ARRAY[s.place], ARRAY[query], 0.01, NULL,
 		ROW('read_planned', rows, NULL, NULL, reads(s))::reading);
 BEGIN
@@ -237,28 +209,6 @@ $$;
 
 -- May they be deleted and inserted?
 
--- Why rows of the target must not be deleted and inserted in place of an update; NULL if they may.
-CREATE FUNCTION repair_exchange_problem(plan repair_plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	asked repair_options := plan.asked;
-	triggers text := repair_triggers(plan, '{insert,update,delete}');
-	others text := (SELECT string_agg(quote_ident(t.name), ', ')
-		FROM unnest((plan.described).columns) AS t
-		WHERE NOT t.generated AND t.name NOT IN (SELECT c.name FROM unnest(plan.columns) AS c));
-BEGIN
-	RETURN CASE WHEN asked.winner = 'newest' THEN 'winner => ''newest'''
-		WHEN NOT asked.deletes THEN 'deletes => false'
-		WHEN NOT asked.inserts THEN 'inserts => false'
-		WHEN triggers <> '' THEN 'triggers would fire: ' || triggers
-		WHEN (plan.described).rules THEN 'the table may have rules'
-		WHEN others <> '' THEN 'columns that are not compared would be lost: ' || others
-		WHEN EXISTS (SELECT FROM unnest((plan.described).foreign_keys) AS k WHERE k.self)
-		THEN 'the table refers to itself' END;
-END
-$$;
-
 -- Why the rows of these keys must not be deleted, because others refer to them; NULL if none do.
 -- No row can begin to refer to one that the claim has locked.
 CREATE FUNCTION repair_exchange_referring(plan repair_plan, ids text[]) RETURNS text
@@ -288,7 +238,15 @@ CREATE FUNCTION repair_exchange(INOUT work repair_work) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	plan repair_plan := work.plan;
+	asked repair_options := plan.asked;
 	uniques repair_unique[] := repair_uniques(work);
+	columns text[] := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
+		ORDER BY 1);
+	triggers text := repair_triggers(plan, '{insert,update,delete}');
+	others text := (SELECT string_agg(quote_ident(t.name), ', ')
+		FROM unnest((plan.described).columns) AS t
+		WHERE NOT t.generated AND t.name NOT IN (SELECT c.name FROM unnest(plan.columns) AS c));
 	of_plan text;
 	one_by_one boolean;
 	problem text;
@@ -306,8 +264,8 @@ BEGIN
 	IF uniques = '{}' THEN
 		RETURN;
 	END IF;
-	updates := repair_unique_rows(work, repair_unique_columns(uniques), 'update');
-	waiting := repair_waiting(work.plan, uniques, updates.rows);
+	updates := repair_unique_rows(work, columns, 'update');
+	waiting := repair_waiting(plan, uniques, columns, updates.rows);
 	stuck := repair_stuck(cardinality(updates.ids), waiting.wants, waiting.has);
 	IF stuck = '{}' THEN
 		RETURN;
@@ -318,14 +276,21 @@ BEGIN
 			WHERE w.wants = ANY (stuck))));
 	ids := ARRAY(SELECT u.id FROM unnest(updates.ids) WITH ORDINALITY AS u(id, place)
 		JOIN unnest(stuck) AS g(place) USING (place));
-	of_plan := repair_exchange_problem(work.plan);
-	one_by_one := of_plan IS NULL AND repair_exchange_referring(work.plan, ids) IS NOT NULL;
+	of_plan := CASE WHEN asked.winner = 'newest' THEN 'winner => ''newest'''
+		WHEN NOT asked.deletes THEN 'deletes => false'
+		WHEN NOT asked.inserts THEN 'inserts => false'
+		WHEN triggers <> '' THEN 'triggers would fire: ' || triggers
+		WHEN (plan.described).rules THEN 'the table may have rules'
+		WHEN others <> '' THEN 'columns that are not compared would be lost: ' || others
+		WHEN EXISTS (SELECT FROM unnest((plan.described).foreign_keys) AS k WHERE k.self)
+		THEN 'the table refers to itself' END;
+	one_by_one := of_plan IS NULL AND repair_exchange_referring(plan, ids) IS NOT NULL;
 	FOR x IN SELECT array_agg(u.id ORDER BY g.place) AS ids, array_agg(u.row ORDER BY g.place)
 				AS rows
 			FROM unnest(stuck, repair_groups(stuck, waiting.wants, waiting.has)) AS g(place, least)
 			JOIN unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
 				USING (place) GROUP BY g.least ORDER BY g.least LOOP
-		problem := CASE WHEN one_by_one THEN repair_exchange_referring(work.plan, x.ids)
+		problem := CASE WHEN one_by_one THEN repair_exchange_referring(plan, x.ids)
 			WHEN of_plan IS NOT NULL THEN of_plan
 			WHEN EXISTS (SELECT unnest(updates.long) INTERSECT SELECT unnest(x.ids))
 			THEN 'a value is too long to be read again' END;
@@ -335,9 +300,9 @@ BEGIN
 		END IF;
 		skipped := x.ids;
 		-- and inserts that wait for a value of their rows
-		more := repair_unique_rows(work, repair_unique_columns(uniques), 'insert');
+		more := repair_unique_rows(work, columns, 'insert');
 		IF more.ids <> '{}' THEN
-			inserts := repair_waiting(work.plan, uniques, x.rows || more.rows);
+			inserts := repair_waiting(plan, uniques, columns, x.rows || more.rows);
 			skipped := skipped || ARRAY(SELECT i.id
 				FROM unnest(inserts.wants, inserts.has) AS w(wants, has)
 				JOIN unnest(more.ids) WITH ORDINALITY AS i(id, place)
@@ -345,7 +310,7 @@ BEGIN
 				WHERE w.has <= cardinality(x.rows));
 		END IF;
 		FOR n IN 1 .. work.batches LOOP
-			PERFORM iblt_repair_put((work.plan).secret, n,
+			PERFORM iblt_repair_put(plan.secret, n,
 				repair_skip(repair_batch(work, n), skipped, said || ': ' || problem));
 		END LOOP;
 	END LOOP;
@@ -363,7 +328,7 @@ BEGIN
 			jsonb_build_object('columns', NULL, 'detail', said)) AS c(chosen, change);
 		CONTINUE WHEN x.inserts IS NULL;
 		-- those that are skipped come last
-		PERFORM iblt_repair_put((work.plan).secret, n, x.inserts || x.others);
+		PERFORM iblt_repair_put(plan.secret, n, x.inserts || x.others);
 		work.parts[n] := '';
 		work := repair_add(work, x.deletes);
 	END LOOP;

@@ -17,25 +17,6 @@
 -- foreign key with ON DELETE CASCADE.  DDL that this lock does not keep away is found before COMMIT
 -- (repair_require_described).
 
--- Sets how long the transactions of all places wait for a lock, unless a session waits less.
--- NULL sets what a session began with.  That loses a SET since then, which repair_lock_all
--- restores in this session, and sessions of peers do not have.
-CREATE FUNCTION repair_patience(plans repair_plan[], wait interval) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	query text := format('SELECT pg_catalog.set_config(name, %s, true)'
-		' FROM pg_catalog.pg_settings WHERE name = ''lock_timeout''',
-		CASE WHEN wait IS NULL THEN 'reset_val'
-			ELSE format('least(nullif(setting::int8, 0), %s)::text',
-				greatest(1, least(2147483647, round(extract(epoch FROM wait) * 1000)))) END);
-	places text[] := ARRAY(SELECT DISTINCT place
-		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place);
-BEGIN
-	PERFORM ask_values(places, array_fill(query, ARRAY[cardinality(places)]));
-END
-$$;
-
 -- Locks the targets and the sources; an error if they are not what was described.
 -- An identity begins with that of the server.  1768057972 is "iblt" in ASCII.
 CREATE FUNCTION repair_lock_all(plans repair_plan[]) RETURNS void
@@ -44,6 +25,10 @@ AS $$
 DECLARE
 	compared plan := (plans[1]).compared;
 	before text := current_setting('lock_timeout');
+	patience text := 'SELECT pg_catalog.set_config(name, %s, true) FROM pg_catalog.pg_settings'
+		' WHERE name = ''lock_timeout''';
+	places text[] := ARRAY(SELECT DISTINCT place
+		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place);
 	targets text[] := ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p);
 	keyless text[] := ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p
 		WHERE NOT (p.compared).is_unique);
@@ -51,7 +36,11 @@ DECLARE
 	x record;
 	members oid[];
 BEGIN
-	PERFORM repair_patience(plans, compared.timeout);
+	-- unless a session waits less
+	PERFORM ask_values(places, array_fill(format(patience, format(
+		'least(nullif(setting::int8, 0), %s)::text',
+		greatest(1, least(2147483647, round(extract(epoch FROM compared.timeout) * 1000))))),
+		ARRAY[cardinality(places)]));
 	FOR x IN SELECT s.place, array_agg(DISTINCT s.relation) AS relations
 			FROM unnest(plans) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
 			GROUP BY 1 ORDER BY min(s.identity COLLATE "C") LOOP
@@ -62,9 +51,11 @@ BEGIN
 			' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
 	END LOOP;
 	PERFORM ask_call((repair_target(plans[1])).place, format(
-			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
-			targets, keyless)),
-		repair_patience(plans, NULL),
+		'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
+		targets, keyless));
+	-- That loses a SET since a session began, which sessions of peers do not have.
+	PERFORM ask_values(places, array_fill(format(patience, 'reset_val'),
+			ARRAY[cardinality(places)])),
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
 		PERFORM repair_require_described(plan);

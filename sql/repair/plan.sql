@@ -57,50 +57,6 @@ BEGIN
 END
 $$;
 
--- An error for what cannot be repaired.
-CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	compared plan := plan.compared;
-	s side := repair_target(plan);
-BEGIN
-	IF (plan.described).kind NOT IN ('table', 'partitioned table', CASE WHEN s.own_rows
-			THEN 'a table that others inherit from' ELSE 'table' END) THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
-			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.described).kind),
-			HINT = 'Choose another direction or relation. Only tables and partitioned tables '
-				'can be changed.';
-	ELSIF (plan.described).distributed AND (plan.asked).apply THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus',
-				s.relation),
-			DETAIL = 'Citus does not lock rows of several shards, so they could change meanwhile.',
-			HINT = 'Leave apply out, stop writing to the rows, '
-				'and run the statements that are shown.';
-	ELSIF (compared.here).identity = (compared.there).identity THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'a relation cannot be repaired from itself';
-	ELSIF EXISTS (SELECT FROM unnest((compared.here).columns || (compared.there).columns) AS c
-			WHERE c.expression IS NOT NULL AND c.name = ANY (iblt_field(compared.columns))) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'values of expressions cannot be repaired',
-			HINT = 'Exclude these columns.';
-	ELSIF EXISTS (SELECT FROM unnest(s.columns) AS c WHERE c.source <> c.name
-			AND c.source = ANY (iblt_field(compared.columns))) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'columns of both sides cannot exchange names in a repair',
-			HINT = 'Repair from the other server, where peer_columns is the other way round.';
-	ELSIF NOT compared.is_unique
-			AND EXISTS (SELECT FROM unnest(compared.columns) AS c WHERE c.cast_to <> '') THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'rows without a unique key cannot be repaired where column types differ',
-			HINT = 'Exclude those columns, or create a unique index on columns that are not null '
-				'on both sides.';
-	END IF;
-END
-$$;
-
 -- May this transaction have changed a relation?
 -- Its locks tell.  A savepoint that is rolled back gives them back.
 CREATE FUNCTION repair_written(relation regclass) RETURNS boolean
@@ -150,18 +106,52 @@ BEGIN
 END
 $$;
 
--- An error for a repair that could not be applied, or not safely.
+-- An error for what cannot be repaired, or not applied, or not safely.
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
-CREATE FUNCTION repair_check_apply(plan repair_plan) RETURNS void
+CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
+	compared plan := plan.compared;
 	s side := repair_target(plan);
 	source side := repair_source(plan);
 BEGIN
+	IF (plan.described).kind NOT IN ('table', 'partitioned table', CASE WHEN s.own_rows
+			THEN 'a table that others inherit from' ELSE 'table' END) THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.described).kind),
+			HINT = 'Choose another direction or relation. Only tables and partitioned tables '
+				'can be changed.';
+	ELSIF (plan.described).distributed AND (plan.asked).apply THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus',
+				s.relation),
+			DETAIL = 'Citus does not lock rows of several shards, so they could change meanwhile.',
+			HINT = 'Leave apply out, stop writing to the rows, '
+				'and run the statements that are shown.';
+	ELSIF (compared.here).identity = (compared.there).identity THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'a relation cannot be repaired from itself';
+	ELSIF EXISTS (SELECT FROM unnest((compared.here).columns || (compared.there).columns) AS c
+			WHERE c.expression IS NOT NULL AND c.name = ANY (iblt_field(compared.columns))) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'values of expressions cannot be repaired',
+			HINT = 'Exclude these columns.';
+	ELSIF EXISTS (SELECT FROM unnest(s.columns) AS c WHERE c.source <> c.name
+			AND c.source = ANY (iblt_field(compared.columns))) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'columns of both sides cannot exchange names in a repair',
+			HINT = 'Repair from the other server, where peer_columns is the other way round.';
+	ELSIF NOT compared.is_unique
+			AND EXISTS (SELECT FROM unnest(compared.columns) AS c WHERE c.cast_to <> '') THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'rows without a unique key cannot be repaired where column types differ',
+			HINT = 'Exclude those columns, or create a unique index on columns that are not null '
+				'on both sides.';
+	END IF;
 	IF (plan.asked).apply THEN
-		PERFORM repair_require_fresh(plan.compared);
+		PERFORM repair_require_fresh(compared);
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
@@ -192,10 +182,9 @@ BEGIN
 END
 $$;
 
--- What both sides say of their relations: the target's description, and what the name of the source
--- means.  An error unless they are those that the plan compares.
-CREATE FUNCTION repair_describe_sides(plan repair_plan, OUT described repair_description,
-	OUT source_naming text) RETURNS record
+-- The plan with what both sides say of their relations: the target's description, and what the name
+-- of the source means.  An error unless they are those that the plan compares.
+CREATE FUNCTION repair_describe_sides(INOUT plan repair_plan) RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -211,8 +200,8 @@ DECLARE
 BEGIN
 	PERFORM require_side_described(s, fingerprints[1]),
 		require_side_described(source, fingerprints[2]);
-	described := jsonb_populate_record(NULL::repair_description, said[1]::jsonb);
-	source_naming := said[2];
+	plan.described := jsonb_populate_record(NULL::repair_description, said[1]::jsonb);
+	plan.source_naming := said[2];
 END
 $$;
 
@@ -225,7 +214,7 @@ CREATE FUNCTION repair_require_described(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	now record := repair_describe_sides(plan);
+	now repair_plan := repair_describe_sides(plan);
 BEGIN
 	IF now.described IS DISTINCT FROM plan.described THEN
 		PERFORM refuse_altered((repair_target(plan)).relation, (repair_target(plan)).side);
@@ -241,7 +230,6 @@ CREATE FUNCTION repair_plan_of(compared plan, asked repair_options) RETURNS repa
 AS $$
 DECLARE
 	plan repair_plan;
-	said record;
 BEGIN
 	IF asked.winner = 'newest' THEN
 		IF NOT compared.is_unique THEN
@@ -257,9 +245,7 @@ BEGIN
 		THEN '{tableoid,ctid,xmin}' ELSE '{}' END;
 	plan.compared := compared;
 	plan.asked := asked;
-	said := repair_describe_sides(plan);
-	plan.described := said.described;
-	plan.source_naming := said.source_naming;
+	plan := repair_describe_sides(plan);
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
 	-- How statements on the target write the compared columns, in their order.  A literal has the
@@ -279,7 +265,7 @@ BEGIN
 		) AS c(name, own, through)
 	LEFT JOIN unnest((plan.described).columns) AS t ON t.name = c.own;
 	plan.secret := gen_random_uuid();
-	PERFORM repair_check_target(plan), repair_check_apply(plan);
+	PERFORM repair_check_target(plan);
 	IF (plan.described).kind = 'a table that others inherit from' THEN
 		PERFORM progress(true, format('only the own rows of %s are repaired, not those of tables '
 			'that inherit from it', (repair_target(plan)).relation));
@@ -298,14 +284,6 @@ $$;
 
 -- What a plan knows of its target, and asks it
 
--- Does a trigger fire for one of these actions?
-CREATE FUNCTION repair_fires(t repair_trigger, actions text[], as_replica boolean) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT t.enabled IN ('A', CASE WHEN as_replica THEN 'R' ELSE 'O' END)
-		AND EXISTS (SELECT FROM unnest(t.events) AS e WHERE lower(e) = ANY (actions))
-$$;
-
 -- The triggers of the target that fire for such actions, with their events, in words; NULL if
 -- there are none.
 CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
@@ -315,7 +293,8 @@ AS $$
 	FROM unnest((plan.described).triggers) AS t, LATERAL (
 		SELECT string_agg(e, ', ' ORDER BY n) FROM unnest(t.events) WITH ORDINALITY AS u(e, n)
 		WHERE lower(e) = ANY (actions)) AS events(list)
-	WHERE repair_fires(t, actions, (plan.asked).as_replica)
+	WHERE t.enabled IN ('A', CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
+		AND events.list <> ''
 $$;
 
 -- The target's rows t of the keys with these ids, which are in $1, as a FROM clause; with other

@@ -16,65 +16,61 @@ AS $$
 	FROM unnest(k.columns) WITH ORDINALITY AS c(referenced, referring, equal, position)
 $$;
 
--- What foreign keys would change too, or what would violate them, if the rows of all steps of
--- a kind were changed.
+-- Says what foreign keys would change too, or what would violate them, if the rows of all steps of
+-- an action were changed: in the steps of a preview, or before a repair is applied in an error,
+-- unless the caller asked for it.
 -- No row can begin to refer to one that the claim has locked.  No statement sets a generated
 -- column, but each update may change it.
-CREATE FUNCTION repair_referring(work repair_work, action text) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan repair_plan := work.plan;
-	k repair_foreign_key;
-	does text;
-	ids text[];
-	found bigint;
-	problems text[] := '{}';
-BEGIN
-	FOREACH k IN ARRAY (plan.described).foreign_keys LOOP
-		does := CASE action WHEN 'delete' THEN k.on_delete ELSE k.on_update END;
-		-- as_replica: nothing checks it there
-		CONTINUE WHEN does IN ('NO ACTION', 'RESTRICT') AND NOT (plan.asked).as_replica;
-		-- of the keys whose steps change what it refers to, or may do so
-		ids := ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
-			unnest(repair_batch(work, n)) AS s
-			WHERE s.status = 'due' AND s.action = repair_referring.action
-			AND (s.action = 'delete'
-				OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
-				OR EXISTS (SELECT FROM unnest((plan.described).columns) AS t
-					WHERE t.generated
-					AND t.name IN (SELECT c.referenced FROM unnest(k.columns) AS c))));
-		CONTINUE WHEN ids = '{}';
-		does := format('by constraint %s ON %s %s', k.name, upper(action), does);
-		IF NOT k.readable THEN
-			problems := problems || format(
-				'rows of %s, which may not be read, may refer to such rows %s', k.relation, does);
-			CONTINUE;
-		END IF;
-		found := repair_ask(plan, repair_referring_sql(plan, k, ids), ids);
-		IF found > 0 THEN
-			problems := problems || format('%s of %s to such rows %s',
-				found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,
-				k.relation || CASE found WHEN 1 THEN ' refers' ELSE ' refer' END, does);
-		END IF;
-	END LOOP;
-	RETURN problems;
-END
-$$;
-
--- Says what foreign keys would change too: in the steps of a preview, or before a repair is
--- applied in an error, unless the caller asked for it.
 CREATE FUNCTION repair_cascades(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	asked repair_options := (work.plan).asked;
-	deletes text := array_to_string(repair_referring(work, 'delete'), '; ');
-	updates text := array_to_string(repair_referring(work, 'update'), '; ');
-	problem text := concat_ws('; ', nullif(deletes, ''), nullif(updates, ''));
+	plan repair_plan := work.plan;
+	asked repair_options := plan.asked;
+	part text;
+	k repair_foreign_key;
+	does text;
+	ids text[];
+	found bigint;
+	problems text[];
+	said text[] := '{}';	-- of deletes and of updates
+	problem text;
 	prefix text := CASE WHEN asked.as_replica
 		THEN 'foreign keys are not enforced, for all such rows: ' ELSE 'with all such rows: ' END;
 BEGIN
+	FOREACH part IN ARRAY '{delete,update}'::text[] LOOP
+		problems := '{}';
+		FOREACH k IN ARRAY (plan.described).foreign_keys LOOP
+			does := CASE part WHEN 'delete' THEN k.on_delete ELSE k.on_update END;
+			-- as_replica: nothing checks it there
+			CONTINUE WHEN does IN ('NO ACTION', 'RESTRICT') AND NOT asked.as_replica;
+			-- of the keys whose steps change what it refers to, or may do so
+			ids := ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
+				unnest(repair_batch(work, n)) AS s
+				WHERE s.status = 'due' AND s.action = part
+				AND (s.action = 'delete'
+					OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
+					OR EXISTS (SELECT FROM unnest((plan.described).columns) AS t
+						WHERE t.generated
+						AND t.name IN (SELECT c.referenced FROM unnest(k.columns) AS c))));
+			CONTINUE WHEN ids = '{}';
+			does := format('by constraint %s ON %s %s', k.name, upper(part), does);
+			IF NOT k.readable THEN
+				problems := problems || format(
+					'rows of %s, which may not be read, may refer to such rows %s', k.relation,
+					does);
+				CONTINUE;
+			END IF;
+			found := repair_ask(plan, repair_referring_sql(plan, k, ids), ids);
+			IF found > 0 THEN
+				problems := problems || format('%s of %s to such rows %s',
+					found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,
+					k.relation || CASE found WHEN 1 THEN ' refers' ELSE ' refer' END, does);
+			END IF;
+		END LOOP;
+		said := array_append(said, nullif(array_to_string(problems, '; '), ''));
+	END LOOP;
+	problem := array_to_string(said, '; ');
 	IF problem <> '' AND asked.apply AND NOT asked."cascade" THEN
 		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
 			MESSAGE = CASE WHEN asked.as_replica
@@ -87,14 +83,14 @@ BEGIN
 		RETURN;
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
-		PERFORM iblt_repair_put((work.plan).secret, n, ARRAY(
+		PERFORM iblt_repair_put(plan.secret, n, ARRAY(
 			SELECT CASE WHEN (u.s).status = 'due' AND x.problem <> ''
 				THEN jsonb_populate_record(u.s, jsonb_build_object('detail', prefix || x.problem))
 				ELSE u.s END
 			FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
 				FROM repair_batch(work, n) AS s(steps)) AS u,
-			LATERAL (SELECT CASE (u.s).action WHEN 'delete' THEN deletes
-				WHEN 'update' THEN updates END) AS x(problem)
+			LATERAL (SELECT CASE (u.s).action WHEN 'delete' THEN said[1]
+				WHEN 'update' THEN said[2] END) AS x(problem)
 			ORDER BY u.i));
 	END LOOP;
 END

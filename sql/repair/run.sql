@@ -29,34 +29,6 @@ BEGIN
 END
 $$;
 
--- What has become of differences of a run: the same difference, or a step that says why it is
--- left.
--- "found" are the differences for a repair, and "now" those as the run saw them.
-CREATE FUNCTION run_repair_judge(plan repair_plan, kept run_difference[], found difference[],
-	now difference[]) RETURNS TABLE (number bigint, equal boolean, same difference,
-	aside repair_step)
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT k.number, n.id IS NULL, CASE WHEN x.reason IS NULL THEN f.found END,
-		CASE WHEN x.reason IS NOT NULL THEN jsonb_populate_record(NULL::repair_step,
-			jsonb_build_object('id', k.id, 'key', k.key,
-				'action', CASE coalesce(n.side, k.side) WHEN 'both' THEN 'update'
-					WHEN (plan.asked).target_side THEN 'delete' ELSE 'insert' END,
-				'status', 'skipped', 'detail', x.reason)) END
-	FROM (SELECT u.*, run_repair_word((plan.compared).by_hash, u.id) AS word
-		FROM unnest(kept) AS u) AS k
-	LEFT JOIN unnest(now) AS n ON n.id = k.id
-	LEFT JOIN (SELECT (array_agg(v.found))[1] AS found, v.word
-		FROM (SELECT u AS found,
-				run_repair_word((plan.compared).by_hash, u.id) AS word
-			FROM unnest(found) AS u) AS v GROUP BY v.word HAVING count(*) = 1) AS f USING (word),
-	LATERAL (SELECT CASE WHEN n.id IS NULL THEN 'equal by now'
-		WHEN f.word IS NULL OR (n.side, n.here_count, n.there_count, n.here, n.there, n.differs)
-			IS DISTINCT FROM (k.side, k.here_count, k.there_count, k.here, k.there, k.differs)
-		THEN 'differs in another way than the run found' END) AS x(reason)
-	ORDER BY k.number
-$$;
-
 -- The steps for the differences of a table that a run has kept, those of each seed together, which
 -- are looked at again and are the same.
 CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options,
@@ -108,12 +80,33 @@ BEGIN
 			seen := compared;
 			seen.content := (((w.options).audit).compare).content;
 			now := run_repair_look(seen, ids);
-			-- in the order in which rows are locked
+			-- what has become of them, in the order in which rows are locked: the same difference,
+			-- or a step that says why it is left
 			SELECT array_agg(j.same ORDER BY (j.same).id COLLATE "C")
 					FILTER (WHERE (j.same).id IS NOT NULL) AS same,
 				array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
 				array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO judged
-			FROM run_repair_judge(plan, part, found, now) AS j;
+			FROM (SELECT k.number, n.id IS NULL AS equal,
+					CASE WHEN x.reason IS NULL THEN f.found END AS same,
+					CASE WHEN x.reason IS NOT NULL THEN jsonb_populate_record(NULL::repair_step,
+						jsonb_build_object('id', k.id, 'key', k.key,
+							'action', CASE coalesce(n.side, k.side) WHEN 'both' THEN 'update'
+								WHEN asked.target_side THEN 'delete' ELSE 'insert' END,
+							'status', 'skipped', 'detail', x.reason)) END AS aside
+				FROM (SELECT u.*, run_repair_word(compared.by_hash, u.id) AS word
+					FROM unnest(part) AS u) AS k
+				LEFT JOIN unnest(now) AS n ON n.id = k.id
+				LEFT JOIN (SELECT (array_agg(v.found))[1] AS found, v.word
+					FROM (SELECT u AS found, run_repair_word(compared.by_hash, u.id) AS word
+						FROM unnest(found) AS u) AS v
+					GROUP BY v.word HAVING count(*) = 1) AS f USING (word),
+				LATERAL (SELECT CASE WHEN n.id IS NULL THEN 'equal by now'
+					WHEN f.word IS NULL
+						OR (n.side, n.here_count, n.there_count, n.here, n.there, n.differs)
+						IS DISTINCT FROM
+						(k.side, k.here_count, k.there_count, k.here, k.there, k.differs)
+					THEN 'differs in another way than the run found' END) AS x(reason)
+				ORDER BY k.number) AS j;
 			IF judged.same IS NOT NULL THEN
 				r.work := repair_add_steps(r.work, judged.same, cause);
 			END IF;

@@ -10,7 +10,9 @@
 -- What has to change
 
 -- What has to happen to rows with unique keys.
--- A unique key is inserted or deleted, or its columns are updated.
+-- A unique key is inserted or deleted, or its columns are updated.  If the newest row wins, the
+-- last text of a row is its stamp.
+-- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
 CREATE FUNCTION repair_unique_changes(differences difference[], target_side text,
 	newest boolean) RETURNS SETOF repair_change
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -21,7 +23,12 @@ AS $$
 		CASE WHEN greatest(d.here_count, d.there_count) > 1
 		THEN 'several rows have this key although an index says that it is unique; see amcheck'
 		WHEN newest AND num_nulls(s.source_checksum, s.target_checksum) = 0
-		THEN repair_tie(s.source_row -> 1, s.target_row -> 1) END,
+		THEN (SELECT CASE WHEN num_nulls(x.source_stamp, x.target_stamp) > 0
+				THEN 'a tie: it is not known which row is newer'
+				WHEN x.source_stamp = x.target_stamp THEN 'a tie: no row is newer'
+				WHEN x.source_stamp < x.target_stamp THEN 'the row of the target is newer' END
+			FROM (SELECT (s.source_row #>> '{1,-1}')::numeric, (s.target_row #>> '{1,-1}')::numeric)
+				AS x(source_stamp, target_stamp)) END,
 		repair_checksum(d.here_checksum, d.here, newest),
 		repair_checksum(d.there_checksum, d.there, newest),
 		coalesce(s.source_row, s.target_row) ->> 2
@@ -89,57 +96,6 @@ AS $$
 	FROM unnest(plan.columns) AS c
 $$;
 
--- The expression of the statement that inserts rows.
-CREATE FUNCTION repair_insert_sql(plan repair_plan) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('concat(%L, CASE x.n WHEN 1 THEN %s ELSE concat(''SELECT '', %s,'
-			' '' FROM pg_catalog.generate_series(1, '', x.n, '')'') END)',
-		repair_insert_into(plan),
-		coalesce('concat(''VALUES ('', ' || v.list || ', '')'')', '''DEFAULT VALUES'''),
-		coalesce(v.list, ''''''))
-	FROM (SELECT repair_joined_sql(string_agg(format('v.n%s || %L', c.i, c.suffix), ', '
-		ORDER BY c.i), ', ') FROM unnest(plan.columns) AS c WHERE NOT c.generated) AS v(list)
-$$;
-
--- The expression of the statement that deletes as many equal rows as there are too many.
--- The image operator *= finds a row by its bytes, whatever its types, NULLs too.  "=" is
--- there for indexes.
-CREATE FUNCTION repair_counted_delete_sql(plan repair_plan) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('concat(%L, %s, %L, %s, %L, x.n, %L)',
-		format(CASE WHEN k.parted THEN 'DELETE FROM %1$s WHERE (tableoid, ctid)'
-				' OPERATOR(pg_catalog.=) ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE '
-			ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
-				' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE ' END, relation_sql(s)),
-		coalesce(p.indexed, ''''''),
-		format('ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(', p.names),
-		coalesce(p.literals, ''''''),
-		concat(')::pg_catalog.record', ' AND (' || s.condition || E'\n)', ' LIMIT '),
-		CASE WHEN k.parted THEN ')' ELSE '))' END)
-	FROM repair_target(plan) AS s,
-	(SELECT (plan.described).kind = 'partitioned table') AS k(parted),
-	(SELECT repair_joined_sql(string_agg(format('CASE v.n%1$s WHEN ''NULL'' THEN %2$L'
-				' ELSE concat(%3$L, v.n%1$s, %4$L) END', c.i,
-				concat('t.', c.identifier, ' IS NULL AND '),
-				concat('t.', c.identifier, ' ', c.equal, ' '), c.suffix || ' AND '),
-			', ' ORDER BY c.i) FILTER (WHERE c.equal IS NOT NULL), '') AS indexed,
-		string_agg('t.' || c.identifier, ', ' ORDER BY c.i) AS names,
-		repair_joined_sql(string_agg(format('v.n%s || %L', c.i, c.suffix), ', '
-			ORDER BY c.i), ', ') AS literals
-		FROM unnest(plan.columns) AS c) AS p
-$$;
-
--- A list of the names of some columns whose texts differ, as expressions; quoted or not.
-CREATE FUNCTION repair_differing_sql(columns repair_column[], quoted boolean) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT string_agg(format('CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %2$L END',
-		c.i, CASE WHEN quoted THEN c.identifier ELSE c.name END), ', ' ORDER BY c.i)
-	FROM unnest(columns) AS c
-$$;
-
 -- The query that makes the steps, all of them to be executed, for an item of FROM that gives x and
 -- v; "action" is theirs if they have one, and "checksum" the expression of a row's checksum.
 CREATE FUNCTION repair_steps_sql(plan repair_plan, item text, action text, checksum text)
@@ -147,10 +103,6 @@ RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	written repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE NOT c.generated);
-	made repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.generated);
-	fixed repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.always);
-	nothing text := 'nullif(%s, '''')';
 	changed text := 'NULL::text[]';		-- the columns that an update sets
 	problem text := 'x.problem';
 	updates boolean := coalesce(action, 'update') = 'update' AND (plan.compared).is_unique;
@@ -164,19 +116,24 @@ DECLARE
 		WHERE NOT is_short((plan.compared).columns[i]));
 BEGIN
 	IF updates THEN
-		changed := format('CASE x.action WHEN ''update'' THEN'
-			' nullif(array_remove(ARRAY[%s]::text[], NULL), ''{}'') END',
-			repair_differing_sql(written, false));
-		problem := format('CASE WHEN x.problem IS NOT NULL OR x.action <> ''update'' THEN x.problem'
-				' WHEN %1$s IS NOT NULL THEN'
+		-- the names of the columns whose texts differ
+		SELECT format('CASE x.action WHEN ''update'' THEN'
+				' nullif(array_remove(ARRAY[%s]::text[], NULL), ''{}'') END',
+				string_agg(format(d.form, c.name), ', ' ORDER BY c.i)
+					FILTER (WHERE NOT c.generated)),
+			format('CASE WHEN x.problem IS NOT NULL OR x.action <> ''update'' THEN x.problem'
+				' WHEN %1$s <> '''' THEN'
 				' ''differs in a column that is GENERATED ALWAYS AS IDENTITY: '' || %1$s'
-				' WHEN w.columns IS NOT NULL THEN NULL WHEN %2$s IS NOT NULL'
+				' WHEN w.columns IS NOT NULL THEN NULL WHEN %2$s <> '''''
 				' THEN ''differs only in generated columns: '' || %2$s'
 				' ELSE ''differs in a value that has the same text on both sides'' END',
-			format(nothing, coalesce(repair_joined_sql(repair_differing_sql(fixed, true), ', '),
-				'''''')),
-			format(nothing, coalesce(repair_joined_sql(repair_differing_sql(made, true), ', '),
-				'''''')));
+				coalesce(repair_joined_sql(string_agg(format(d.form, c.identifier), ', '
+					ORDER BY c.i) FILTER (WHERE c.always), ', '), ''''''),
+				coalesce(repair_joined_sql(string_agg(format(d.form, c.identifier), ', '
+					ORDER BY c.i) FILTER (WHERE c.generated), ', '), ''''''))
+		INTO changed, problem
+		FROM unnest(plan.columns) AS c, LATERAL (SELECT format(
+			'CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %%L END', c.i)) AS d(form);
 	END IF;
 	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, ''due'', p.problem, x.n,'
 			' w.columns, y.texts, %s, x.here_checksum, x.there_checksum)::repair_step%s), ''{}'')'
@@ -192,58 +149,6 @@ BEGIN
 END
 $$;
 
--- The steps for differences of keys that a scan finds.
-CREATE FUNCTION repair_scanned_steps(plan repair_plan, differences difference[]) RETURNS repair_made
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	made repair_made;
-BEGIN
-	EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'
-			' AS v(%s)', CASE WHEN (plan.compared).is_unique THEN 'repair_unique_changes'
-			ELSE 'repair_counted_changes' END,
-		(plan.asked).target_side, (plan.asked).winner = 'newest',
-		concat_ws(', ', repair_each_sql(plan.columns, 'x.source_texts ->> %s'),
-			repair_each_sql(plan.columns, 'x.target_texts ->> %s'), '0'),
-		concat_ws(', ', repair_each_sql(plan.columns, 'n%s'),
-			repair_each_sql(plan.columns, 'o%s'), 'more')), NULL, 'x.checksum')
-	INTO made USING differences;
-	RETURN made;
-END
-$$;
-
--- The steps for keys of one action that an index finds, whose rows have these checksums, from lists
--- (lists_sql) of their texts on the source and on the target.
-CREATE FUNCTION repair_listed_steps(plan repair_plan, keys text[], action text, here text[],
-	there text[], source text[], target text[]) RETURNS repair_made
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	names text[] := iblt_field((plan.compared).columns);
-	listed text[];
-	made repair_made;
-BEGIN
-	IF action <> 'delete' THEN
-		listed := listed || repair_each_sql(plan.columns,
-			'unnest(($4)[%1$s + 1 : %1$s + 1]) AS n%1$s');
-	END IF;
-	IF action <> 'insert' THEN
-		listed := listed || (SELECT string_agg(format('unnest(($5)[%1$s : %1$s]) AS o%2$s',
-				CASE action WHEN 'update' THEN c.i + 1 ELSE array_position(
-					iblt_field((plan.compared).key), names[c.i + 1]) END, c.i), ', ')
-			FROM unnest(plan.columns) AS c WHERE c.key OR action = 'update');
-	END IF;
-	EXECUTE repair_steps_sql(plan, format('(SELECT unnest($1) AS id,'
-			' unnest($2) AS here_checksum, unnest($3) AS there_checksum, %s) AS v,'
-			' LATERAL (SELECT v.id, %s, %L::text, NULL::text, 1::bigint, v.here_checksum,'
-			' v.there_checksum) AS x(id, key, action, problem, n, here_checksum, there_checksum)',
-			array_to_string(listed, ', '), key_json_sql((plan.compared).key), action), action,
-		repair_source_of((plan.asked).target_side, text 'x.here_checksum', 'x.there_checksum'))
-	INTO made USING keys, here, there, source, target;
-	RETURN made;
-END
-$$;
-
 -- The expression of the statement of a step x, and an item of FROM for the steps in $1.
 -- A statement that is shown has its long values.  One that is executed has them in an array, which
 -- is its parameter.
@@ -251,104 +156,60 @@ CREATE FUNCTION repair_shown_sql(plan repair_plan, shown boolean, OUT statement 
 	OUT item text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	s side := repair_target(plan);
+	inserts text := (SELECT format('concat(%L, CASE x.n WHEN 1 THEN %s ELSE concat(''SELECT '', %s,'
+			' '' FROM pg_catalog.generate_series(1, '', x.n, '')'') END)',
+		repair_insert_into(plan),
+		coalesce('concat(''VALUES ('', ' || v.list || ', '')'')', '''DEFAULT VALUES'''),
+		coalesce(v.list, ''''''))
+		FROM (SELECT repair_joined_sql(string_agg(format('v.n%s || %L', c.i, c.suffix), ', '
+			ORDER BY c.i), ', ') FROM unnest(plan.columns) AS c WHERE NOT c.generated) AS v(list));
 BEGIN
-	statement := (
-		SELECT CASE WHEN NOT (plan.compared).is_unique
-			THEN format('CASE x.action WHEN ''delete'' THEN %s WHEN ''insert'' THEN %s END',
-				repair_counted_delete_sql(plan), repair_insert_sql(plan))
-			ELSE format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
+	IF (plan.compared).is_unique THEN
+		SELECT format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
 				' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
-			format('DELETE FROM %s WHERE ', relation_sql(repair_target(plan))),
+			format('DELETE FROM %s WHERE ', relation_sql(s)),
 			-- that a row has the key
-			(SELECT repair_joined_sql(string_agg(format('concat(%L, v.n%s, %L)', format('%s %s ',
-					k.identifier, coalesce(k.equal, 'OPERATOR(pg_catalog.=)')), k.i, k.suffix),
-				', ' ORDER BY k.i), ' AND ')
-				FROM unnest(plan.columns) AS k WHERE k.key),
-			repair_insert_sql(plan), format('UPDATE %s SET ', relation_sql(repair_target(plan))),
+			repair_joined_sql(string_agg(format('concat(%L, v.n%s, %L)', format('%s %s ',
+					c.identifier, coalesce(c.equal, 'OPERATOR(pg_catalog.=)')), c.i, c.suffix),
+				', ' ORDER BY c.i) FILTER (WHERE c.key), ' AND '),
+			inserts, format('UPDATE %s SET ', relation_sql(s)),
 			coalesce(repair_joined_sql(string_agg(format('CASE WHEN %L = ANY (x.columns)'
 				' THEN concat(%L, '' = '', v.n%s, %L) END', c.name, c.identifier, c.i, c.suffix),
-				', ' ORDER BY c.i), ', '), 'NULL')) END
-		FROM unnest(plan.columns) AS c WHERE NOT c.generated);
+				', ' ORDER BY c.i) FILTER (WHERE NOT c.generated), ', '), 'NULL'))
+		INTO statement FROM unnest(plan.columns) AS c;
+	ELSE
+		-- The statement deletes as many equal rows as there are too many.  The image operator *=
+		-- finds a row by its bytes, whatever its types, NULLs too.  "=" is there for indexes.
+		SELECT format('CASE x.action WHEN ''delete'' THEN concat(%L, %s, %L, %s, %L, x.n, %L)'
+				' WHEN ''insert'' THEN %s END',
+			format(CASE WHEN k.parted THEN 'DELETE FROM %1$s WHERE (tableoid, ctid)'
+					' OPERATOR(pg_catalog.=) ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE '
+				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
+					' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE ' END, relation_sql(s)),
+			coalesce(p.indexed, ''''''),
+			format('ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(', p.names),
+			coalesce(p.literals, ''''''),
+			concat(')::pg_catalog.record', ' AND (' || s.condition || E'\n)', ' LIMIT '),
+			CASE WHEN k.parted THEN ')' ELSE '))' END, inserts)
+		INTO statement
+		FROM (SELECT (plan.described).kind = 'partitioned table') AS k(parted),
+		(SELECT repair_joined_sql(string_agg(format('CASE v.n%1$s WHEN ''NULL'' THEN %2$L'
+					' ELSE concat(%3$L, v.n%1$s, %4$L) END', c.i,
+					concat('t.', c.identifier, ' IS NULL AND '),
+					concat('t.', c.identifier, ' ', c.equal, ' '), c.suffix || ' AND '),
+				', ' ORDER BY c.i) FILTER (WHERE c.equal IS NOT NULL), '') AS indexed,
+			string_agg('t.' || c.identifier, ', ' ORDER BY c.i) AS names,
+			repair_joined_sql(string_agg(format('v.n%s || %L', c.i, c.suffix), ', '
+				ORDER BY c.i), ', ') AS literals
+			FROM unnest(plan.columns) AS c) AS p;
+	END IF;
 	item := format('unnest($1) AS x, LATERAL (SELECT %s) AS v(%s)', concat_ws(', ',
 		repair_each_sql(plan.columns, 'CASE WHEN x.long IS NULL OR is_long(x.texts[%1$s + 1])'
 			' IS NOT TRUE THEN quote_nullable(x.texts[%1$s + 1]) ELSE ' || CASE WHEN shown
 				THEN 'quote_literal(repair_value(x.texts[%1$s + 1]))'
 				ELSE 'concat(''($1)['', %1$s + 1, '']'')' END || ' END'), '0'),
 		concat_ws(', ', repair_each_sql(plan.columns, 'n%s'), 'more'));
-END
-$$;
-
--- The statements of steps, each for the rows of one step.
-CREATE FUNCTION repair_statements(plan repair_plan, steps repair_step[], at_most boolean)
-RETURNS repair_statement[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	made record := repair_shown_sql(plan, false);
-	result repair_statement[];
-BEGIN
-	EXECUTE format('SELECT coalesce(array_agg(ROW(%s, CASE WHEN x.long IS NOT NULL'
-			' THEN ARRAY(SELECT CASE WHEN is_long(t) THEN t END FROM unnest(x.texts) AS t)::text'
-			' END, x.n, $2, x.key::text)::repair_statement), ''{}'') FROM %s',
-		made.statement, made.item)
-	INTO result USING steps, at_most;
-	RETURN result;
-END
-$$;
-
--- Many rows at once
---
--- One statement changes many rows as so many statements would: it has the texts of each
--- column as one literal of an array, and the elements are read as literals are.
-
--- Statements for steps of an action, and the places of the steps that each is for.
--- Updates that set columns which few of the others set are not in one, nor are steps with long
--- values or of several rows.
--- unnest() of an array that a subquery gives has the planner take the index.
-CREATE FUNCTION repair_many(plan repair_plan, action text, steps repair_step[])
-RETURNS TABLE (sql text, members bigint[])
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	relation text := relation_sql(repair_target(plan));
-	columns text[];
-	x record;
-BEGIN
-	FOR columns IN SELECT NULL WHERE action <> 'update' UNION ALL
-			SELECT (u.s).columns FROM (SELECT unnest(steps) AS s WHERE action = 'update') AS u
-			GROUP BY 1 HAVING count(*) >= cardinality(steps) / 20 LOOP
-		SELECT string_agg(format('%L, quote_literal(array_agg(s.texts[%s])), %L',
-				CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ', c.i + 1,
-				format('::%s))', c.list)), ', ' ORDER BY c.i) AS lists,
-			string_agg('c' || c.i, ', ' ORDER BY c.i) AS names,
-			string_agg(format('iblt_v.c%s%s', c.i, c.suffix), ', ' ORDER BY c.i) AS vals,
-			string_agg(format('%s = iblt_v.c%s%s', c.identifier, c.i, c.suffix), ', ' ORDER BY c.i)
-				FILTER (WHERE c.name = ANY (columns)) AS sets,
-			string_agg(format('t.%s %s iblt_v.c%s%s', c.identifier, c.equal, c.i, c.suffix),
-				' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
-			bool_and(c.list IS NOT NULL) AND NOT coalesce(bool_or(c.key AND c.name = ANY (columns)),
-				false) AS possible INTO x
-		FROM (SELECT u.i, u.identifier, u.suffix, u.list, u.name, u.key,
-				coalesce(u.equal, 'OPERATOR(pg_catalog.=)') AS equal,
-				u.i = min(u.i) OVER () AS first FROM unnest(plan.columns) AS u
-			WHERE CASE action WHEN 'insert' THEN NOT u.generated
-				ELSE u.key OR u.name = ANY (columns) END) AS c;
-		-- otherwise a statement cannot have several rows
-		CONTINUE WHEN x.possible IS NOT TRUE
-			OR action <> 'insert' AND NOT (plan.compared).is_unique;
-		RETURN QUERY EXECUTE format('SELECT array_to_string(ARRAY[%L, %s, %L], '''') AS sql,'
-				' array_agg(s.ordinality) AS members'
-				' FROM unnest($1) WITH ORDINALITY AS s'
-				' WHERE s.long IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
-				' GROUP BY (s.ordinality - 1) / 1000',
-			CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
-					repair_insert_into(plan), x.vals)
-				WHEN 'delete' THEN format('DELETE FROM %s AS t USING ROWS FROM (', relation)
-				ELSE format('UPDATE %s AS t SET %s FROM ROWS FROM (', relation, x.sets) END,
-			x.lists,
-			format(') AS iblt_v(%s)', x.names)
-				|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || x.this END)
-		USING steps, columns;
-	END LOOP;
 END
 $$;

@@ -173,13 +173,20 @@ DECLARE
 	asked repair_options := plan.asked;
 	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
 		WHERE NOT (u.d).confirmed);
-	made repair_made;
+	steps repair_step[];
+	problems boolean;
 	x record;
 BEGIN
 	IF NOT repair_finds_by_index(plan) THEN
-		made := repair_scanned_steps(plan, differences);
-		work := repair_add(work, repair_judged(plan, made.steps, unconfirmed, cause,
-			made.problems));
+		EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'
+				' AS v(%s)', CASE WHEN (plan.compared).is_unique THEN 'repair_unique_changes'
+				ELSE 'repair_counted_changes' END, asked.target_side, asked.winner = 'newest',
+			concat_ws(', ', repair_each_sql(plan.columns, 'x.source_texts ->> %s'),
+				repair_each_sql(plan.columns, 'x.target_texts ->> %s'), '0'),
+			concat_ws(', ', repair_each_sql(plan.columns, 'n%s'),
+				repair_each_sql(plan.columns, 'o%s'), 'more')), NULL, 'x.checksum')
+		INTO steps, problems USING differences;
+		work := repair_add(work, repair_judged(plan, steps, unconfirmed, cause, problems));
 		RETURN;
 	END IF;
 	SELECT array_agg(c.step) FILTER (WHERE c.action = 'delete') AS deletes,

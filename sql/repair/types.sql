@@ -142,9 +142,6 @@ CREATE TYPE repair_step AS (
 	there_checksum text
 );
 
--- Steps for rows, and whether some must not be made.
-CREATE TYPE repair_made AS (steps repair_step[], problems boolean);
-
 -- A statement of a repair.
 CREATE TYPE repair_statement AS (
 	sql text,				-- of one row with long values, with the array $1 of its texts

@@ -76,17 +76,3 @@ BEGIN
 	RETURN 'extract(epoch FROM iblt_row_time(t.tableoid, t.ctid, t.xmin))';
 END
 $$;
-
--- Why a row of the target, which has another content, is not to become like the source's; NULL
--- if it is.  The last text of a row is its stamp.
--- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
-CREATE FUNCTION repair_tie(source_texts jsonb, target_texts jsonb) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN num_nulls(x.source_stamp, x.target_stamp) > 0
-		THEN 'a tie: it is not known which row is newer'
-		WHEN x.source_stamp = x.target_stamp THEN 'a tie: no row is newer'
-		WHEN x.source_stamp < x.target_stamp THEN 'the row of the target is newer' END
-	FROM (SELECT (source_texts ->> -1)::numeric, (target_texts ->> -1)::numeric)
-		AS x(source_stamp, target_stamp)
-$$;
