@@ -215,9 +215,10 @@ DECLARE
 	shown record;
 	columns text[];
 	made record;
-	m record;
+	sql text;
+	places bigint[];				-- of the steps of a statement
 	many repair_statement[] := '{}';
-	members bigint[] := '{}';		-- places of steps
+	members bigint[] := '{}';		-- those of all statements
 	statement_of integer[] := '{}';	-- of each member
 	failed integer[];
 	rest repair_statement[];
@@ -245,8 +246,8 @@ BEGIN
 			-- otherwise a statement cannot have several rows
 			CONTINUE WHEN made.possible IS NOT TRUE
 				OR action <> 'insert' AND NOT (plan.compared).is_unique;
-			FOR m IN EXECUTE format('SELECT array_to_string(ARRAY[%L, %s, %L], '''') AS sql,'
-					' array_agg(s.ordinality) AS members'
+			FOR sql, places IN EXECUTE format('SELECT array_to_string(ARRAY[%L, %s, %L], ''''),'
+					' array_agg(s.ordinality)'
 					' FROM unnest($1) WITH ORDINALITY AS s'
 					' WHERE s.long IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
 					' GROUP BY (s.ordinality - 1) / 1000',
@@ -258,11 +259,11 @@ BEGIN
 				format(') AS iblt_v(%s)', made.names)
 					|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || made.this END)
 			USING steps, columns LOOP
-				many := array_append(many, ROW(m.sql, NULL, cardinality(m.members), at_most,
+				many := array_append(many, ROW(sql, NULL, cardinality(places), at_most,
 					NULL)::repair_statement);
-				members := members || m.members;
+				members := members || places;
 				statement_of := statement_of
-					|| array_fill(cardinality(many), ARRAY[cardinality(m.members)]);
+					|| array_fill(cardinality(many), ARRAY[cardinality(places)]);
 			END LOOP;
 		END LOOP;
 		failed := repair_send(conn, 'bulk', many, path);

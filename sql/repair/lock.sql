@@ -36,7 +36,7 @@ DECLARE
 	x record;
 	members oid[];
 BEGIN
-	-- unless a session waits less
+	-- how long a transaction waits for a lock, unless its session waits less
 	PERFORM ask_values(places, array_fill(format(patience, format(
 		'least(nullif(setting::int8, 0), %s)::text',
 		greatest(1, least(2147483647, round(extract(epoch FROM compared.timeout) * 1000))))),
@@ -53,7 +53,7 @@ BEGIN
 	PERFORM ask_call((repair_target(plans[1])).place, format(
 		'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
 		targets, keyless));
-	-- That loses a SET since a session began, which sessions of peers do not have.
+	-- That loses a SET since the session began, so it is restored here.  Those of peers have none.
 	PERFORM ask_values(places, array_fill(format(patience, 'reset_val'),
 			ARRAY[cardinality(places)])),
 		set_config('lock_timeout', before, true);
