@@ -350,6 +350,7 @@ my %turns = (
 	'which row wins' => [ '', '', '', '118_repair_origin' ],
 	'long values' => [ '', '', '', '109_repair_long' ],
 	'what statements have met' => [ '', '', '143_repair_meanwhile', '' ],
+	'taking back' => [ '', '', '', '150_deleted_meanwhile' ],
 	'last look' => [ '', '070_repair', '108_repair_pairs', '106_deciding' ]);
 
 my $top = dirname(__FILE__) . '/../..';
