@@ -63,17 +63,15 @@ graph_draw(Graph *g, uint64_t seed, uint64_t first)
 	uint32_t position[IBLT_MAX_HASHES];
 	uint32_t *place = g->place;
 	uint8_t bytes[8];
-	uint32_t key;
-	int i;
 
 	iblt_core_hasher_init(&hasher, seed);
 	memset(g->cell, 0, sizeof(uint64_t) * (size_t) g->k * g->s);
 	memset(g->alive, true, g->keys);
-	for (key = 0; key < g->keys; key++)
+	for (uint32_t key = 0; key < g->keys; key++)
 	{
 		iblt_store64(bytes, first + key);
 		(void) iblt_hash_key(&hasher, bytes, 8, g->k, g->s, position);
-		for (i = 0; i < g->k; i++)
+		for (int i = 0; i < g->k; i++)
 		{
 			uint32_t c = position[i] + (uint32_t) i * g->s;
 
@@ -88,8 +86,6 @@ graph_draw(Graph *g, uint64_t seed, uint64_t first)
 static inline void
 graph_remove(Graph *g, uint32_t top)
 {
-	int i;
-
 	while (top > 0)
 	{
 		uint32_t key = g->stack[--top];
@@ -99,7 +95,7 @@ graph_remove(Graph *g, uint32_t top)
 			continue;
 		g->alive[key] = false;
 		g->left--;
-		for (i = 0; i < g->k; i++)
+		for (int i = 0; i < g->k; i++)
 		{
 			uint64_t rest = g->cell[place[i]] -= GRAPH_ONE + key;
 
@@ -115,9 +111,8 @@ graph_peel(Graph *g)
 {
 	uint32_t ncells = (uint32_t) g->k * g->s;
 	uint32_t top = 0;
-	uint32_t c;
 
-	for (c = 0; c < ncells; c++)
+	for (uint32_t c = 0; c < ncells; c++)
 		if (g->cell[c] >> GRAPH_BITS == 1)
 			g->stack[top++] = (uint32_t) g->cell[c];
 	graph_remove(g, top);

@@ -69,9 +69,8 @@ load_of(const IbltKbfParams *params, double failure)
 {
 	double low = 0;
 	double high = MAX_LOAD;
-	int i;
 
-	for (i = 0; i < 20; i++)
+	for (int i = 0; i < 20; i++)
 	{
 		double middle = (low + high) / 2;
 		IbltKbfRates rates;
@@ -156,10 +155,9 @@ static void
 compute(const Row *row)
 {
 	double fewest = INFINITY;
-	int i;
 	int degree;
 
-	for (i = 0; i < KS; i++)
+	for (int i = 0; i < KS; i++)
 	{
 		for (degree = IBLT_GF_MIN_DEGREE; degree <= IBLT_GF_MAX_DEGREE; degree++)
 		{
@@ -178,7 +176,7 @@ compute(const Row *row)
 		}
 		fewest = fmin(fewest, bits_of(row, i));
 	}
-	for (i = 0; i < KS; i++)
+	for (int i = 0; i < KS; i++)
 		if (bits_of(row, i) > USEFUL * fewest)
 			memset(&row->entries[i], 0, sizeof(Entry));
 		else
@@ -212,11 +210,10 @@ too_many(uint64_t seen, double mean)
 {
 	double chance = exp(-mean);
 	double below = 0;
-	uint64_t i;
 
 	if (seen > 100)
 		return kbf_poisson_bound((double) seen, -Z_ABOVE) > mean;
-	for (i = 0; i < seen; i++)
+	for (uint64_t i = 0; i < seen; i++)
 	{
 		below += chance;
 		chance *= mean / (double) (i + 1);
@@ -332,11 +329,10 @@ static void
 simulate(const Row *row, Tally *sum)
 {
 	double fewest = INFINITY;
-	int i;
 
-	for (i = 0; i < KS; i++)
+	for (int i = 0; i < KS; i++)
 		fewest = fmin(fewest, bits_of(row, i));
-	for (i = 0; i < KS; i++)
+	for (int i = 0; i < KS; i++)
 	{
 		double budget = budget_of(row, bits_of(row, i) <= CLOSE * fewest);
 		bool proved;

@@ -187,20 +187,18 @@ paper_search(uint32_t *code, uint32_t n, int bits)
 	uint64_t *taken = sim_take(((size_t) nblocks << PAPER_BLOCK_BITS) / 8);
 	PaperBlock *blocks = sim_take(nblocks * sizeof(PaperBlock));
 	uint32_t found = 0;
-	uint32_t i;
-	uint32_t c;
 
-	for (c = 1; c >> bits == 0 && found < n; c++)
+	for (uint32_t c = 1; c >> bits == 0 && found < n; c++)
 	{
 		if (paper_bit(taken, c))
 			continue;
 		paper_mark(taken, blocks, nblocks, c);
-		for (i = 0; i < found; i++)
+		for (uint32_t i = 0; i < found; i++)
 			paper_add_sum(blocks, c ^ code[i]);
 		paper_add_sum(blocks, c);
 		code[found++] = c;
 	}
-	for (i = 0; i < nblocks; i++)
+	for (uint32_t i = 0; i < nblocks; i++)
 		free(blocks[i].sum);
 	free(blocks);
 	free(taken);
@@ -273,10 +271,9 @@ static inline void
 paper_change(PaperKbf *kbf, uint64_t key, int more, uint32_t content)
 {
 	uint32_t place[PAPER_MAX_HASHES];
-	int i;
 
 	paper_place(kbf, key, place);
-	for (i = 0; i < kbf->hashes; i++)
+	for (int i = 0; i < kbf->hashes; i++)
 	{
 		PaperCell *cell = &kbf->cells[place[i]];
 
@@ -343,7 +340,6 @@ paper_agree(const PaperCodes *codes, const PaperCell *cells, int n,
 {
 	uint32_t first = 0;
 	uint32_t last = codes->n;
-	uint32_t v;
 	int left = 0;
 	int i;
 
@@ -353,7 +349,7 @@ paper_agree(const PaperCodes *codes, const PaperCell *cells, int n,
 			first = paper_value(codes, cells[i].content);
 			last = first < codes->n ? first + 1 : first;
 		}
-	for (v = first; v < last && left < 2; v++)
+	for (uint32_t v = first; v < last && left < 2; v++)
 	{
 		for (i = 0; i < n && paper_admits(codes, &cells[i], codes->code[v]); i++)
 			;
@@ -371,13 +367,12 @@ paper_query(const PaperKbf *kbf, uint64_t key, PaperRule rule, uint32_t *value)
 	uint32_t place[PAPER_MAX_HASHES];
 	PaperCell telling[PAPER_MAX_HASHES];
 	int n = 0;
-	int i;
 
 	paper_place(kbf, key, place);
-	for (i = 0; i < kbf->hashes; i++)
+	for (int i = 0; i < kbf->hashes; i++)
 		if (kbf->cells[place[i]].count == 0)
 			return PAPER_ABSENT;
-	for (i = 0; i < kbf->hashes; i++)
+	for (int i = 0; i < kbf->hashes; i++)
 	{
 		const PaperCell *cell = &kbf->cells[place[i]];
 
@@ -434,9 +429,8 @@ static inline double
 paper_choose(int n, int k)
 {
 	double product = 1;
-	int i;
 
-	for (i = 0; i < k; i++)
+	for (int i = 0; i < k; i++)
 		product *= (double) (n - i) / (i + 1);
 	return product;
 }
@@ -453,9 +447,8 @@ paper_failure(double load, int k, double values)
 	double two = other * (1 - 1 / values);
 	double silent = 1 - exp(-load) - two;
 	double sum = paper_power(silent, k);
-	int j;
 
-	for (j = 1; j <= k; j++)
+	for (int j = 1; j <= k; j++)
 		sum += paper_choose(k, j) * pow(two, j) * paper_power(silent, k - j) *
 			paper_power(1 / values, j - 1);
 	return sum;

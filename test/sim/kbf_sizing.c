@@ -43,9 +43,7 @@
 static int
 quick(void)
 {
-	int trial;
-
-	for (trial = 0; trial < 60; trial++)
+	for (int trial = 0; trial < 60; trial++)
 	{
 		double failure = failures[tap_random() % 7];
 		unsigned values = 1 + (unsigned) (tap_random() % ((1u << (1 + tap_random() % 12)) - 1));
@@ -83,9 +81,7 @@ row_of(int f, int t, int bits)
 static void
 improve(const Row *row, const Row *better)
 {
-	int i;
-
-	for (i = 0; i < KS; i++)
+	for (int i = 0; i < KS; i++)
 		if (bits_of(better, i) < bits_of(row, i))
 			row->entries[i] = better->entries[i];
 }
@@ -111,8 +107,6 @@ make_monotone(void)
 static void
 print_head(void)
 {
-	int f;
-
 	printf("/*\n * kbf_size_table.h\n"
 		   " *\t\tHow many keys a key-value Bloom filter takes.  Generated:\n"
 		   " *\t\tdo not edit, run `make kbf-sizing-table`.\n *\n"
@@ -125,7 +119,7 @@ print_head(void)
 		   " *\n"
 		   " * failure entries proved mended    look-ups    unknown   expected   positive   expected\n",
 		   GENERATOR_SEED);
-	for (f = 0; f < FAILURES; f++)
+	for (int f = 0; f < FAILURES; f++)
 	{
 		const Tally *sum = &tallies[f];
 
@@ -141,15 +135,13 @@ print_head(void)
 static void
 print_row(const Row *row)
 {
-	int i;
-
-	for (i = 0; i < KS; i++)
+	for (int i = 0; i < KS; i++)
 		if (row->entries[i].load > UINT16_MAX || row->entries[i].extra > UINT8_MAX)
 		{
 			fprintf(stderr, "an entry does not fit into the table\n");
 			exit(1);
 		}
-	for (i = 0; i < KS; i++)
+	for (int i = 0; i < KS; i++)
 		printf("%s{%u, %d, %u}", i > 0 ? ", " : "{", row->entries[i].load,
 			   row->entries[i].degree, row->entries[i].extra);
 	printf("}, ");
@@ -187,8 +179,6 @@ print_entries(void)
 static void
 print_table(void)
 {
-	int f;
-
 	print_head();
 	printf("#define KBF_SIZE_MIN_HASHES %d\n#define KBF_SIZE_MAX_HASHES %d\n"
 		   "#define KBF_SIZE_FAILURES %d\n"
@@ -199,11 +189,11 @@ print_table(void)
 		   "\tuint8_t\t\textra; /* cells of a subtable */\n} KbfSize;\n\n"
 		   "/* shares of unknown keys, each stricter than the last */\n"
 		   "static const double kbf_size_failure[KBF_SIZE_FAILURES] = {\n\t");
-	for (f = 0; f < FAILURES; f++)
+	for (int f = 0; f < FAILURES; f++)
 		printf("%g%s", failures[f], f % 8 < 7 ? ", " : f < FAILURES - 1 ? ",\n\t" : "\n};\n\n");
 	printf("/* one by the chance that two keys have all cells in common */\n"
 		   "static const uint32_t kbf_size_apart[KBF_SIZE_FAILURES] = {\n\t");
-	for (f = 0; f < FAILURES; f++)
+	for (int f = 0; f < FAILURES; f++)
 		printf("%.0f%s", (double) IBLT_KBF_APART * IBLT_KBF_FALSE_POSITIVE_SHARE / failures[f],
 			   f % 8 < 7 ? ", " : f < FAILURES - 1 ? ",\n\t" : "\n};\n\n");
 	print_entries();

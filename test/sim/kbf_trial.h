@@ -102,13 +102,12 @@ kbf_fill(IbltKbf *kbf, const KbfPairs *pairs, uint64_t from, uint64_t to)
 	static uint64_t codes[1 << IBLT_GF_MAX_DEGREE];
 	static int degree;
 	static int terms;
-	uint64_t i;
 
 	if (degree != kbf->params.degree || terms != kbf->params.superposed)
 		iblt_core_kbf_codes(&kbf->params, codes);
 	degree = kbf->params.degree;
 	terms = kbf->params.superposed;
-	for (i = from; i < to; i++)
+	for (uint64_t i = from; i < to; i++)
 	{
 		uint8_t key[8];
 
@@ -132,9 +131,7 @@ static inline void
 kbf_count_present(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from,
 				  uint64_t to, KbfCounts *counts)
 {
-	uint64_t i;
-
-	for (i = from; i < to; i++)
+	for (uint64_t i = from; i < to; i++)
 	{
 		unsigned value = 0;
 		IbltPresence answer = kbf_get(kbf, pairs, i, &value);
@@ -151,9 +148,7 @@ static inline void
 kbf_count_absent(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from,
 				 uint64_t to, KbfCounts *counts)
 {
-	uint64_t i;
-
-	for (i = from; i < to; i++)
+	for (uint64_t i = from; i < to; i++)
 	{
 		unsigned value = 0;
 		IbltPresence answer = kbf_get(kbf, pairs, i, &value);

@@ -67,11 +67,10 @@ paper_hash_key(const PaperTable *table, int64_t key, uint32_t *index)
 {
 	uint8_t bytes[8];
 	uint64_t check;
-	int i;
 
 	iblt_store64(bytes, (uint64_t) key);
 	check = iblt_hash_key(&table->hasher, bytes, 8, table->k, table->s, index);
-	for (i = 0; i < table->k; i++)
+	for (int i = 0; i < table->k; i++)
 		index[i] += (uint32_t) i * table->s;
 	return (int64_t) (check >> 32);
 }
@@ -92,9 +91,8 @@ paper_add(PaperTable *table, int64_t key, int64_t value, int64_t count,
 {
 	int64_t hash_key = paper_hash_key(table, key, index);
 	int64_t hash_value = paper_hash_value(table, value);
-	int i;
 
-	for (i = 0; i < table->k; i++)
+	for (int i = 0; i < table->k; i++)
 	{
 		PaperCell *cell = &table->cell[index[i]];
 
@@ -138,10 +136,9 @@ paper_get(const PaperTable *table, int64_t key, int64_t *value)
 {
 	static const PaperCell empty;
 	uint32_t index[IBLT_MAX_HASHES];
-	int i;
 
 	(void) paper_hash_key(table, key, index);
-	for (i = 0; i < table->k; i++)
+	for (int i = 0; i < table->k; i++)
 	{
 		const PaperCell *cell = &table->cell[index[i]];
 
@@ -167,7 +164,6 @@ paper_list(PaperTable *table)
 	uint32_t index[IBLT_MAX_HASHES];
 	uint32_t next = 0;
 	uint32_t top = 0;
-	int i;
 
 	table->listed = 0;
 	while (top > 0 || next < ncells)
@@ -180,7 +176,7 @@ paper_list(PaperTable *table)
 		paper_add(table, cell.key_sum / cell.count, cell.value_sum / cell.count,
 				  -cell.count, index);
 		table->listed++;
-		for (i = 0; i < table->k; i++)
+		for (int i = 0; i < table->k; i++)
 			if (index[i] != c && table->cell[index[i]].count != 0)
 				table->stack[top++] = index[i];
 	}
@@ -195,10 +191,9 @@ paper_missing(PaperTable *table, uint32_t keys, uint32_t several, uint64_t seed,
 			  int64_t first)
 {
 	uint32_t index[IBLT_MAX_HASHES];
-	uint32_t i;
 
 	paper_clear(table, seed);
-	for (i = 0; i < keys; i++)
+	for (uint32_t i = 0; i < keys; i++)
 	{
 		paper_add(table, first + i, (int64_t) (tap_random() >> 32), 1, index);
 		if (i < several)

@@ -260,9 +260,7 @@ sim_add(IbltSketch *sketch, uint64_t key, uint64_t y, int sign)
 static inline void
 sim_add_range(IbltSketch *sketch, uint64_t first, uint32_t n, int sign)
 {
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		sim_add(sketch, first + i, tap_random(), sign);
 }
 
@@ -312,9 +310,7 @@ sim_core_lists(int k, uint32_t s, uint32_t keys, uint32_t several,
 static inline void
 sim_parse(int argc, char **argv)
 {
-	int i;
-
-	for (i = 1; i < argc; i++)
+	for (int i = 1; i < argc; i++)
 	{
 		if (strcmp(argv[i], "--quick") == 0)
 			sim_options.quick = true;
@@ -342,9 +338,7 @@ sim_parse(int argc, char **argv)
 static inline bool
 sim_is_wanted(const char *name)
 {
-	int i;
-
-	for (i = 0; i < sim_options.nwanted; i++)
+	for (int i = 0; i < sim_options.nwanted; i++)
 		if (strcmp(sim_options.wanted[i], name) == 0)
 			return true;
 	return sim_options.nwanted == 0;

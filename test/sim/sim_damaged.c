@@ -42,11 +42,10 @@ run_trials(Damage *run)
 	uint32_t losses_checked = 0;
 	PaperTable paper;
 	Stuck table;
-	uint32_t i;
 
 	paper_open(&paper, run->k, run->cells / (uint32_t) run->k);
 	stuck_open(&table, run->k, run->cells / (uint32_t) run->k, run->keys);
-	for (i = 0; i < run->trials; i++)
+	for (uint32_t i = 0; i < run->trials; i++)
 	{
 		uint64_t seed = tap_random();
 		int64_t first = (int64_t) (tap_random() >> 33);
@@ -98,9 +97,8 @@ looped_keys(const Damage *run, double x)
 	double s = run->cells / (double) run->k;
 	double each = (run->keys - run->damaged) / s * pow(x, run->k - 2);
 	double sum = 0;
-	int j;
 
-	for (j = 2; j < 40; j++)
+	for (int j = 2; j < 40; j++)
 		sum += (pow(run->k - 1, j) + (j % 2 == 0 ? run->k - 1 : 1 - run->k)) *
 			   pow(each, j) / 2;
 	return sum;
@@ -151,10 +149,9 @@ check_table(const Damage *run, const double *published, FILE *table)
 	double n = run->trials;
 	double p[LOST_COLUMNS];
 	char what[100];
-	int j;
 
 	lost_probability(lost_keys(run), p);
-	for (j = 0; j < LOST_COLUMNS; j++)
+	for (int j = 0; j < LOST_COLUMNS; j++)
 	{
 		double ours = 100 * run->lost[j] / n;
 
@@ -333,9 +330,8 @@ theorem_trend(int k, double beta, FILE *table)
 	uint32_t sizes_run = sim_trials(3, 5);
 	double work = sim_trials_of(500000, 20000000, 400000000);
 	double first = 0, last = 0;
-	uint32_t i;
 
-	for (i = 0; i < sizes_run; i++)
+	for (uint32_t i = 0; i < sizes_run; i++)
 	{
 		uint32_t trials = (uint32_t) fmin(20000, work / sizes[i]);
 		Damage run = theorem_point(k, beta, sizes[i], trials, table);

@@ -34,11 +34,10 @@ capacity(int k, uint32_t s, double work)
 	uint32_t trials = (uint32_t) fmax(400, fmin(20000, work / k / keys));
 	uint32_t *first_failure = sim_take(trials * sizeof(uint32_t));
 	uint32_t result;
-	uint32_t i;
 	Graph g;
 
 	graph_open(&g, k, s, keys);
-	for (i = 0; i < trials; i++)
+	for (uint32_t i = 0; i < trials; i++)
 	{
 		graph_draw(&g, tap_random(), tap_random());
 		first_failure[i] = graph_first_failure(&g, 0);
@@ -86,9 +85,8 @@ static int
 best_k(uint32_t cells[][DIFFERENCES], int i)
 {
 	int best = 3;
-	int k;
 
-	for (k = 4; k <= MOST_K; k++)
+	for (int k = 4; k <= MOST_K; k++)
 		if (cells[k - LEAST_K][i] < cells[best - LEAST_K][i])
 			best = k;
 	return best;
@@ -123,9 +121,8 @@ check_shape(uint32_t cells[][DIFFERENCES])
 	double hundred = overhead(cells, medium, 100);
 	int small = best_k(cells, difference_index(10));
 	bool two_worst = true;
-	int i;
 
-	for (i = difference_index(2); i < DIFFERENCES; i++)
+	for (int i = difference_index(2); i < DIFFERENCES; i++)
 		if (cells[0][i] != 0)
 			two_worst &= cells[0][i] > cells[2][i];
 	tap_ok(two_worst, "2 hashes take more cells than 4 from 2 differences on");
@@ -153,17 +150,15 @@ run_cells(void)
 {
 	uint32_t cells[MOST_K - LEAST_K + 1][DIFFERENCES];
 	FILE *table = sim_table("cells", "differences\tk2\tk3\tk4\tk5\tk6\tbest");
-	int k;
-	int i;
 
-	for (k = LEAST_K; k <= MOST_K; k++)
+	for (int k = LEAST_K; k <= MOST_K; k++)
 		least_cells(k, cells[k - LEAST_K]);
-	for (i = 0; i < DIFFERENCES; i++)
+	for (int i = 0; i < DIFFERENCES; i++)
 	{
 		char line[200];
 		int used = 0;
 
-		for (k = LEAST_K; k <= MOST_K; k++)
+		for (int k = LEAST_K; k <= MOST_K; k++)
 			used += snprintf(line + used, sizeof line - (size_t) used,
 							 cells[k - LEAST_K][i] > 0 ? "\t%.3f" : "\tNaN",
 							 (double) cells[k - LEAST_K][i] / difference[i]);
@@ -201,10 +196,9 @@ floor_point(int k, uint32_t d, uint32_t trials, FILE *table)
 	double error = sqrt(expected / trials);
 	uint32_t failures = 0;
 	uint32_t recovered;
-	uint32_t i;
 	char what[100];
 
-	for (i = 0; i < trials; i++)
+	for (uint32_t i = 0; i < trials; i++)
 	{
 		IbltSketch *sketch = sim_sketch(k, s, false, tap_random());
 
@@ -229,12 +223,10 @@ run_floor(void)
 	static const uint32_t differences[] = { 2, 3, 4, 6, 8, 10, 12, 14 };
 	FILE *table = sim_table("floor", "k\tdifferences\ttrials\tfailures\t"
 									 "formula\terror");
-	int k;
-	size_t i;
 
-	for (k = 3; k <= 4; k++)
+	for (int k = 3; k <= 4; k++)
 	{
-		for (i = 0; i < sizeof differences / sizeof differences[0]; i++)
+		for (size_t i = 0; i < sizeof differences / sizeof differences[0]; i++)
 			floor_point(k, differences[i], sim_trials(15000, 1000000), table);
 		sim_row(table, "\n");
 	}
@@ -277,10 +269,9 @@ count_false(uint32_t s, uint64_t bits, uint64_t *passed, uint64_t *unmasked)
 	uint64_t *inverse = sim_take(sizeof(uint64_t) * sketch->ncells);
 	uint32_t *several = sim_take(sizeof(uint32_t) * sketch->ncells);
 	uint32_t n = 0;
-	uint32_t i;
 
 	sim_add_range(sketch, tap_random(), 4 * s, 1);
-	for (i = 0; i < sketch->ncells; i++)
+	for (uint32_t i = 0; i < sketch->ncells; i++)
 	{
 		const uint8_t *cell = iblt_cell(sketch, i);
 
@@ -290,7 +281,7 @@ count_false(uint32_t s, uint64_t bits, uint64_t *passed, uint64_t *unmasked)
 			several[n++] = i;
 	}
 	fp_inv_batch(weight, inverse, n);
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 	{
 		*passed += passes_for_pure(sketch, several[i], inverse[i], bits);
 		*unmasked +=
@@ -352,10 +343,9 @@ rows_decode(uint32_t s)
 	IbltSketch *left = sim_sketch(4, s, false, seed);
 	IbltSketch *right = sim_sketch(4, s, false, seed);
 	uint32_t recovered;
-	uint32_t i;
 	bool complete;
 
-	for (i = 0; i < ROWS; i++)
+	for (uint32_t i = 0; i < ROWS; i++)
 	{
 		uint64_t y = tap_random();
 
@@ -375,13 +365,12 @@ run_size(void)
 	uint32_t s = iblt_core_subtable_cells(DIFFERING, 4, 1e-4);
 	uint32_t trials = sim_trials(2, 30);
 	uint32_t decoded = 0;
-	uint32_t i;
 
 	tap_ok(s > 0 && 4.0 * s / DIFFERING <= 1.45,
 		   "cells for each of 1,000 "
 		   "differences: ours %.3f, and the bar is 1.45",
 		   4.0 * s / DIFFERING);
-	for (i = 0; i < trials; i++)
+	for (uint32_t i = 0; i < trials; i++)
 		decoded += rows_decode(s);
 	tap_ok(decoded == trials,
 		   "1,000 changed rows of 10^6 in %u cells: decoded "

@@ -47,24 +47,21 @@ none_alone(uint32_t s, double q[LAST_D + 1])
 {
 	double ways[LAST_D + 1] = { 1 }; /* to fill the cells so far, over j! */
 	double factorial = 1;
-	uint32_t i;
-	int j;
 
-	for (i = 0; i < s; i++)
-		for (j = LAST_D; j >= 0; j--)
+	for (uint32_t i = 0; i < s; i++)
+		for (int j = LAST_D; j >= 0; j--)
 		{
 			double inverse = 1; /* 1 / c! */
 			double sum = ways[j];
-			int c;
 
-			for (c = 1; c <= j; c++)
+			for (int c = 1; c <= j; c++)
 			{
 				inverse /= c;
 				sum += c == 1 ? 0 : ways[j - c] * inverse;
 			}
 			ways[j] = sum;
 		}
-	for (j = 0; j <= LAST_D; factorial *= ++j)
+	for (int j = 0; j <= LAST_D; factorial *= ++j)
 		q[j] = ways[j] * factorial / pow(s, j);
 }
 
@@ -75,10 +72,9 @@ most_failures(int k, uint32_t s, uint32_t d)
 	double q[LAST_D + 1];
 	double choose = d; /* d over j */
 	double sum = 0;
-	uint32_t j;
 
 	none_alone(s, q);
-	for (j = 2; j <= d; j++)
+	for (uint32_t j = 2; j <= d; j++)
 	{
 		choose *= (d - j + 1.0) / j;
 		sum += choose * pow(q[j], k);
@@ -96,12 +92,11 @@ least_failures(int k, uint32_t s, uint32_t d)
 {
 	double q[LAST_D + 1];
 	double distinct = 1;
-	uint32_t i;
 
 	if (d + (uint32_t) k - 1 > (uint32_t) k * s)
 		return 1;
 	none_alone(s, q);
-	for (i = 0; i < d; i++)
+	for (uint32_t i = 0; i < d; i++)
 		distinct *= 1 - i / pow(s, k);
 	return fmax(1 - distinct, pow(q[d], k));
 }
@@ -121,9 +116,8 @@ static double
 binomial(int n, int i)
 {
 	double result = 1;
-	int j;
 
-	for (j = 1; j <= i; j++)
+	for (int j = 1; j <= i; j++)
 		result *= (n - i + j) / (double) j;
 	return result;
 }
@@ -134,8 +128,6 @@ count_forests(int a, int b, int e)
 {
 	static double known[MAX_S + 1][MAX_S + 1][2 * MAX_S]; /* plus one */
 	double sum = 0;
-	int i;
-	int j;
 
 	if (a == 0 || e < 0)
 		return e == 0;
@@ -143,8 +135,8 @@ count_forests(int a, int b, int e)
 		return 0;
 	if (known[a][b][e] > 0)
 		return known[a][b][e] - 1;
-	for (i = 1; i <= a; i++)
-		for (j = i > 1; j <= b && i + j - 1 <= e; j++)
+	for (int i = 1; i <= a; i++)
+		for (int j = i > 1; j <= b && i + j - 1 <= e; j++)
 			sum += binomial(a - 1, i - 1) * binomial(b, j) * trees(i, j) *
 				   count_forests(a - i, b - j, e - (i + j - 1));
 	known[a][b][e] = sum + 1;
@@ -159,9 +151,8 @@ static double
 forest(uint32_t s, uint32_t d)
 {
 	double result = count_forests((int) s, (int) s, (int) d);
-	uint32_t i;
 
-	for (i = 1; i <= d; i++)
+	for (uint32_t i = 1; i <= d; i++)
 		result *= i / pow(s, 2);
 	return result;
 }
@@ -172,15 +163,13 @@ uniform(int k, uint32_t d, uint32_t trials)
 {
 	uint32_t s = subtable(k);
 	uint32_t complete = 0;
-	uint32_t trial;
-	uint32_t i;
 	Stuck t;
 
 	stuck_open(&t, k, s, d);
-	for (trial = 0; trial < trials; trial++)
+	for (uint32_t trial = 0; trial < trials; trial++)
 	{
 		memset(t.held, 0, (size_t) k * s);
-		for (i = 0; i < d * (uint32_t) k; i++)
+		for (uint32_t i = 0; i < d * (uint32_t) k; i++)
 		{
 			t.place[i] = (uint32_t) ((tap_random() >> 32) * s >> 32) +
 						 i % (uint32_t) k * s;
@@ -222,9 +211,8 @@ decodes(const IbltSketch *common, uint32_t d)
 	IbltSketch *right = one_side(common, first + only, d - only);
 	uint32_t recovered;
 	bool complete;
-	uint32_t i;
 
-	for (i = 0; i < more; i++)
+	for (uint32_t i = 0; i < more; i++)
 	{
 		uint64_t y = tap_random();
 
@@ -243,12 +231,10 @@ static void
 decode_sets(int k, uint32_t n, uint32_t trials, uint32_t decoded[POINTS])
 {
 	IbltSketch *common = sim_sketch(k, subtable(k), false, tap_random());
-	uint32_t i;
-	int point;
 
 	sim_add_range(common, tap_random(), n - LAST_D / 2, 1);
-	for (point = 0; point < POINTS; point++)
-		for (i = 0; i < trials; i++)
+	for (int point = 0; point < POINTS; point++)
+		for (uint32_t i = 0; i < trials; i++)
 			decoded[point] += decodes(common, difference(point));
 	sim_sketch_free(common);
 }
@@ -257,15 +243,12 @@ decode_sets(int k, uint32_t n, uint32_t trials, uint32_t decoded[POINTS])
 static void
 decode_graph(int k, uint32_t trials, uint32_t decoded[POINTS])
 {
-	int point;
-
-	for (point = 0; point < POINTS; point++)
+	for (int point = 0; point < POINTS; point++)
 	{
-		uint32_t i;
 		Graph g;
 
 		graph_open(&g, k, subtable(k), difference(point));
-		for (i = 0; i < trials; i++)
+		for (uint32_t i = 0; i < trials; i++)
 		{
 			graph_draw(&g, tap_random(), tap_random());
 			decoded[point] += graph_peel(&g) == 0;
@@ -297,11 +280,10 @@ check_size(uint32_t n, const double reference[POINTS], double draws, FILE *table
 	uint32_t decoded[POINTS] = { 0 };
 	double total = (double) trials * HASHES_DRAWN;
 	char what[100];
-	int i;
 
-	for (i = 0; i < HASHES_DRAWN; i++)
+	for (int i = 0; i < HASHES_DRAWN; i++)
 		decode_sets(4, n, trials, decoded);
-	for (i = 0; i < POINTS; i++)
+	for (int i = 0; i < POINTS; i++)
 	{
 		double p = reference[i];
 
@@ -323,12 +305,10 @@ run_set_size(void)
 	uint32_t most = sim_trials(10000, 1000000);
 	FILE *table = sim_table("set_size", "keys\tdifferences\ttrials\t"
 										"decoded_percent\trandom_cells");
-	uint32_t n;
-	int i;
 
-	for (i = 0; i < POINTS; i++)
+	for (int i = 0; i < POINTS; i++)
 		reference[i] = uniform(4, difference(i), draws);
-	for (n = 100; n <= most; n *= 10)
+	for (uint32_t n = 100; n <= most; n *= 10)
 		check_size(n, reference, draws, table);
 	sim_table_close(table);
 }
@@ -367,19 +347,17 @@ run_hash_count(void)
 	FILE *table = sim_table("hash_count", "k\tcells\tdifferences\ttrials\t"
 										  "decoded_percent\trandom_cells\t"
 										  "theory_low\ttheory_high");
-	int k;
-	int i;
 
-	for (k = LEAST_K; k <= MOST_K; k++)
+	for (int k = LEAST_K; k <= MOST_K; k++)
 	{
 		uint32_t decoded[POINTS] = { 0 };
 
 		if (k < IBLT_MIN_HASHES)
 			decode_graph(k, trials, decoded);
 		else
-			for (i = 0; i < 10; i++)
+			for (int i = 0; i < 10; i++)
 				decode_sets(k, 100, trials / 10, decoded);
-		for (i = 0; i < POINTS; i++)
+		for (int i = 0; i < POINTS; i++)
 			check_hashes(k, difference(i), (double) decoded[i] / trials, trials,
 						 table);
 		sim_row(table, "\n");

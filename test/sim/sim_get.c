@@ -42,10 +42,9 @@ static void
 pair_add(Pair *pair, uint32_t i, int64_t value, int count)
 {
 	uint32_t index[IBLT_MAX_HASHES];
-	int j;
 
 	paper_add(&pair->paper, (int64_t) (pair->first + i), value, count, index);
-	for (j = 0; j < abs(count); j++)
+	for (int j = 0; j < abs(count); j++)
 		sim_add(pair->ours, pair->first + i, (uint64_t) value,
 				count < 0 ? -1 : 1);
 }
@@ -58,7 +57,6 @@ static void
 pair_open(Pair *pair, uint32_t keys, uint32_t cells, bool odd, uint32_t damaged)
 {
 	uint64_t seed = tap_random();
-	uint32_t i;
 
 	pair->keys = keys;
 	pair->first = tap_random() >> 33;
@@ -67,7 +65,7 @@ pair_open(Pair *pair, uint32_t keys, uint32_t cells, bool odd, uint32_t damaged)
 	pair->ours = sim_sketch(PAPER_K, cells / PAPER_K, true, seed);
 	paper_open(&pair->paper, PAPER_K, cells / PAPER_K);
 	paper_clear(&pair->paper, seed);
-	for (i = 0; i < keys; i++)
+	for (uint32_t i = 0; i < keys; i++)
 	{
 		uint64_t die = odd ? tap_random() % 5 : 4;
 
@@ -98,11 +96,10 @@ core_answer(const IbltSketch *sketch, uint64_t x, IbltEntry *entry)
 	uint32_t index[IBLT_MAX_HASHES];
 	uint64_t check;
 	uint8_t key[8];
-	int i;
 
 	iblt_store64(key, x);
 	check = iblt_core_key_cells(sketch, key, index);
-	for (i = 0; i < sketch->params.hashes && hearing.told < 2; i++)
+	for (int i = 0; i < sketch->params.hashes && hearing.told < 2; i++)
 		iblt_core_hear(&hearing, sketch, key, check, index[i],
 					   iblt_cell(sketch, index[i]));
 	return iblt_core_judge(&hearing, entry);
@@ -112,9 +109,7 @@ core_answer(const IbltSketch *sketch, uint64_t x, IbltEntry *entry)
 static bool
 core_agrees(const IbltSketch *sketch, uint64_t first, uint32_t keys)
 {
-	uint32_t i;
-
-	for (i = 0; i < 2; i++)
+	for (uint32_t i = 0; i < 2; i++)
 	{
 		uint64_t x = first + (tap_random() >> 32) * (i + 1) * keys / UINT32_MAX;
 		IbltEntry entry;
@@ -177,9 +172,8 @@ get_trial(Pair *pair, Found *found)
 	uint32_t valid = pair->keys - pair->damaged;
 	uint32_t ours = 0, ours_damaged = 0, paper = 0;
 	uint32_t listed;
-	uint32_t i;
 
-	for (i = 0; i < pair->keys; i++)
+	for (uint32_t i = 0; i < pair->keys; i++)
 		if (i < pair->damaged)
 			ours_damaged += ours_finds(pair, i, &found->wrong);
 		else
@@ -257,16 +251,14 @@ run_get(void)
 								   { 100000, true, 0, 1, 15, 400 },
 								   { 10000, false, 500, 10, 100, 2000 },
 								   { 10000, false, 1000, 10, 100, 2000 } };
-	size_t r;
 
-	for (r = 0; r < sizeof runs / sizeof runs[0]; r++)
+	for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++)
 	{
 		const GetRun *run = &runs[r];
 		uint32_t trials = sim_trials_of(run->quick, run->usual, run->full);
 		Found found = { 0 };
-		uint32_t i;
 
-		for (i = 0; i < trials; i++)
+		for (uint32_t i = 0; i < trials; i++)
 		{
 			Pair pair;
 
@@ -294,9 +286,7 @@ absent_theory(double n, double s, int k)
 static void
 probe_absent(const Pair *pair, uint32_t *ours, uint32_t *paper, uint32_t *wrong)
 {
-	uint32_t i;
-
-	for (i = 0; i < ABSENT_PROBES; i++)
+	for (uint32_t i = 0; i < ABSENT_PROBES; i++)
 	{
 		uint64_t x = pair->first + pair->keys + i;
 		IbltEntry entry;
@@ -326,9 +316,8 @@ run_absent(void)
 	double error =
 		sqrt(rate / probes + rate * rate * PAPER_K * (1 - f) / f / s / tables);
 	uint32_t ours = 0, paper = 0, wrong = 0;
-	uint32_t i;
 
-	for (i = 0; i < tables; i++)
+	for (uint32_t i = 0; i < tables; i++)
 	{
 		Pair pair;
 
@@ -354,11 +343,10 @@ core_found(int k, uint32_t s, uint32_t keys)
 	IbltSketch *sketch = sim_sketch(k, s, false, tap_random());
 	uint64_t first = tap_random();
 	uint32_t found = 0;
-	uint32_t i;
 
 	sim_add_range(sketch, first, keys, 1);
 	iblt_core_seal(sketch);
-	for (i = 0; i < keys; i++)
+	for (uint32_t i = 0; i < keys; i++)
 	{
 		IbltEntry entry;
 
@@ -376,10 +364,9 @@ check_size(int k, uint32_t s, uint32_t keys, FILE *table)
 	double theory = 100 * get_theory(keys, s, k);
 	SimSample found = { 0 };
 	double error;
-	uint32_t i;
 	char what[100];
 
-	for (i = 0; i < tables; i++)
+	for (uint32_t i = 0; i < tables; i++)
 		sim_sample_add(&found, core_found(k, s, keys));
 	error = fmax(sim_sd(&found) / sqrt(tables),
 				 100 * sim_proportion_error(theory / 100, (double) keys * tables));
@@ -409,9 +396,8 @@ sizes_for(double success, FILE *table)
 {
 	double best = INFINITY;
 	int best_k = 0;
-	int k;
 
-	for (k = IBLT_MIN_HASHES; k <= IBLT_MAX_HASHES; k++)
+	for (int k = IBLT_MIN_HASHES; k <= IBLT_MAX_HASHES; k++)
 	{
 		uint32_t s = least_subtable(SIZE_KEYS, k, success);
 		double each = (double) k * s / SIZE_KEYS;
@@ -435,12 +421,11 @@ run_get_size(void)
 {
 	FILE *table = sim_table("get_size", "k\tkeys\tcells\tcells_each\t"
 										"formula_fails\tours_fails\terror");
-	uint32_t keys;
 
 	sizes_for(0.9, table);
 	sizes_for(0.99, table);
 	sizes_for(0.999, table);
-	for (keys = 10; keys <= 10000; keys *= 10)
+	for (uint32_t keys = 10; keys <= 10000; keys *= 10)
 		check_size(4, iblt_core_subtable_cells(keys, 4, IBLT_DEFAULT_FAILURE),
 				   keys, table);
 	sim_table_close(table);

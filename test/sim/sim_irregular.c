@@ -36,9 +36,8 @@ static double
 mix_threshold(const Mix *mix)
 {
 	double least = INFINITY;
-	int i;
 
-	for (i = 1; i < 100000; i++)
+	for (int i = 1; i < 100000; i++)
 	{
 		double x = i * 1e-5;
 		double others =
@@ -100,18 +99,15 @@ other_cell(const Table *t, const uint32_t *place, uint32_t used)
 static void
 table_draw(Table *t, const Mix *mix)
 {
-	uint32_t key;
-	uint32_t i;
-
 	memset(t->held, 0, sizeof(uint32_t) * t->cells);
 	memset(t->sum, 0, sizeof(uint32_t) * t->cells);
-	for (key = 0; key < t->n; key++)
+	for (uint32_t key = 0; key < t->n; key++)
 	{
 		uint32_t *place = t->place + (size_t) key * MOST_DEGREE;
 		bool second = ldexp((double) (tap_random() >> 11), -53) >= mix->share;
 
 		t->degree[key] = mix->degree[second];
-		for (i = 0; i < t->degree[key]; i++)
+		for (uint32_t i = 0; i < t->degree[key]; i++)
 		{
 			place[i] = other_cell(t, place, i);
 			t->held[place[i]]++;
@@ -126,9 +122,8 @@ table_peels(Table *t)
 {
 	uint32_t left = t->n;
 	uint32_t top = 0;
-	uint32_t i;
 
-	for (i = 0; i < t->cells; i++)
+	for (uint32_t i = 0; i < t->cells; i++)
 		if (t->held[i] == 1)
 			t->stack[top++] = i;
 	while (top > 0)
@@ -140,7 +135,7 @@ table_peels(Table *t)
 		if (t->held[cell] != 1)
 			continue;
 		left--;
-		for (i = 0; i < t->degree[key]; i++)
+		for (uint32_t i = 0; i < t->degree[key]; i++)
 		{
 			t->sum[place[i]] ^= key;
 			if (--t->held[place[i]] == 1)
@@ -154,10 +149,9 @@ static double
 failures(Table *t, const Mix *mix, uint32_t cells, uint32_t trials)
 {
 	uint32_t failed = 0;
-	uint32_t i;
 
 	t->cells = cells;
-	for (i = 0; i < trials; i++)
+	for (uint32_t i = 0; i < trials; i++)
 	{
 		table_draw(t, mix);
 		failed += !table_peels(t);
@@ -191,24 +185,22 @@ run_irregular(void)
 	uint32_t last = sim_trials_of(3, 5, 6);
 	double work = sim_trials_of(100000, 2000000, 40000000);
 	double each[MIXES];
-	uint32_t i;
-	int j;
 
 	sim_agree("keys for each cell at the threshold of 3 and 21",
 			  mix_threshold(&mixes[2]), RINK_THRESHOLD, 0.00051);
-	for (i = 0; i < last; i++)
+	for (uint32_t i = 0; i < last; i++)
 	{
 		uint32_t trials = (uint32_t) fmax(200, fmin(4000, work / sizes[i]));
 		Table t;
 
 		table_open(&t, sizes[i], 3 * sizes[i]);
-		for (j = 0; j < MIXES; j++)
+		for (int j = 0; j < MIXES; j++)
 			each[j] = least_cells(&t, &mixes[j], trials) / (double) sizes[i];
 		table_close(&t);
 		printf("# %u keys, cells for each, 99 %% certain: 3 hashes %.3f, 4 "
 			   "hashes %.3f, 3 and 21 %.3f\n",
 			   sizes[i], each[0], each[1], each[2]);
-		for (j = 0; j < MIXES; j++)
+		for (int j = 0; j < MIXES; j++)
 			tap_ok(each[j] > 1 / mix_threshold(&mixes[j]) - 0.005,
 				   "%u keys, hashes %s: %.3f cells for each, more than the "
 				   "threshold %.3f",

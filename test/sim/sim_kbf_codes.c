@@ -111,17 +111,15 @@ static uint32_t
 largest_set(uint32_t *code, uint32_t n, uint32_t from, uint32_t limit, uint64_t sums)
 {
 	uint32_t most = n;
-	uint32_t c;
 
-	for (c = from; c < limit; c++)
+	for (uint32_t c = from; c < limit; c++)
 	{
 		uint64_t more = sums;
 		bool good = (more >> c & 1) == 0;
-		uint32_t i;
 		uint32_t got;
 
 		more |= UINT64_C(1) << c;
-		for (i = 0; i < n && good; i++)
+		for (uint32_t i = 0; i < n && good; i++)
 		{
 			good = (more >> (c ^ code[i]) & 1) == 0;
 			more |= UINT64_C(1) << (c ^ code[i]);
@@ -158,9 +156,8 @@ extrapolate(const uint32_t *code, uint32_t n, double to, double *slope)
 {
 	double x = 0, y = 0, xx = 0, xy = 0;
 	double m = 0;
-	uint32_t i;
 
-	for (i = n / 2; i < n; i++)
+	for (uint32_t i = n / 2; i < n; i++)
 	{
 		double u = log2(i + 1);
 		double v = log2(code[i]);
@@ -179,9 +176,8 @@ static void
 write_search(const uint32_t *code, uint32_t found)
 {
 	FILE *table = sim_table("kbf_codes", "values\tsearched\tbound\talgebra");
-	uint32_t n;
 
-	for (n = 3; n <= 16384; n += 1 + n / 12)
+	for (uint32_t n = 3; n <= 16384; n += 1 + n / 12)
 		sim_row(table, "%u\t%d\t%.0f\t%.0f", n, n <= found ? bits_of(code[n - 1]) : -1,
 				bound_of(n), 2 * ceil(log2(n + 1)));
 	sim_table_close(table);

@@ -84,10 +84,9 @@ states_look_up(Filter *filter, uint64_t flow, uint32_t *state)
 {
 	uint32_t place[PAPER_MAX_HASHES];
 	uint32_t found = DONT_KNOW;
-	int i;
 
 	paper_place(filter->paper, flow, place);
-	for (i = 0; i < filter->paper->hashes; i++)
+	for (int i = 0; i < filter->paper->hashes; i++)
 	{
 		const StateCell *cell = &filter->cells[place[i]];
 
@@ -108,10 +107,9 @@ static void
 states_change(Filter *filter, uint64_t flow, int more, uint32_t to)
 {
 	uint32_t place[PAPER_MAX_HASHES];
-	int i;
 
 	paper_place(filter->paper, flow, place);
-	for (i = 0; i < filter->paper->hashes; i++)
+	for (int i = 0; i < filter->paper->hashes; i++)
 	{
 		StateCell *cell = &filter->cells[place[i]];
 
@@ -280,24 +278,22 @@ run(Filter *filter, uint32_t n, Errors *grown, Errors *changing)
 	Flow *flows = sim_take(n * sizeof(Flow));
 	Errors ignored = { 0 };
 	uint32_t state;
-	uint32_t i;
-	int j;
 
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 	{
 		arrive(filter, &flows[i], grown);
-		for (j = 0; j < UPDATES; j++)
+		for (int j = 0; j < UPDATES; j++)
 			packet(filter, random_flow(flows, i + 1), &ignored);
 	}
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		(void) observe(filter, &flows[i], grown, &state);
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 	{
 		Flow *flow = random_flow(flows, n);
 
 		finish(filter, flow, changing);
 		arrive(filter, flow, changing);
-		for (j = 0; j < UPDATES; j++)
+		for (int j = 0; j < UPDATES; j++)
 			packet(filter, random_flow(flows, n), changing);
 	}
 	free(flows);
@@ -361,11 +357,10 @@ compare_at(FILE *table, const PaperCodes *codes, double p, double *last)
 	Errors changing[3] = { 0 };
 	double load;
 	double right;
-	int i;
 
 	take_published(&filter[0], &filter[1], codes, p, n);
 	filter[2] = take_ours(p, n);
-	for (i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++)
 	{
 		run(&filter[i], n, &grown[i], &changing[i]);
 		report(table, p, &filter[i], "grown", &grown[i]);
@@ -386,7 +381,7 @@ compare_at(FILE *table, const PaperCodes *codes, double p, double *last)
 		   "p = %g: ours, sized for that share of unknown flows, has %.3g", p,
 		   grown[2].unknown / n);
 	*last = all_errors(&grown[0]);
-	for (i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++)
 	{
 		paper_free(filter[i].paper);
 		free(filter[i].cells);
@@ -401,11 +396,10 @@ flows(void)
 	uint32_t *code = sim_take(STATES * sizeof(uint32_t));
 	PaperCodes *codes;
 	double last = INFINITY;
-	int r;
 
 	(void) paper_search(code, STATES, 6);
 	codes = paper_codes(code, STATES, 6);
-	for (r = 0; r < RATES; r++)
+	for (int r = 0; r < RATES; r++)
 		compare_at(table, codes, rates[r], &last);
 	paper_codes_free(codes);
 	sim_table_close(table);

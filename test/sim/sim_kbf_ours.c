@@ -59,9 +59,8 @@ bars(void)
 	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
 	double bits = bits_for(&params, (double) keys);
 	KbfCounts c = { 0 };
-	uint32_t i;
 
-	for (i = 0; i < filters; i++)
+	for (uint32_t i = 0; i < filters; i++)
 		kbf_trial(params, keys, 0, keys, &c);
 	tap_ok(bits <= 120, "255 values, failure 1e-3: k = %d, q = %d, %.1f bits a key, at most 120",
 		   params.hashes, params.degree, bits);
@@ -172,14 +171,13 @@ unturned_share(uint32_t n, int hashes, double load, unsigned alike)
 	PaperKbf *kbf;
 	uint32_t unknown = 0;
 	uint32_t value;
-	uint32_t i;
 
 	(void) paper_search(code, 256, 18);
 	codes = paper_codes(code, 256, 18);
 	kbf = paper_take(codes, hashes, (uint32_t) (n * hashes / load), tap_random());
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		paper_insert(kbf, pairs.first + i, kbf_value(&pairs, i) - 1);
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		unknown += paper_query(kbf, pairs.first + i, RULE_PAIRS, &value) == PAPER_UNKNOWN;
 	paper_free(kbf);
 	paper_codes_free(codes);
@@ -191,9 +189,8 @@ turn(void)
 {
 	static const unsigned alike[] = { 0, 50, 99 };
 	uint64_t keys = sim_trials(20000, KEYS);
-	int i;
 
-	for (i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++)
 	{
 		IbltKbfParams params = kbf_params(255, 8, 2, 6, (uint32_t) keys);
 		IbltKbfRates rates;
@@ -214,9 +211,7 @@ turn(void)
 static void
 delete_keys(IbltKbf *kbf, const KbfPairs *pairs, uint64_t from, uint64_t to)
 {
-	uint64_t i;
-
-	for (i = from; i < to; i++)
+	for (uint64_t i = from; i < to; i++)
 	{
 		uint8_t key[8];
 
@@ -234,11 +229,9 @@ changes(void)
 	KbfPairs newer = { pairs.first, tap_random(), 255, 0 };
 	IbltKbf *kbf = kbf_take(&params);
 	KbfCounts updated = { 0 };
-	uint64_t step;
-	uint64_t i;
 
 	kbf_fill(kbf, &pairs, 0, keys);
-	for (i = 0; i < keys; i++)
+	for (uint64_t i = 0; i < keys; i++)
 	{
 		uint8_t key[8];
 
@@ -250,7 +243,7 @@ changes(void)
 	tap_ok(updated.wrong == 0 && at_most(updated.unknown, keys, 1e-3),
 		   "after an update of all keys %.2e are unknown, none is wrong",
 		   kbf_share(updated.unknown, keys));
-	for (step = 1; step <= 4; step++)
+	for (uint64_t step = 1; step <= 4; step++)
 	{
 		KbfCounts c = { 0 };
 		IbltKbfRates rates;
@@ -274,9 +267,7 @@ changes(void)
 static bool
 same_but_full(const IbltKbf *a, const IbltKbf *b)
 {
-	uint32_t i;
-
-	for (i = 0; i < a->ncells; i++)
+	for (uint32_t i = 0; i < a->ncells; i++)
 		if (iblt_kbf_count(iblt_kbf_cell(b, i)) != IBLT_KBF_FULL &&
 			iblt_kbf_cell(a, i) != iblt_kbf_cell(b, i))
 			return false;
@@ -335,10 +326,9 @@ static void
 overload(void)
 {
 	double ours = 1.5;
-	int times;
 
 	overload_at(LN2, 4); /* the paper's rho = 4 */
-	for (times = 2; times <= 5; times++)
+	for (int times = 2; times <= 5; times++)
 		overload_at(ours, times);
 }
 
@@ -354,20 +344,18 @@ growth_at(uint32_t filters)
 	IbltKbf *kbf[8];
 	uint64_t unclear = 0, wrong = 0, positive = 0;
 	uint64_t all = keys * filters;
-	uint64_t i;
-	uint32_t f;
 
-	for (f = 0; f < filters; f++)
+	for (uint32_t f = 0; f < filters; f++)
 	{
 		kbf[f] = kbf_take(&params);
 		kbf_fill(kbf[f], &pairs, f * keys, (f + 1) * keys);
 	}
-	for (i = 0; i < 2 * all; i++)
+	for (uint64_t i = 0; i < 2 * all; i++)
 	{
 		unsigned value = 0;
 		uint32_t present = 0, unknown = 0;
 
-		for (f = 0; f < filters; f++)
+		for (uint32_t f = 0; f < filters; f++)
 		{
 			IbltPresence answer = kbf_get(kbf[f], &pairs, i, &value);
 
@@ -380,7 +368,7 @@ growth_at(uint32_t filters)
 			positive += present > 0;
 		wrong += i < all && present == 0 && unknown == 0;
 	}
-	for (f = 0; f < filters; f++)
+	for (uint32_t f = 0; f < filters; f++)
 		kbf_free(kbf[f]);
 	tap_ok(wrong == 0 && at_most(positive, all, 1e-5 * filters),
 		   "%u filters: %.2e of the keys have no clear answer, %.1e of others get a value",
@@ -420,9 +408,7 @@ compact(void)
 static void
 growth(void)
 {
-	uint32_t filters;
-
-	for (filters = 1; filters <= 8; filters *= 2)
+	for (uint32_t filters = 1; filters <= 8; filters *= 2)
 		growth_at(filters);
 	compact();
 }

@@ -49,9 +49,7 @@ random_value(void)
 static void
 insert_keys(Case *c, uint32_t from, uint32_t to)
 {
-	uint32_t i;
-
-	for (i = from; i < to; i++)
+	for (uint32_t i = from; i < to; i++)
 	{
 		c->value[i] = random_value();
 		paper_insert(c->kbf, c->first + i, c->value[i]);
@@ -84,9 +82,8 @@ count_unknown(const Case *c, uint32_t from, uint32_t to, PaperRule rule,
 			  uint32_t *wrong)
 {
 	uint32_t unknown = 0;
-	uint32_t i;
 
-	for (i = from; i < to; i++)
+	for (uint32_t i = from; i < to; i++)
 	{
 		uint32_t value = 0;
 		PaperAnswer answer = paper_query(c->kbf, c->first + i, rule, &value);
@@ -103,9 +100,8 @@ count_positive(const Case *c, uint64_t first, uint32_t n, PaperRule rule)
 {
 	uint32_t positive = 0;
 	uint32_t value;
-	uint32_t i;
 
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		positive += paper_query(c->kbf, first + i, rule, &value) == PAPER_PRESENT;
 	return positive;
 }
@@ -128,9 +124,8 @@ static double
 crowded_share(const PaperKbf *kbf)
 {
 	uint32_t crowded = 0;
-	uint32_t i;
 
-	for (i = 0; i < kbf->m; i++)
+	for (uint32_t i = 0; i < kbf->m; i++)
 		crowded += kbf->cells[i].count >= 3;
 	return (double) crowded / kbf->m;
 }
@@ -146,16 +141,15 @@ crowded(void)
 	double over = 1;
 	double chance = exp(-LN2);
 	uint32_t overflown = 0;
-	uint32_t i;
 
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		paper_insert(kbf, first + i, 0);
-	for (i = 0; i < 8; i++)
+	for (uint32_t i = 0; i < 8; i++)
 	{
 		over -= chance;
 		chance *= LN2 / (i + 1);
 	}
-	for (i = 0; i < m; i++)
+	for (uint32_t i = 0; i < m; i++)
 		overflown += kbf->cells[i].count >= 8;
 	tap_ok(fabs(overflown - m * over) <= SIM_SIGMAS * sqrt(m * over) + 1,
 		   "%u of %u cells overflow a counter of three bits, %.1f by the formula",
@@ -200,11 +194,9 @@ decodability(void)
 {
 	static const int hashes[] = { 3, 5, 10 };
 	FILE *table = sim_table("kbf_decode", "k\trho\tours\tcorrected\tpublished");
-	int h;
-	int step;
 
-	for (h = 0; h < 3; h++)
-		for (step = 2; step <= 6; step++)
+	for (int h = 0; h < 3; h++)
+		for (int step = 2; step <= 6; step++)
 			decode_at(table, hashes[h], step / 2.0);
 	sim_table_close(table);
 	tap_ok(paper_failure(2 * LN2, 10, 1e9) > 1000 * paper_published_failure(2 * LN2, 10),
@@ -253,9 +245,8 @@ workload(void)
 {
 	FILE *table = sim_table("kbf_workload", "p\tk\thalves\tcrowded\tcrowded_theory\tunknown\t"
 		"unknown_theory\tunknown_triples\tfirst\tfirst_theory\tagreed\tagreed_theory\tbits");
-	int r;
 
-	for (r = 0; r < 2 * RATES; r++)
+	for (int r = 0; r < 2 * RATES; r++)
 		workload_at(table, rates[r / 2], 1 + r % 2);
 	sim_table_close(table);
 }
@@ -268,16 +259,14 @@ delete_at(FILE *table, double p, int halves)
 	uint32_t skipped = 0;
 	uint32_t wrong = 0;
 	char what[80];
-	int step;
 
-	for (step = 1; step <= STEPS; step++)
+	for (int step = 1; step <= STEPS; step++)
 	{
 		uint32_t gone = c.n / 10 * (uint32_t) step;
 		double load = c.load * (1 - step / 10.0);
 		uint32_t positive;
-		uint32_t i;
 
-		for (i = gone - c.n / 10; i < gone; i++)
+		for (uint32_t i = gone - c.n / 10; i < gone; i++)
 		{
 			uint32_t value;
 
@@ -303,9 +292,8 @@ static void
 deletes(void)
 {
 	FILE *table = sim_table("kbf_delete", "p\thalves\tdeleted\tfirst\ttheory");
-	int r;
 
-	for (r = 0; r < 2 * RATES; r++)
+	for (int r = 0; r < 2 * RATES; r++)
 		delete_at(table, rates[r / 2], 1 + r % 2);
 	sim_table_close(table);
 }
@@ -318,16 +306,14 @@ update_at(double p, int halves)
 	double expected = paper_failure(c.load, c.kbf->hashes, the_codes()->n);
 	uint32_t wrong = 0;
 	char what[80];
-	int step;
 
-	for (step = 1; step <= STEPS; step++)
+	for (int step = 1; step <= STEPS; step++)
 	{
 		uint32_t from = c.n / 10 * (uint32_t) (step - 1);
 		uint32_t to = from + c.n / 10;
 		uint32_t unknown;
-		uint32_t i;
 
-		for (i = from; i < to; i++)
+		for (uint32_t i = from; i < to; i++)
 		{
 			uint32_t old_value;
 
@@ -347,9 +333,7 @@ update_at(double p, int halves)
 static void
 updates(void)
 {
-	int r;
-
-	for (r = 0; r < 2 * RATES; r++)
+	for (int r = 0; r < 2 * RATES; r++)
 		update_at(rates[r / 2], 1 + r % 2);
 }
 
@@ -365,16 +349,15 @@ overload(void)
 	uint32_t most = 0;
 	uint32_t wrong = 0;
 	uint32_t unknown;
-	uint32_t i;
 
 	memcpy(before, c.kbf->cells, size);
 	insert_keys(&c, n, 4 * n);
-	for (i = 0; i < c.kbf->m; i++)
+	for (uint32_t i = 0; i < c.kbf->m; i++)
 		most = c.kbf->cells[i].count > most ? c.kbf->cells[i].count : most;
 	unknown = count_unknown(&c, 0, n, RULE_PAIRS, &wrong);
 	agrees("false negatives at rho = 4", &c, unknown, n,
 		   paper_failure(4 * c.load, c.kbf->hashes, the_codes()->n));
-	for (i = n; i < 4 * n; i++)
+	for (uint32_t i = n; i < 4 * n; i++)
 		paper_delete(c.kbf, c.first + i, c.value[i]);
 	tap_ok(memcmp(before, c.kbf->cells, size) == 0 && wrong == 0,
 		   "back from rho = 4, where counters reached %u, all cells are as before", most);

@@ -40,11 +40,10 @@ find_moments(const double *x, uint32_t n)
 	Moments moments = { 0, 0, 0 };
 	double second = 0;
 	double fourth = 0;
-	uint32_t i;
 
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 		moments.mean += x[i] / n;
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 	{
 		double square = pow(x[i] - moments.mean, 2);
 
@@ -78,10 +77,8 @@ meter_of_rows(uint8_t *meter, uint32_t d)
 static void
 meter_of_words(uint8_t *meter, uint32_t d)
 {
-	uint32_t i;
-
 	memset(meter, 0, 2 * IBLT_METER_BUCKETS);
-	for (i = 0; i < d; i++)
+	for (uint32_t i = 0; i < d; i++)
 		iblt_meter_add(meter, tap_random(), 1);
 }
 
@@ -94,9 +91,8 @@ meter_trials(uint32_t d, uint32_t trials, double *relative)
 {
 	double budget = sim_options.quick ? BUDGET_QUICK : BUDGET_FULL;
 	uint32_t covered = 0;
-	uint32_t i;
 
-	for (i = 0; i < trials; i++)
+	for (uint32_t i = 0; i < trials; i++)
 	{
 		uint8_t meter[2 * IBLT_METER_BUCKETS];
 
@@ -140,11 +136,10 @@ meter_point(uint32_t d, FILE *table)
 static void
 run_meter(void)
 {
-	int i;
 	FILE *table = sim_table("meter", "differences\ttrials\tbias\t"
 									 "deviation\terror\ttheory\tcovered");
 
-	for (i = 0; i < DIFFERENCES; i += STEP)
+	for (int i = 0; i < DIFFERENCES; i += STEP)
 		meter_point(nth_difference(i), table);
 	sim_table_close(table);
 }
@@ -190,10 +185,9 @@ strata_estimate(uint32_t d, uint8_t *bytes)
 	IbltParams params = strata_params(tap_random());
 	uint64_t first = tap_random();
 	uint64_t keys;
-	uint32_t i;
 
 	iblt_core_init(&strata, &params, bytes);
-	for (i = 0; i < d; i++)
+	for (uint32_t i = 0; i < d; i++)
 	{
 		uint8_t key[8];
 
@@ -247,11 +241,10 @@ strata_point(uint32_t d, FILE *table)
 	size_t scratch;
 	uint8_t *bytes;
 	Moments moments;
-	uint32_t i;
 
 	strata_sizes(&size, &scratch);
 	bytes = sim_take(size + scratch);
-	for (i = 0; i < trials; i++)
+	for (uint32_t i = 0; i < trials; i++)
 		relative[i] = strata_estimate(d, bytes) / d;
 	moments = find_moments(relative, trials);
 	free(bytes);
@@ -266,13 +259,12 @@ strata_point(uint32_t d, FILE *table)
 static void
 run_strata(void)
 {
-	int i;
 	FILE *table = sim_table("strata", "differences\ttrials\tbias\t"
 									  "deviation\terror");
 	size_t size;
 	size_t scratch;
 
-	for (i = 0; i < DIFFERENCES; i += STEP)
+	for (int i = 0; i < DIFFERENCES; i += STEP)
 		strata_point(nth_difference(i), table);
 	strata_sizes(&size, &scratch);
 	printf("# bytes: meter %d, strata %zu, strata with the paper's cells of %d "

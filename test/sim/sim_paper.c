@@ -63,10 +63,9 @@ find_crossing(int k, uint32_t s, uint32_t trials)
 	SimSample sample = { 0 };
 	Crossing crossing = { 0 };
 	Graph g;
-	uint32_t i;
 
 	graph_open(&g, k, s, (uint32_t) (expected + 6 * sqrt(s) + 6));
-	for (i = 0; i < trials; i++)
+	for (uint32_t i = 0; i < trials; i++)
 	{
 		uint64_t seed = tap_random();
 		uint64_t first = tap_random();
@@ -126,9 +125,8 @@ run_thresholds(void)
 {
 	FILE *table =
 		sim_table("thresholds", "k\tpublished\tdensity_evolution\tcore\terror");
-	int k;
 
-	for (k = FIRST_K; k <= LAST_K; k++)
+	for (int k = FIRST_K; k <= LAST_K; k++)
 		threshold(k, table);
 	sim_table_close(table);
 }

@@ -44,11 +44,10 @@ measure(const Curve *curve, uint32_t i)
 {
 	Point point = { 0 };
 	Graph g;
-	uint32_t trial;
 
 	point.cells = curve->first + i * curve->step;
 	graph_open(&g, PAPER_K, point.cells / PAPER_K, curve->n);
-	for (trial = 0; trial < curve->trials; trial++)
+	for (uint32_t trial = 0; trial < curve->trials; trial++)
 	{
 		uint64_t seed = tap_random();
 		uint64_t first = tap_random();
@@ -150,9 +149,8 @@ recovery_curve(const Curve *curve, FILE *table)
 	uint32_t last_none = 0;
 	uint32_t first_all = 0;
 	uint32_t contradictions = 0;
-	uint32_t i;
 
-	for (i = 0; i < curve->points; i++)
+	for (uint32_t i = 0; i < curve->points; i++)
 	{
 		Point point = measure(curve, i);
 
@@ -187,9 +185,8 @@ draw_theory(void)
 {
 	FILE *table = sim_table("recovery_theory", "cells_for_each_key\tasymptotic\t"
 											   "keys_10000\tkeys_100000");
-	int i;
 
-	for (i = 0; table != NULL && i <= 100; i++)
+	for (int i = 0; table != NULL && i <= 100; i++)
 	{
 		double c = 1.38 + i * 0.001;
 
@@ -210,9 +207,8 @@ run_recovery(void)
 	FILE *table = sim_table("recovery", "keys\tcells\ttrials\tlisted_percent\t"
 										"error\tasymptotic\tlow\thigh\tcomplete\t"
 										"complete_by_law");
-	int i;
 
-	for (i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++)
 		recovery_curve(sim_options.quick ? &quick[i] : &full[i], table);
 	sim_table_close(table);
 	draw_theory();
@@ -242,9 +238,8 @@ find_drop(const Curve *curve, FILE *table)
 	double sum = 0;
 	double moment = 0;
 	double variance = 0;
-	uint32_t i;
 
-	for (i = 0; i < curve->points; i++)
+	for (uint32_t i = 0; i < curve->points; i++)
 	{
 		Point point = measure(curve, i);
 		double p = (double) point.incomplete / curve->trials;
@@ -300,9 +295,8 @@ run_drop(void)
 	static const Curve full[] = { { 10000, 14000, 50, 12, 4000, 20 },
 								  { 100000, 141700, 200, 10, 400, 4 } };
 	FILE *table = sim_table("drop", "keys\tcells\tincomplete_percent\terror");
-	int i;
 
-	for (i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++)
 		drop_curve(sim_options.quick ? &quick[i] : &full[i], table);
 	sim_table_close(table);
 }
@@ -356,9 +350,8 @@ run_edge(void)
 		{ 10000, 14600, 150, 5000, 220000, 0, 220000 },
 		{ 100000, 144000, 10, 200, 20000, 0, 220000 }
 	};
-	size_t i;
 
-	for (i = 0; i < sizeof edges / sizeof edges[0]; i++)
+	for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++)
 		check_edge(&edges[i]);
 }
 

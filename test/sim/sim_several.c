@@ -67,11 +67,10 @@ run_trials(Several *run)
 {
 	PaperTable paper;
 	Graph g;
-	uint32_t i;
 
 	paper_open(&paper, PAPER_K, run->cells / PAPER_K);
 	graph_open(&g, PAPER_K, run->cells / PAPER_K, KEYS);
-	for (i = 0; i < run->trials; i++)
+	for (uint32_t i = 0; i < run->trials; i++)
 	{
 		uint64_t seed = tap_random();
 		int64_t first = (int64_t) (tap_random() >> 33);
@@ -101,14 +100,13 @@ static void
 write_lost(const Several *run, FILE *table)
 {
 	uint32_t last = MAX_LOST;
-	uint32_t j;
 
 	while (run->paper_lost[last] == 0 && run->ours_lost[last] == 0)
 		last--;
 	printf("# %u keys with two values, %u cells, keys not listed: trials by the "
 		   "paper's cells / by ours:",
 		   run->several, run->cells);
-	for (j = 0; j <= last; j++)
+	for (uint32_t j = 0; j <= last; j++)
 	{
 		if (run->paper_lost[j] > 0 || run->ours_lost[j] > 0)
 			printf(" %u: %u/%u", j, run->paper_lost[j], run->ours_lost[j]);
@@ -155,10 +153,9 @@ check_poisson(const Several *run)
 	double none = exp(-mean);
 	double p[3] = { none, mean * none, 1 - none - mean * none };
 	double ours[3] = { run->paper_lost[0], run->paper_lost[1], 0 };
-	int j;
 
 	ours[2] = n - ours[0] - ours[1];
-	for (j = 0; j < 3; j++)
+	for (int j = 0; j < 3; j++)
 	{
 		char what[120];
 
@@ -234,9 +231,8 @@ run_several(void)
 	FILE *table = sim_table("several", "keys_with_two_values\ttrials\t"
 									   "paper_complete\ttheory\tpaper_missing\t"
 									   "theory_missing\tours_complete");
-	size_t i;
 
-	for (i = 0; i < sizeof runs / sizeof runs[0]; i++)
+	for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
 	{
 		Several run = { 0 };
 

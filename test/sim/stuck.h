@@ -53,18 +53,16 @@ stuck_draw(Stuck *t, uint64_t seed, uint64_t first)
 {
 	IbltHasher hasher;
 	uint32_t *place = t->place;
-	uint32_t key;
-	int i;
 
 	iblt_core_hasher_init(&hasher, seed);
 	memset(t->held, 0, (size_t) t->k * t->s);
-	for (key = 0; key < t->keys; key++, place += t->k)
+	for (uint32_t key = 0; key < t->keys; key++, place += t->k)
 	{
 		uint8_t bytes[8];
 
 		iblt_store64(bytes, first + key);
 		(void) iblt_hash_key(&hasher, bytes, 8, t->k, t->s, place);
-		for (i = 0; i < t->k; i++)
+		for (int i = 0; i < t->k; i++)
 		{
 			place[i] += (uint32_t) i * t->s;
 			t->held[place[i]]++;

@@ -33,9 +33,8 @@ static inline double
 theory_threshold(int k, double several)
 {
 	double least = INFINITY;
-	int i;
 
-	for (i = several > 0 ? 500000 : 1; i < 1000000; i++)
+	for (int i = several > 0 ? 500000 : 1; i < 1000000; i++)
 	{
 		double x = i * 1e-6;
 
@@ -53,9 +52,8 @@ static inline double
 theory_listed(int k, double load, double several)
 {
 	double x = 1;
-	int i;
 
-	for (i = 0; i < 1000000; i++)
+	for (int i = 0; i < 1000000; i++)
 	{
 		double others = several + (1 - several) * pow(x, k - 1);
 		double next = -expm1(-load * others);
@@ -104,9 +102,8 @@ law_cells(double n, double distance)
 {
 	double low = 0;
 	double high = n;
-	int i;
 
-	for (i = 0; i < 60; i++)
+	for (int i = 0; i < 60; i++)
 	{
 		double middle = (low + high) / 2;
 

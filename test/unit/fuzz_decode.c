@@ -46,7 +46,6 @@ peel(const IbltSketch *sketch)
 	IbltEntry entry;
 	uint32_t reports = 0;
 	int64_t rows = 0;
-	uint32_t i;
 
 	DEMAND(peeler != NULL && scratch != NULL);
 	iblt_core_view_copy(&peeled, sketch,
@@ -65,7 +64,7 @@ peel(const IbltSketch *sketch)
 	result = iblt_core_peel_result(peeler);
 	if (result == IBLT_PEEL_COMPLETE)
 	{
-		for (i = 0; i < account.ncells; i++)
+		for (uint32_t i = 0; i < account.ncells; i++)
 			DEMAND(iblt_core_cell_is_zero(&account, iblt_cell(&account, i)));
 		DEMAND(rows == sketch->rows);
 		DEMAND(reports > 0 || iblt_core_meter_is_zero(sketch->meter));
@@ -82,10 +81,9 @@ ask(const IbltSketch *sketch)
 {
 	static uint8_t key[8 * IBLT_MAX_LIMBS];
 	IbltEntry entry;
-	uint32_t i;
 
 	(void) iblt_core_get(sketch, sketch->meter, &entry);
-	for (i = 0; i < sketch->ncells && i < 16; i++)
+	for (uint32_t i = 0; i < sketch->ncells && i < 16; i++)
 	{
 		uint64_t weight =
 			iblt_cell_field(iblt_cell(sketch, i), IBLT_FIELD_WEIGHT);
@@ -137,7 +135,6 @@ open_header(uint8_t *bytes, size_t size)
 	IbltSketch header;
 	IbltEntry entry;
 	uint64_t check;
-	int i;
 
 	if (open_first_bytes(&header, bytes, size) != IBLT_OK ||
 		header.ncells == 0)
@@ -145,7 +142,7 @@ open_header(uint8_t *bytes, size_t size)
 	DEMAND(iblt_core_header_size(bytes) == iblt_cell_offset(&header, 0));
 	DEMAND(iblt_cell_offset(&header, header.ncells) + 8 == size);
 	check = iblt_core_key_cells(&header, key, index);
-	for (i = 0; i < iblt_core_subtable_count(&header.params); i++)
+	for (int i = 0; i < iblt_core_subtable_count(&header.params); i++)
 	{
 		DEMAND(index[i] < header.ncells);
 		iblt_core_hear(&hearing, &header, key, check, index[i],
@@ -160,7 +157,6 @@ static void
 combine(const IbltSketch *sketch)
 {
 	IbltSketch copy;
-	uint32_t i;
 
 	iblt_core_view_copy(&copy, sketch, fuzz_duplicate(sketch->bytes, sketch->size));
 	if (iblt_core_negate(&copy) == IBLT_COUNT_OVERFLOW)
@@ -175,7 +171,7 @@ combine(const IbltSketch *sketch)
 	DEMAND(iblt_core_add_sketch(&copy, sketch, -1) == IBLT_OK);
 	iblt_core_seal(&copy);
 	DEMAND(copy.rows == 0 && iblt_core_meter_is_zero(copy.meter));
-	for (i = 0; i < copy.ncells; i++)
+	for (uint32_t i = 0; i < copy.ncells; i++)
 		DEMAND(iblt_core_cell_is_zero(&copy, iblt_cell(&copy, i)));
 	free(copy.bytes);
 }

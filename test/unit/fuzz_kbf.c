@@ -57,9 +57,7 @@ move_out_and_in(const IbltKbf *kbf, const uint8_t *key, unsigned value)
 static void
 ask(const IbltKbf *kbf)
 {
-	uint64_t	i;
-
-	for (i = 0; i < KEYS; i++)
+	for (uint64_t i = 0; i < KEYS; i++)
 	{
 		uint8_t		key[8];
 		unsigned	value = 0;

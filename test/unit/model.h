@@ -190,10 +190,8 @@ sketch_sum(const IbltSketch *a, const IbltSketch *b, int sign)
 static inline void
 value_of(const IbltSketch *sketch, uint64_t y, uint8_t *value)
 {
-	unsigned l;
-
 	iblt_store64(value, y);
-	for (l = 1; l < sketch->params.value.limbs; l++)
+	for (unsigned l = 1; l < sketch->params.value.limbs; l++)
 		iblt_store64(value + 8 * (size_t) l,
 					 y % 4 < 2 ? 0 : (y + l) * IBLT_GOLDEN);
 }
@@ -247,7 +245,6 @@ decode(const IbltSketch *sketch, Decoded *d)
 	IbltPeeler *peeler = take(sizeof *peeler);
 	IbltEntry entry;
 	uint32_t bits = 0;
-	uint32_t i;
 
 	d->entry = take(sketch->ncells * sizeof *d->entry);
 	d->keys = take(sketch->ncells * key_size);
@@ -271,7 +268,7 @@ decode(const IbltSketch *sketch, Decoded *d)
 		memcpy(d->terms + d->n * (size_t) sketch->fields, peeler->terms,
 			   terms_size);
 	}
-	for (i = 0; i < sketch->ncells; i++)
+	for (uint32_t i = 0; i < sketch->ncells; i++)
 		bits += peeler->reported[i / 8] >> i % 8 & 1;
 	/* as many reports as cells that reported: none did so twice */
 	d->bounded = d->bounded && bits == d->n;
@@ -329,9 +326,7 @@ model_key(const Model *model, uint32_t i)
 static inline uint32_t
 model_find(const Model *model, const uint8_t *key, uint32_t nkeys)
 {
-	uint32_t i;
-
-	for (i = 0; i < nkeys; i++)
+	for (uint32_t i = 0; i < nkeys; i++)
 		if (memcmp(model_key(model, i), key, 8 * (size_t) model->limbs) == 0)
 			return i;
 	return MODEL_NONE;
@@ -366,12 +361,11 @@ model_draw_key(Model *model, uint32_t i)
 	uint64_t base = below(2) ? 0 : tap_random();
 	uint8_t *key = model_key(model, i);
 	unsigned used = 1 + below(model->limbs);
-	unsigned l;
 
 	/* zeros at the end, as of a padded key */
 	memset(key, 0, 8 * (size_t) model->limbs);
 	do
-		for (l = 0; l < used; l++)
+		for (unsigned l = 0; l < used; l++)
 			iblt_store64(key + 8 * (size_t) l, random_limb(i, base));
 	while (model_find(model, key, i) != MODEL_NONE);
 }
@@ -380,7 +374,6 @@ static inline Model *
 model_new(unsigned limbs, uint32_t nkeys)
 {
 	Model *model = take(sizeof *model);
-	uint32_t i;
 
 	model->limbs = limbs;
 	model->nkeys = nkeys;
@@ -389,7 +382,7 @@ model_new(unsigned limbs, uint32_t nkeys)
 	model->nrows = 0;
 	model->room = 16;
 	model->rows = take(model->room * sizeof *model->rows);
-	for (i = 0; i < nkeys; i++)
+	for (uint32_t i = 0; i < nkeys; i++)
 		model_draw_key(model, i);
 	return model;
 }
@@ -473,11 +466,10 @@ positions(const IbltSketch *sketch, const uint8_t *key, uint32_t *index)
 	const IbltParams *params = &sketch->params;
 	uint32_t position[IBLT_MAX_HASHES];
 	int kept = 0;
-	int i;
 
 	(void) iblt_hash_key(&sketch->hasher, key, 8 * (size_t) params->key.limbs,
 						 params->hashes, params->subtable_cells, position);
-	for (i = 0; i < params->hashes; i++)
+	for (int i = 0; i < params->hashes; i++)
 		if (params->subtables & 1u << i)
 		{
 			index[kept] =
@@ -504,14 +496,12 @@ graph_toggle(Graph *graph, const IbltSketch *sketch, const Model *model,
 static inline void
 graph_build(Graph *graph, const IbltSketch *sketch, const Model *model)
 {
-	uint32_t key;
-
 	graph->degree = calloc(sketch->ncells, sizeof(uint32_t));
 	graph->names = calloc(sketch->ncells, sizeof(uint32_t));
 	graph->keys = graph->peeled = 0;
 	if (graph->degree == NULL || graph->names == NULL)
 		exit(1);
-	for (key = 0; key < model->nkeys; key++)
+	for (uint32_t key = 0; key < model->nkeys; key++)
 		if (model->expected[key].there)
 		{
 			graph_toggle(graph, sketch, model, key, 1);
@@ -531,12 +521,11 @@ static inline void
 graph_peel(Graph *graph, const IbltSketch *sketch, const Model *model)
 {
 	uint32_t before;
-	uint32_t i;
 
 	do
 	{
 		before = graph->peeled;
-		for (i = 0; i < sketch->ncells; i++)
+		for (uint32_t i = 0; i < sketch->ncells; i++)
 			if (graph->degree[i] == 1)
 			{
 				graph_toggle(graph, sketch, model, graph->names[i], -1);
@@ -598,7 +587,6 @@ check_decode(const IbltSketch *sketch, const Model *model, const char *what)
 	uint8_t *seen = take(model->nkeys);
 	Decoded d;
 	Graph graph;
-	uint32_t i;
 	bool complete;
 
 	memset(seen, 0, model->nkeys);
@@ -606,7 +594,7 @@ check_decode(const IbltSketch *sketch, const Model *model, const char *what)
 	graph_build(&graph, sketch, model);
 	graph_peel(&graph, sketch, model);
 	complete = graph.peeled == graph.keys;
-	for (i = 0; i < d.n; i++)
+	for (uint32_t i = 0; i < d.n; i++)
 	{
 		uint32_t key = model_find(model, d.entry[i].key, model->nkeys);
 

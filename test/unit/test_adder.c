@@ -37,8 +37,6 @@ make_pair(IbltSketch *a, IbltSketch *b, uint32_t subtable_cells, unsigned limbs)
 	IbltParams params = {.hashes = 4, .subtables = 0x0f,
 		.key = {IBLT_KEY_CANONICAL, 0, (const uint8_t *) "x", 1}};
 	uint8_t *bytes;
-	uint32_t i;
-	unsigned f;
 
 	if (limbs == 1)
 		params.key.kind = IBLT_KEY_INTEGER;
@@ -48,10 +46,10 @@ make_pair(IbltSketch *a, IbltSketch *b, uint32_t subtable_cells, unsigned limbs)
 	if ((bytes = malloc(iblt_core_size(&params))) == NULL)
 		abort();
 	iblt_core_init(a, &params, bytes);
-	for (i = 0; i < a->ncells; i++)
+	for (uint32_t i = 0; i < a->ncells; i++)
 	{
 		iblt_store32(iblt_cell(a, i), (uint32_t) edge_word());
-		for (f = 0; f < a->fields; f++)
+		for (unsigned f = 0; f < a->fields; f++)
 			iblt_cell_set_field(iblt_cell(a, i), f, edge_word());
 	}
 	if ((bytes = malloc(a->size)) == NULL)
@@ -93,9 +91,8 @@ rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 		uint64_t y = edge_word();
 		int sign = rows % 2 == 0 ? 1 : -1;
 		IbltStatus status;
-		unsigned l;
 
-		for (l = 0; l < limbs; l++)
+		for (unsigned l = 0; l < limbs; l++)
 			iblt_store64(key + 8 * l, edge_word());
 		status = queued
 			? adder->queue(&queue, &a, key, y, sign) : adder->add(&a, key, y, sign);
@@ -142,12 +139,11 @@ main(void)
 {
 	int wrong = 0, rounds = 0;
 	uint32_t cells;
-	unsigned limbs;
 
 	(void) tap_seed();
 	for (cells = 1; cells <= 1000; cells = iblt_core_ladder_at_least(cells + 1))
 	{
-		for (limbs = 1; limbs <= IBLT_QUEUE_LIMBS; limbs++)
+		for (unsigned limbs = 1; limbs <= IBLT_QUEUE_LIMBS; limbs++)
 		{
 			wrong += rounds_differ(true, false, cells, limbs, 1000);
 			wrong += rounds_differ(true, true, cells, limbs, 1000);

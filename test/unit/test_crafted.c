@@ -17,12 +17,10 @@ put_back(const IbltSketch *sketch, const Decoded *d)
 	IbltSketch *sum = sketch_new(&sketch->params);
 	uint64_t terms[IBLT_MAX_FIELDS];
 	uint32_t index[IBLT_MAX_HASHES];
-	uint32_t i;
-	unsigned f;
 
-	for (i = 0; i < d->n; i++)
+	for (uint32_t i = 0; i < d->n; i++)
 	{
-		for (f = 0; f < sketch->fields; f++)
+		for (unsigned f = 0; f < sketch->fields; f++)
 			terms[f] = fp_neg(d->terms[i * (size_t) sketch->fields + f]);
 		(void) positions(sketch, d->entry[i].key, index);
 		iblt_core_remove(sum, index, -d->entry[i].count, terms);
@@ -44,8 +42,6 @@ decode_crafted(const IbltSketch *sketch, const char *what, long number)
 	IbltPeelResult result;
 	IbltSketch *sum;
 	Decoded d;
-	uint32_t i;
-	uint32_t j;
 
 	decode(sketch, &d);
 	result = d.result;
@@ -56,8 +52,8 @@ decode_crafted(const IbltSketch *sketch, const char *what, long number)
 		check(same_bytes(sum, sketch), "%s %ld: %u reports are not the sketch",
 			  what, number, d.n);
 		sketch_free(sum);
-		for (i = 0; i < d.n; i++)
-			for (j = 0; j < i; j++)
+		for (uint32_t i = 0; i < d.n; i++)
+			for (uint32_t j = 0; j < i; j++)
 				check(memcmp(d.entry[i].key, d.entry[j].key, key_size) != 0,
 					  "%s %ld: complete with a key reported twice", what,
 					  number);
@@ -155,16 +151,14 @@ test_flips(void)
 {
 	long specimens = scaled(60);
 	long opened = 0;
-	int i;
 
-	for (i = 0; i < specimens; i++)
+	for (int i = 0; i < specimens; i++)
 	{
 		IbltSketch *honest = specimen(i);
 		IbltSketch *flipped = sketch_copy(honest);
 		IbltStatus status;
-		size_t bit;
 
-		for (bit = 0; bit < 8 * honest->size; bit++)
+		for (size_t bit = 0; bit < 8 * honest->size; bit++)
 		{
 			if (flip(flipped, honest, bit, &status))
 			{
@@ -190,7 +184,6 @@ damage(IbltSketch *sketch)
 	uint8_t *cell = iblt_cell(sketch, below(sketch->ncells));
 	uint8_t *other = iblt_cell(sketch, below(sketch->ncells));
 	unsigned field = below(sketch->fields);
-	uint32_t b;
 
 	switch (below(5))
 	{
@@ -201,7 +194,7 @@ damage(IbltSketch *sketch)
 			iblt_store32(cell, iblt_load32(cell) + 1 + below(9));
 			break;
 		case 2:
-			for (b = 0; b < sketch->cell_size; b++)
+			for (uint32_t b = 0; b < sketch->cell_size; b++)
 			{
 				uint8_t byte = cell[b];
 
@@ -222,9 +215,8 @@ test_damaged_cells(void)
 {
 	long rounds = scaled(100000);
 	IbltSketch *honest = NULL;
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		IbltSketch *damaged;
 
@@ -257,16 +249,15 @@ contents(const IbltSketch *sketch, const uint8_t *key, uint64_t weight,
 {
 	unsigned limbs = sketch->params.key.limbs;
 	uint32_t index[IBLT_MAX_HASHES];
-	unsigned l;
 
 	terms[IBLT_FIELD_WEIGHT] = weight;
-	for (l = 0; l < limbs; l++)
+	for (unsigned l = 0; l < limbs; l++)
 		terms[IBLT_FIELD_KEY + l] =
 			fp_mul(weight, iblt_load64(key + 8 * (size_t) l) ^
 							   iblt_limb_mask(&sketch->hasher, l));
 	terms[IBLT_FIELD_CHECK(limbs)] =
 		fp_mul(weight, iblt_core_key_cells(sketch, key, index));
-	for (l = 0; l < sketch->params.value.limbs; l++)
+	for (unsigned l = 0; l < sketch->params.value.limbs; l++)
 		terms[IBLT_FIELD_VALUE(limbs) + l] = fp_reduce(tap_random());
 }
 
@@ -274,10 +265,9 @@ static void
 put_into(IbltSketch *sketch, uint32_t i, int32_t count, const uint64_t *terms)
 {
 	uint8_t *cell = iblt_cell(sketch, i);
-	unsigned f;
 
 	iblt_store32(cell, iblt_load32(cell) + (uint32_t) count);
-	for (f = 0; f < sketch->fields; f++)
+	for (unsigned f = 0; f < sketch->fields; f++)
 		iblt_cell_set_field(cell, f,
 							fp_add(iblt_cell_field(cell, f), terms[f]));
 }
@@ -287,9 +277,8 @@ take_out_of(IbltSketch *sketch, uint32_t i, int32_t count,
 			const uint64_t *terms)
 {
 	uint64_t negative[IBLT_MAX_FIELDS];
-	unsigned f;
 
-	for (f = 0; f < sketch->fields; f++)
+	for (unsigned f = 0; f < sketch->fields; f++)
 		negative[f] = fp_neg(terms[f]);
 	put_into(sketch, i, -count, negative);
 }
@@ -358,9 +347,8 @@ static void
 test_misplaced_keys(void)
 {
 	long rounds = scaled(2000);
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 3 + (int) below(6),
 										2 + below(9), false, tap_random());
@@ -381,9 +369,8 @@ test_crafted_mixtures(void)
 {
 	long rounds = scaled(100000);
 	long complete = 0;
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		int hashes = 3 + (int) below(3);
 		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, hashes,
@@ -440,16 +427,15 @@ impostor_weights(const IbltSketch *sketch, uint8_t keys[4][8],
 {
 	uint64_t x[4];
 	uint64_t g[4];
-	int i;
 
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 		key_elements(sketch, keys[i], &x[i], &g[i]);
-	for (i = 1; i < 4; i++)
+	for (int i = 1; i < 4; i++)
 	{
 		x[i] = fp_sub(x[i], x[0]);
 		g[i] = fp_sub(g[i], g[0]);
 	}
-	for (i = 1; i < 4; i++)
+	for (int i = 1; i < 4; i++)
 	{
 		int j = i % 3 + 1;
 		int k = j % 3 + 1;
@@ -472,10 +458,8 @@ craft_impostor(IbltSketch *sketch)
 	uint32_t index[IBLT_MAX_HASHES];
 	uint32_t shared = below(sketch->params.subtable_cells);
 	uint32_t second = 0; /* of the first key, in the second subtable */
-	int i;
-	int h;
 
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 	{
 		do
 		{
@@ -486,11 +470,11 @@ craft_impostor(IbltSketch *sketch)
 			second = index[1];
 	}
 	impostor_weights(sketch, keys, weight);
-	for (i = 1; i < 4; i++)
+	for (int i = 1; i < 4; i++)
 	{
 		contents(sketch, keys[i], weight[i], terms);
 		(void) positions(sketch, keys[i], index);
-		for (h = 0; h < sketch->params.hashes; h++)
+		for (int h = 0; h < sketch->params.hashes; h++)
 			put_into(sketch, index[h], 1, terms);
 	}
 	sketch->rows = 3;
@@ -506,9 +490,8 @@ test_impostors(void)
 {
 	long rounds = scaled(5000);
 	long exposed = 0;
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 3 + (int) below(3),
 										4 + below(7), false, tap_random());
@@ -535,9 +518,8 @@ test_half_impostors(void)
 {
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
 	long rounds = scaled(2000);
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		IbltSketch *sketch;
 		uint64_t terms[4];
@@ -545,21 +527,19 @@ test_half_impostors(void)
 		uint64_t g;
 		uint8_t keys[3][8];
 		IbltEntry entry;
-		uint32_t c;
-		int n;
 
 		params.seed = tap_random();
 		sketch = sketch_new(&params);
-		for (n = 0; n < 3; n++)
+		for (int n = 0; n < 3; n++)
 		{
 			iblt_store64(keys[n], tap_random());
 			key_elements(sketch, keys[n], &x[n], &g);
 		}
-		for (n = 1; n < 3; n++)
+		for (int n = 1; n < 3; n++)
 		{
 			contents(sketch, keys[n],
 					 n == 1 ? fp_sub(x[2], x[0]) : fp_sub(x[0], x[1]), terms);
-			for (c = 0; c < sketch->ncells; c++)
+			for (uint32_t c = 0; c < sketch->ncells; c++)
 				put_into(sketch, c, 1, terms);
 		}
 		sketch->rows = 2;
@@ -581,7 +561,6 @@ test_empty(void)
 	IbltSketch *template = sketch_new(&untyped);
 	uint8_t key[32] = { 0 };
 	IbltEntry entry;
-	int b;
 
 	check_reports(sketch, 0, IBLT_PEEL_COMPLETE, "empty");
 	check_reports(template, 0, IBLT_PEEL_COMPLETE, "untyped");
@@ -592,7 +571,7 @@ test_empty(void)
 	sketch->rows = INT64_C(1) << 32;
 	check_reports(sketch, 0, IBLT_PEEL_INCONSISTENT, "2^32 rows, no cell");
 	sketch->rows = 0;
-	for (b = 0; b < 8 * 2 * IBLT_METER_BUCKETS; b++)
+	for (int b = 0; b < 8 * 2 * IBLT_METER_BUCKETS; b++)
 	{
 		sketch->meter[b / 8] ^= (uint8_t) (1 << b % 8);
 		check_reports(sketch, 0, IBLT_PEEL_INCONSISTENT, "meter but no cell");

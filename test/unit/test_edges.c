@@ -34,20 +34,17 @@ test_lazy_words(void)
 {
 	static const uint64_t others[] = { 0, 1, IBLT_FP_P - 1, IBLT_FP_P, UINT64_MAX };
 	IbltParams params = small_params();
-	unsigned i;
-	uint64_t word;
 
-	for (word = 0; word < IBLT_FP_FOLD; word++)
-		for (i = 0; i < 2 * sizeof others / sizeof *others; i++)
+	for (uint64_t word = 0; word < IBLT_FP_FOLD; word++)
+		for (unsigned i = 0; i < 2 * sizeof others / sizeof *others; i++)
 		{
 			IbltSketch *canonical = sketch_new(&params);
 			IbltSketch *lazy = sketch_new(&params);
 			IbltSketch *a = sketch_new(&params);
 			IbltSketch *b = sketch_new(&params);
 			int sign = i % 2 == 0 ? 1 : -1;
-			unsigned f;
 
-			for (f = 0; f < a->fields; f++)
+			for (unsigned f = 0; f < a->fields; f++)
 			{
 				iblt_cell_set_field(canonical->cells, f, word);
 				iblt_cell_set_field(lazy->cells, f, word + IBLT_FP_P);
@@ -76,18 +73,16 @@ test_refused_rows(void)
 {
 	IbltParams params = small_params();
 	const IbltRowAdder *adder = iblt_core_row_adder(&params);
-	int n;
 
-	for (n = 0; n < 2 * IBLT_QUEUE_ROWS; n++)
+	for (int n = 0; n < 2 * IBLT_QUEUE_ROWS; n++)
 	{
 		IbltSketch *a = sketch_new(&params);
 		IbltSketch *b = sketch_new(&params);
 		IbltQueue queue;
 		uint8_t key[8];
-		int i;
 
 		memset(&queue, 0, sizeof queue);
-		for (i = 0; i < n; i++)
+		for (int i = 0; i < n; i++)
 		{
 			iblt_store64(key, (uint64_t) i);
 			check(adder->queue(&queue, a, key, 1, 1) == IBLT_OK, "row %d", i);
@@ -114,11 +109,10 @@ character(const uint8_t *text, size_t size)
 	size_t length = text[0] < 0x80 ? 1
 		: text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : text[0] >> 3 == 30 ? 4 : 0;
 	long code = length == 1 ? text[0] : text[0] & (0x7f >> length);
-	size_t i;
 
 	if (length != size)
 		return -1;
-	for (i = 1; i < size; i++)
+	for (size_t i = 1; i < size; i++)
 	{
 		if (text[i] >> 6 != 2)
 			return -1;
@@ -136,17 +130,15 @@ test_descriptions(void)
 	static const uint8_t third[] = { 0x00, 0x7f, 0x80, 0xbf, 0xc0 };
 	IbltParams params = small_params();
 	uint8_t text[4];
-	size_t size;
-	uint32_t i;
 
 	params.key.kind = IBLT_KEY_CANONICAL;
 	params.key.description = text;
-	for (i = 0; i < 0x10000 * sizeof third; i++)
+	for (uint32_t i = 0; i < 0x10000 * sizeof third; i++)
 	{
 		text[0] = (uint8_t) (i >> 8);
 		text[1] = (uint8_t) i;
 		text[2] = text[3] = third[i >> 16];
-		for (size = 1; size <= 4; size++)
+		for (size_t size = 1; size <= 4; size++)
 		{
 			long code = character(text, size);
 			IbltStatus wanted = code < 0x20 || code == 0x7f
@@ -180,16 +172,15 @@ word_of_hash(uint64_t hash, uint64_t seed)
 	const uint8_t *secret = XXH3_kSecret;
 	uint64_t inverse = MX2;
 	uint64_t x = hash;
-	int i;
 
-	for (i = 0; i < 6; i++)
+	for (int i = 0; i < 6; i++)
 		inverse *= 2 - MX2 * inverse;
 	x ^= x >> 28 ^ x >> 56;
 	x *= inverse;
 	x ^= (x >> 35) + 8;
 	x *= inverse;
 	/* 1 + r^49 + r^24, r a rotation by one, is 1 to the power of 64 */
-	for (i = 0; i < 63; i++)
+	for (int i = 0; i < 63; i++)
 		x ^= rotated(x, 49) ^ rotated(x, 24);
 	seed ^= (uint64_t) __builtin_bswap32((uint32_t) seed) << 32;
 	x ^= (iblt_load64(secret + 8) ^ iblt_load64(secret + 16)) - seed;
@@ -201,10 +192,9 @@ static void
 test_weights(void)
 {
 	IbltHasher hasher;
-	uint64_t i;
 
 	iblt_core_hasher_init(&hasher, tap_random());
-	for (i = 0; i <= IBLT_FP_FOLD; i++)
+	for (uint64_t i = 0; i <= IBLT_FP_FOLD; i++)
 	{
 		uint64_t hash = i == 0 ? 0 : IBLT_FP_P + i - 1;
 		uint64_t y = word_of_hash(hash, hasher.weight_seed);

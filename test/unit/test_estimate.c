@@ -42,13 +42,12 @@ sketch_of(const Mix *mix, uint32_t cells)
 		make_params(IBLT_KEY_INTEGER, 1, 4, cells, false, tap_random());
 	IbltSketch *sketch = sketch_new(&params);
 	uint64_t number = tap_random();
-	uint32_t i;
 
-	for (i = 0; i < mix->missing; i++)
+	for (uint32_t i = 0; i < mix->missing; i++)
 		add(sketch, number++, tap_random(), -1);
-	for (i = 0; i < mix->extra; i++)
+	for (uint32_t i = 0; i < mix->extra; i++)
 		add(sketch, number++, tap_random(), 1);
-	for (i = 0; i < mix->changed; i++)
+	for (uint32_t i = 0; i < mix->changed; i++)
 	{
 		add(sketch, number, tap_random(), 1);
 		add(sketch, number++, tap_random(), -1);
@@ -86,9 +85,8 @@ check_squares(const Mix *mix, uint32_t cells, unsigned subtables, long trials)
 	double kurtosis = 3 + 12.0 / (m * (cells - 1.0)) + 2 * m * cells / (n * n + 1);
 	double sum = 0;
 	double squares = 0;
-	long i;
 
-	for (i = 0; i < trials; i++)
+	for (long i = 0; i < trials; i++)
 	{
 		IbltSketch *whole = sketch_of(mix, 24);
 		IbltSketch *sketch = folded(whole, cells, subtables);
@@ -119,13 +117,10 @@ test_squares(void)
 	static const unsigned subtables[] = { 0xf, 0x5, 0x8 };
 	static const Mix mixes[] = { { 0, 1, 0 }, { 0, 0, 30 }, { 40, 0, 0 },
 								 { 20, 25, 0 }, { 60, 100, 40 } };
-	unsigned i;
-	unsigned j;
-	unsigned k;
 
-	for (i = 0; i < 3; i++)
-		for (j = 0; j < 3; j++)
-			for (k = 0; k < 5; k++)
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned j = 0; j < 3; j++)
+			for (unsigned k = 0; k < 5; k++)
 				check_squares(&mixes[k], cells[i], subtables[j], scaled(4000));
 	checked("squared net rows are what theory says, folded and with subtables dropped");
 }
@@ -146,9 +141,8 @@ check_keys(const Mix *mix, uint32_t cells, long trials)
 	double squares = 0;
 	double sum = 0;
 	long covered = 0;
-	long i;
 
-	for (i = 0; i < trials; i++)
+	for (long i = 0; i < trials; i++)
 	{
 		IbltSketch *sketch = sketch_of(mix, cells);
 		double bound;
@@ -190,11 +184,9 @@ test_keys(void)
 								 { 0, 0, 1000 },	 { 250, 250, 500 },
 								 { 500, 0, 500 },	 { 100, 0, 900 },
 								 { 0, 900, 100 } };
-	unsigned i;
-	unsigned j;
 
-	for (i = 0; i < 5; i++)
-		for (j = 0; j < 7; j++)
+	for (unsigned i = 0; i < 5; i++)
+		for (unsigned j = 0; j < 7; j++)
 			check_keys(&mixes[j], cells[i], scaled(1500));
 	checked("keys are estimated as theory says, and the bound covers 99 %%");
 }
@@ -204,11 +196,9 @@ static void
 test_small(void)
 {
 	static const uint32_t cells[] = { 2, 3, 6, 16 };
-	unsigned c;
-	uint32_t n;
 
-	for (c = 0; c < 4; c++)
-		for (n = 1; n <= 12; n++)
+	for (unsigned c = 0; c < 4; c++)
+		for (uint32_t n = 1; n <= 12; n++)
 		{
 			Mix one_side = { n, 0, 0 };
 			Mix both_sides = { n / 2, n - n / 2, 0 };
@@ -227,17 +217,14 @@ test_small(void)
 static void
 test_dropped(void)
 {
-	uint32_t n;
-
-	for (n = 2; n <= 200; n *= 10)
+	for (uint32_t n = 2; n <= 200; n *= 10)
 	{
 		Mix mix = { n / 2, n - n / 2, n / 2 };
 		uint32_t keys = n + n / 2;
 		long trials = scaled(4000);
 		long covered = 0;
-		long i;
 
-		for (i = 0; i < trials; i++)
+		for (long i = 0; i < trials; i++)
 		{
 			IbltSketch *whole = sketch_of(&mix, 24);
 			IbltSketch *sketch = folded(whole, i & 1 ? 6 : 2, 0x4);
@@ -267,9 +254,8 @@ test_duplicates(void)
 	double bound;
 	uint64_t rows_bound;
 	uint64_t y = tap_random();
-	int i;
 
-	for (i = 0; i < 30; i++)
+	for (int i = 0; i < 30; i++)
 		add(sketch, 1, y, -1);
 	iblt_core_seal(sketch);
 	check(fabs(iblt_core_net_squares(sketch) - 900) < 1e-6,
@@ -277,13 +263,13 @@ test_duplicates(void)
 	check(fabs(iblt_core_estimate_keys(sketch, &bound) - 900) < 1e-6 &&
 			  bound >= 900,
 		  "and are estimated at %f", iblt_core_estimate_keys(sketch, &bound));
-	for (i = 0; i < 30; i++)
+	for (int i = 0; i < 30; i++)
 		add(sketch, 1, y + 1, 1);
 	iblt_core_seal(sketch);
 	check(iblt_core_net_squares(sketch) == 0, "net rows of 0 are not 0");
 	check(iblt_core_estimate_keys(sketch, &bound) >= 450,
 		  "30 rows changed are fewer than half of their squares");
-	for (i = 0; i < 30; i++)
+	for (int i = 0; i < 30; i++)
 		add(sketch, 1, tap_random(), 1);
 	iblt_core_seal(sketch);
 	check(iblt_core_estimate_keys(sketch, &bound) <=
@@ -307,7 +293,6 @@ test_edges(void)
 	IbltSketch *untyped = sketch_new(&params);
 	double bound;
 	uint64_t rows_bound;
-	uint32_t i;
 
 	check(iblt_core_estimate_keys(empty, &bound) == 0 && bound == 0,
 		  "an empty sketch has keys");
@@ -317,7 +302,7 @@ test_edges(void)
 				  (double) iblt_core_estimate(single, &rows_bound) &&
 			  bound == (double) rows_bound,
 		  "of single cells the keys are not the rows");
-	for (i = 0; i < crafted->ncells; i++)
+	for (uint32_t i = 0; i < crafted->ncells; i++)
 		iblt_store32(iblt_cell(crafted, i), counts[i % 3]);
 	crafted->rows = INT64_MIN;
 	check(isfinite(iblt_core_net_squares(crafted)) &&

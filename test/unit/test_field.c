@@ -96,11 +96,9 @@ static void
 test_edges(void)
 {
 	bool ok = true;
-	int i;
-	int j;
 
-	for (i = 0; i < EDGES; i++)
-		for (j = 0; j < EDGES; j++)
+	for (int i = 0; i < EDGES; i++)
+		for (int j = 0; j < EDGES; j++)
 			ok = right(edges[i], edges[j]) && ok;
 	tap_ok(ok, "all pairs of edge operands add, subtract and multiply right");
 }
@@ -109,9 +107,8 @@ static void
 test_random(void)
 {
 	bool ok = true;
-	int i;
 
-	for (i = 0; i < ROUNDS && ok; i++)
+	for (int i = 0; i < ROUNDS && ok; i++)
 	{
 		uint64_t a = operand();
 
@@ -127,9 +124,8 @@ test_lazy_sums(void)
 	uint64_t lazy = 0;
 	uint64_t sum = 0;
 	bool ok = true;
-	int i;
 
-	for (i = 0; i < ROUNDS && ok; i++)
+	for (int i = 0; i < ROUNDS && ok; i++)
 	{
 		uint64_t term = i % 3 == 0 ? P - 1 - tap_random() % 100 : operand() % P;
 
@@ -144,12 +140,11 @@ static void
 test_lazy_bounds(void)
 {
 	bool ok = true;
-	uint64_t i;
 
 	/* the largest sum there can be: its carry must not carry again */
 	ok = fp_add_lazy(UINT64_MAX, P - 1) == UINT64_MAX - 1 && ok;
 	/* a carry that leaves nothing behind, and none by one */
-	for (i = 1; i <= 120; i++)
+	for (uint64_t i = 1; i <= 120; i++)
 	{
 		ok = fp_add_lazy(UINT64_MAX - i + 1, i) == 59 && ok;
 		ok = fp_add_lazy(UINT64_MAX - i, i) == UINT64_MAX && ok;
@@ -164,9 +159,8 @@ test_from_int32(void)
 									   -2,		  58,		  -59,		65535,
 									   INT32_MAX, -INT32_MAX, INT32_MIN };
 	bool ok = true;
-	size_t i;
 
-	for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
 	{
 		int64_t n = numbers[i];
 		uint64_t expected = n >= 0 ? (uint64_t) n : P - (uint64_t) -n;
@@ -181,9 +175,8 @@ static void
 test_inverses(void)
 {
 	bool ok = true;
-	int i;
 
-	for (i = 0; i < ROUNDS / 100 && ok; i++)
+	for (int i = 0; i < ROUNDS / 100 && ok; i++)
 	{
 		uint64_t a = (i < EDGES ? edges[i] : operand()) % P;
 
@@ -198,14 +191,13 @@ batch_right(size_t n)
 {
 	uint64_t in[BATCH];
 	uint64_t out[BATCH + 1];
-	size_t i;
 
-	for (i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		while ((in[i] = operand() % P) == 0)
 			;
 	out[n] = 42;
 	fp_inv_batch(in, out, n);
-	for (i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		if (out[i] >= P || slow_mul(in[i], out[i]) != 1)
 			return failed("fp_inv_batch", in[i], i);
 	return out[n] == 42 || failed("the end of fp_inv_batch", n, out[n]);
@@ -215,9 +207,8 @@ static void
 test_batches(void)
 {
 	bool ok = true;
-	size_t n;
 
-	for (n = 0; n <= BATCH && ok; n++)
+	for (size_t n = 0; n <= BATCH && ok; n++)
 		ok = batch_right(n);
 	tap_ok(ok, "batches of 0 to %d elements invert like single ones", BATCH);
 }

@@ -27,9 +27,7 @@ make(IbltSketch *sketch, const IbltParams *params)
 static void
 fill(IbltSketch *sketch, uint64_t seed)
 {
-	int i;
-
-	for (i = 0; i < ROWS; i++)
+	for (int i = 0; i < ROWS; i++)
 	{
 		uint8_t key[8 * 4] = {0};
 
@@ -83,9 +81,8 @@ test_folds(void)
 {
 	long rounds = scaled(400);
 	int wrong = 0, tried = 0;
-	long round;
 
-	for (round = 0; round < rounds; round++)
+	for (long round = 0; round < rounds; round++)
 	{
 		IbltParams params = random_params();
 		uint64_t rows = tap_random();

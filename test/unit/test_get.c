@@ -90,9 +90,8 @@ look_up(const uint8_t *bytes, const IbltSketch *header, const uint8_t *key,
 	uint8_t *cells[IBLT_MAX_HASHES];
 	IbltHearing hearing = { 0 };
 	uint64_t check = iblt_core_key_cells(header, key, index);
-	int i;
 
-	for (i = 0; i < subtables; i++)
+	for (int i = 0; i < subtables; i++)
 	{
 		cells[i] = slice(bytes + iblt_cell_offset(header, index[i]),
 						 header->cell_size);
@@ -101,7 +100,7 @@ look_up(const uint8_t *bytes, const IbltSketch *header, const uint8_t *key,
 	}
 	answer->presence = iblt_core_judge(&hearing, &answer->entry);
 	show_value(header, answer);
-	for (i = 0; i < subtables; i++)
+	for (int i = 0; i < subtables; i++)
 		free(cells[i]);
 	return answer->presence;
 }
@@ -141,12 +140,11 @@ test_slices(void)
 		uint8_t *bytes = slice(sketch->bytes, size);
 		uint8_t key[8 * IBLT_MAX_LIMBS];
 		IbltSketch header;
-		uint64_t number;
 
 		check(iblt_core_open_header(&header, bytes, size, sketch->size) ==
 				  IBLT_OK && header.rows == sketch->rows,
 			  "the header of an honest sketch");
-		for (number = 1; number <= keys + 5; number++)
+		for (uint64_t number = 1; number <= keys + 5; number++)
 		{
 			IbltPresence presence;
 			Answer part;
@@ -178,12 +176,10 @@ check_header_sizes(const IbltParams *params)
 						(size_t) -1 };
 	int kind = (int) params->key.kind;
 	IbltSketch header;
-	size_t size;
-	unsigned t;
 
 	check(header_size == (size_t) (sketch->cells - sketch->bytes),
 		  "kind %d: a header of %zu bytes", kind, header_size);
-	for (size = 0; size <= sketch->size; size++)
+	for (size_t size = 0; size <= sketch->size; size++)
 	{
 		uint8_t *bytes = slice(sketch->bytes, size);
 
@@ -192,7 +188,7 @@ check_header_sizes(const IbltParams *params)
 			  "kind %d: %zu bytes of a header", kind, size);
 		free(bytes);
 	}
-	for (t = 0; t < sizeof totals / sizeof *totals; t++)
+	for (unsigned t = 0; t < sizeof totals / sizeof *totals; t++)
 		check(iblt_core_open_header(&header, sketch->bytes, header_size,
 									totals[t]) == IBLT_BAD_SIZE,
 			  "kind %d: a total of %zu bytes", kind, totals[t]);
@@ -202,9 +198,7 @@ check_header_sizes(const IbltParams *params)
 static void
 test_header_sizes(void)
 {
-	int kind;
-
-	for (kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
+	for (int kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
 	{
 		IbltParams params =
 			make_params((IbltKeyKind) kind, kind == IBLT_KEY_UUID ? 2 : 1, 4,
@@ -269,9 +263,8 @@ test_chosen(void)
 {
 	static const double refused[] = { 0, 1, -0.5, 1.5, NAN, INFINITY, -0.0 };
 	int hashes;
-	size_t i;
 
-	for (i = 0; i < sizeof chosen / sizeof *chosen; i++)
+	for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
 	{
 		uint32_t cells;
 
@@ -284,7 +277,7 @@ test_chosen(void)
 			  (unsigned) chosen[i].capacity, chosen[i].success, hashes,
 			  (unsigned) cells);
 	}
-	for (i = 0; i < sizeof refused / sizeof *refused; i++)
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
 	{
 		hashes = 4;
 		check(iblt_core_get_choose(100, &hashes, 1e-4, refused[i]) == 0,
@@ -323,12 +316,11 @@ test_smallest(void)
 		int hashes = 0;
 		uint32_t cells = iblt_core_get_choose(capacity, &hashes, 1e-4, goal);
 		uint32_t s;
-		int k;
 
 		check(cells > 0 && is_enough(cells, hashes, capacity, goal, -1e-12),
 			  "%u keys at %g: %d subtables of %u cells are not enough",
 			  (unsigned) capacity, goal, hashes, (unsigned) cells);
-		for (k = 3; k <= 8; k++)
+		for (int k = 3; k <= 8; k++)
 		{
 			for (s = 1; s * (uint32_t) k < cells * (uint32_t) hashes;
 				 s = iblt_core_ladder_at_least(s + 1))
@@ -358,11 +350,10 @@ check_rate(uint32_t capacity, double goal, long tables)
 	double now = 0;
 	double squares = 0;
 	long found = 0;
-	long i;
 
 	check(fabs(p - expected_success(cells, hashes, capacity)) < 1e-12 && p >= goal,
 		  "%u keys at %g: expected %g", (unsigned) capacity, goal, p);
-	for (i = 0; i < tables; i++)
+	for (long i = 0; i < tables; i++)
 	{
 		IbltSketch *sketch;
 		uint8_t key[8];
@@ -412,9 +403,8 @@ test_now(void)
 	IbltParams untyped = make_params(IBLT_KEY_UNTYPED, 1, 4, 8, false, 1);
 	IbltSketch *sketch;
 	uint8_t key[8] = { 1 };
-	int keys;
 
-	for (keys = 0; keys <= 3; keys++)
+	for (int keys = 0; keys <= 3; keys++)
 	{
 		sketch = filled_sketch(&params, (uint64_t) keys);
 		check(iblt_core_get_success_now(sketch) == (keys <= 1),
@@ -427,7 +417,7 @@ test_now(void)
 	params.subtable_cells = 8;
 	sketch = sketch_new(&params);
 	check(iblt_core_get_success_now(sketch) == 1, "no row");
-	for (keys = 0; keys < 100; keys++)
+	for (int keys = 0; keys < 100; keys++)
 		(void) iblt_core_add_row(sketch, key, 5, 1);
 	iblt_core_seal(sketch);
 	check(iblt_core_get_success_now(sketch) == 1, "100 rows of one key");

@@ -126,10 +126,9 @@ test_small_fields(void)
 		for (degree = 3; degree <= (terms == 3 ? 6 : terms == 2 ? 8 : 12); degree++)
 		{
 			int			collisions = enumerate(degree, terms);
-			uint64_t	word;
 			int			wrong = 0;
 
-			for (word = 0; word >> (degree * terms) == 0; word++)
+			for (uint64_t word = 0; word >> (degree * terms) == 0; word++)
 				wrong += !decodes_right(word, degree, terms);
 			tap_ok(collisions == 0 && wrong == 0,
 				   "degree %d: sums of up to %d values differ, and decode (%d, %d)",

@@ -145,9 +145,7 @@ test_loop(const char *what, void (*loop) (void), uint32_t cells)
 static void
 fill_with_noise(void)
 {
-	uint32_t i;
-
-	for (i = 0; i < sketch->ncells; i++)
+	for (uint32_t i = 0; i < sketch->ncells; i++)
 		iblt_cell_set_field(iblt_cell(sketch, i), IBLT_FIELD_WEIGHT, i + 1);
 }
 

@@ -115,9 +115,7 @@ get(const IbltKbf *kbf, uint64_t number, unsigned *value)
 static void
 draw_pairs(Pair *pairs, int n, unsigned values)
 {
-	int			i;
-
-	for (i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 	{
 		pairs[i].key = tap_random();
 		pairs[i].value = 1 + below(values);
@@ -127,9 +125,7 @@ draw_pairs(Pair *pairs, int n, unsigned values)
 static void
 shuffle(Pair *pairs, int n)
 {
-	int			i;
-
-	for (i = n - 1; i > 0; i--)
+	for (int i = n - 1; i > 0; i--)
 	{
 		int			j = (int) below((uint32_t) i + 1);
 		Pair		t = pairs[i];
@@ -142,9 +138,7 @@ shuffle(Pair *pairs, int n)
 static void
 fill(IbltKbf *kbf, const Pair *pairs, int n)
 {
-	int			i;
-
-	for (i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		if (put(kbf, pairs[i]) != IBLT_OK)
 			abort();
 	iblt_core_kbf_seal(kbf);
@@ -204,14 +198,13 @@ test_golden_uuids(void)
 	0xb4, 0x2d, 0x00, 0xcf, 0x4f, 0xc9, 0x64, 0xff};
 	IbltKbfParams params = params_of(8, 8, 3, 6);
 	IbltKbf		kbf;
-	uint64_t	i;
 
 	params.seed = UINT64_C(0x0123456789abcdef);
 	params.key.kind = IBLT_KEY_UUID;
 	make_kbf(&kbf, &params);
 	(void) iblt_core_kbf_insert(&kbf, uuid, sizeof uuid, 200);
 	memset(uuid, 0, sizeof uuid);
-	for (i = 0; i < 60; i++)
+	for (uint64_t i = 0; i < 60; i++)
 	{
 		iblt_store64(uuid, i);
 		(void) iblt_core_kbf_insert(&kbf, uuid, sizeof uuid, 1 + (unsigned) i % 255);
@@ -353,9 +346,8 @@ test_spoiled(void)
 		{40, 0x5f, IBLT_BAD_COUNTER},	/* full, with a value */
 		{41, 0x00, IBLT_BAD_COUNTER}	/* not the code of a value */
 	};
-	size_t		i;
 
-	for (i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
+	for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
 	{
 		uint8_t		bytes[sizeof golden_bytes];
 		IbltStatus	status;
@@ -379,7 +371,6 @@ test_sums(void)
 	uint64_t	one = iblt_kbf_make_cell(1, code_of(&params, 9));
 	uint64_t	other = iblt_kbf_make_cell(1, code_of(&params, 8));
 	uint64_t	no_code = iblt_kbf_make_cell(1, code_of(&params, 8) ^ 0x10);
-	uint32_t	cell;
 	IbltKbf		kbf;
 
 	make_kbf(&kbf, &params);
@@ -396,7 +387,7 @@ test_sums(void)
 	check(valid(&kbf), "a subtable with a full cell says nothing");
 	iblt_kbf_set_cell(&kbf, 14, iblt_kbf_make_cell(IBLT_KBF_FULL, 1));
 	check(!valid(&kbf), "a full cell has content");
-	for (cell = 0; cell < 15; cell++)
+	for (uint32_t cell = 0; cell < 15; cell++)
 		iblt_kbf_set_cell(&kbf, cell, cell % 5 == 0 ? no_code : 0);
 	check(!valid(&kbf), "one pair without a code");
 	checked("subtables must add up to the same");
@@ -407,19 +398,16 @@ test_sums(void)
 static void
 test_padding(void)
 {
-	long		round;
-
-	for (round = 0; round < 200; round++)
+	for (long round = 0; round < 200; round++)
 	{
 		IbltKbfParams params = random_params();
 		size_t		used = (size_t) params.hashes * params.subtable_cells *
 			(size_t) (4 + params.degree * params.superposed);
-		size_t		bit;
 		IbltKbf		kbf;
 
 		make_kbf(&kbf, &params);
 		check(kbf.size == 48 + (used + 63) / 64 * 8, "size");
-		for (bit = used; bit < 8 * (kbf.size - 48); bit++)
+		for (size_t bit = used; bit < 8 * (kbf.size - 48); bit++)
 		{
 			kbf.cells[bit / 8] ^= (uint8_t) (1 << bit % 8);
 			rewrite_checksum(kbf.bytes, kbf.size);
@@ -479,9 +467,8 @@ test_compatible(void)
 		IBLT_OTHER_CODES, IBLT_OTHER_CELLS, IBLT_OTHER_SEED, IBLT_OTHER_LABELS,
 		IBLT_OTHER_KEY_TYPE, IBLT_OK
 	};
-	int			i;
 
-	for (i = 0; i < 10; i++)
+	for (int i = 0; i < 10; i++)
 		b[i] = a;
 	b[1].hashes--;
 	b[2].degree--;
@@ -493,7 +480,7 @@ test_compatible(void)
 	b[8].key.description = (const uint8_t *) "tex2";
 	b[9].key.kind = IBLT_KEY_UNTYPED;
 	b[9].key.description_size = 0;
-	for (i = 0; i < 10; i++)
+	for (int i = 0; i < 10; i++)
 		check(iblt_core_kbf_compatible(&a, &b[i]) == expected[i] &&
 			  iblt_core_kbf_compatible(&b[i], &a) == expected[i], "parameters %d", i);
 	checked("filters are compatible if no parameter differs");
@@ -530,11 +517,10 @@ static void
 sum_in_parts(IbltKbf *sum, const IbltKbfParams *params, int n)
 {
 	IbltKbf		part[4];
-	int			i;
 
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 		make_kbf(&part[i], params);
-	for (i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		(void) put(&part[below(4)], pairs[i]);
 	/* (0 + 1) + (2 + 3) or ((3 + 2) + 1) + 0 */
 	if (below(2) == 0)
@@ -546,11 +532,11 @@ sum_in_parts(IbltKbf *sum, const IbltKbfParams *params, int n)
 	}
 	else
 	{
-		for (i = 2; i >= 0; i--)
+		for (int i = 2; i >= 0; i--)
 			(void) iblt_core_kbf_add(&part[3], &part[i]);
 		copy_kbf(sum, &part[3]);
 	}
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 		free(part[i].bytes);
 }
 
@@ -558,10 +544,9 @@ sum_in_parts(IbltKbf *sum, const IbltKbfParams *params, int n)
 static void
 test_any_order(void)
 {
-	long		round;
 	long		full = 0;
 
-	for (round = 0; round < scaled(1000); round++)
+	for (long round = 0; round < scaled(1000); round++)
 	{
 		IbltKbfParams params = random_params();
 		int			n = (int) below(16 * params.subtable_cells);
@@ -591,9 +576,8 @@ static void
 test_folds(void)
 {
 	static const uint32_t factors[] = {1, 2, 3, 4, 6, 12};
-	long		round;
 
-	for (round = 0; round < scaled(600); round++)
+	for (long round = 0; round < scaled(600); round++)
 	{
 		IbltKbfParams params = random_params();
 		IbltKbfParams small;
@@ -625,9 +609,7 @@ test_folds(void)
 static bool
 agree_where_not_full(const IbltKbf *a, const IbltKbf *b)
 {
-	uint32_t	i;
-
-	for (i = 0; i < a->ncells; i++)
+	for (uint32_t i = 0; i < a->ncells; i++)
 	{
 		uint64_t	x = iblt_kbf_cell(a, i);
 		uint64_t	y = iblt_kbf_cell(b, i);
@@ -643,9 +625,7 @@ agree_where_not_full(const IbltKbf *a, const IbltKbf *b)
 static bool
 full_in_both(const IbltKbf *a, const IbltKbf *b)
 {
-	uint32_t	i;
-
-	for (i = 0; i < a->ncells; i++)
+	for (uint32_t i = 0; i < a->ncells; i++)
 		if (iblt_kbf_count(iblt_kbf_cell(a, i)) == IBLT_KBF_FULL &&
 			iblt_kbf_count(iblt_kbf_cell(b, i)) != IBLT_KBF_FULL)
 			return false;
@@ -659,10 +639,9 @@ full_in_both(const IbltKbf *a, const IbltKbf *b)
 static void
 test_deletions(void)
 {
-	long		round;
 	long		full = 0;
 
-	for (round = 0; round < scaled(600); round++)
+	for (long round = 0; round < scaled(600); round++)
 	{
 		IbltKbfParams params = random_params();
 		int			n = 1 + (int) below(12 * params.subtable_cells);
@@ -672,7 +651,6 @@ test_deletions(void)
 					less,
 					part,
 					soon;
-		int			i;
 
 		draw_pairs(pairs, n, params.values);
 		make_kbf(&never, &params);
@@ -683,7 +661,7 @@ test_deletions(void)
 		make_kbf(&part, &params);
 		fill(&part, pairs, gone);
 		make_kbf(&soon, &params);
-		for (i = 0; i < n; i++)
+		for (int i = 0; i < n; i++)
 		{
 			(void) put(&soon, pairs[i]);
 			check(i >= gone || drop(&soon, pairs[i]) == IBLT_OK, "deleted at once");
@@ -691,7 +669,7 @@ test_deletions(void)
 		full += iblt_core_kbf_full_cells(&deleted);
 		check(iblt_core_kbf_subtract(&less, &part) == IBLT_OK, "round %ld: a part", round);
 		shuffle(pairs, gone);
-		for (i = 0; i < gone; i++)
+		for (int i = 0; i < gone; i++)
 			check(drop(&deleted, pairs[i]) == IBLT_OK, "round %ld: pair %d", round, i);
 		check(same(&deleted, &less), "round %ld: deleted and subtracted", round);
 		check(valid(&deleted) && valid(&soon), "round %ld: not valid", round);
@@ -777,7 +755,6 @@ test_full(void)
 				other,
 				part;
 	unsigned	value;
-	int			i;
 
 	draw_pairs(pairs, 20, 255);
 	make_kbf(&kbf, &params);
@@ -792,7 +769,7 @@ test_full(void)
 	make_kbf(&other, &params);
 	(void) iblt_core_kbf_add(&other, &kbf);
 	check(same(&other, &kbf), "0 + full");
-	for (i = 0; i < 20; i++)
+	for (int i = 0; i < 20; i++)
 		check(drop(&kbf, pairs[i]) == IBLT_OK, "pair %d", i);
 	check(drop(&kbf, pairs[0]) == IBLT_NOT_IN_FILTER, "no keys left");
 	check(valid(&kbf) && kbf.keys == 0 && iblt_core_kbf_full_cells(&kbf) == 3, "full");
@@ -800,7 +777,7 @@ test_full(void)
 	check(iblt_core_kbf_subtract(&kbf, &other) == IBLT_NOT_A_PART, "more keys");
 	iblt_core_kbf_init(&part, &params, take(iblt_core_kbf_size(&params)));
 	fill(&part, pairs, 3);
-	for (i = 19; i > 2; i--)
+	for (int i = 19; i > 2; i--)
 		check(drop(&other, pairs[i]) == IBLT_OK, "pair %d", i);
 	check(iblt_core_kbf_subtract(&part, &other) == IBLT_OK && same(&part, &kbf),
 		  "3 - full");
@@ -830,14 +807,13 @@ queue_pairs(int round)
 	IbltKbf		queued, direct, summed, one;
 	uint32_t	n = below(QUEUED);
 	size_t		size = round % 2 == 0 ? 8 : 1 + below(24);
-	uint32_t	i;
 
 	iblt_core_kbf_codes(&params, codes);
 	make_kbf(&queued, &params);
 	make_kbf(&direct, &params);
 	make_kbf(&summed, &params);
 	make_kbf(&one, &params);
-	for (i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++)
 	{
 		uint8_t		key[24];
 		unsigned	value = 1 + below(params.values);
@@ -866,9 +842,7 @@ queue_pairs(int round)
 static void
 test_queue(void)
 {
-	int			round;
-
-	for (round = 0; round < 40; round++)
+	for (int round = 0; round < 40; round++)
 		queue_pairs(round);
 	checked("pairs through the queue, one by one and as sums make the same filter");
 }
@@ -908,15 +882,14 @@ expected_answer(const IbltKbfParams *params, const uint64_t *cells, unsigned tur
 	unsigned	common = 0;
 	unsigned	v;
 	bool		named = false;
-	int			i;
 
 	/* as elements, by the definition of turning */
 	for (v = 1; v <= params->values; v++)
 		common |= 1u << (1 + (v - 1 + turn) % all);
-	for (i = 0; i < params->hashes; i++)
+	for (int i = 0; i < params->hashes; i++)
 		if (iblt_kbf_count(cells[i]) == 0)
 			return IBLT_ABSENT;
-	for (i = 0; i < params->hashes; i++)
+	for (int i = 0; i < params->hashes; i++)
 	{
 		unsigned	count = iblt_kbf_count(cells[i]);
 		bool		equal = false;
@@ -946,12 +919,11 @@ static uint64_t
 random_cell(const IbltKbfParams *params, unsigned element)
 {
 	unsigned	count = below(6);
-	unsigned	i;
 	uint64_t	content = 0;
 
 	if (count == 0)
 		return element == 0 && below(4) == 0 ? 0 : iblt_kbf_make_cell(IBLT_KBF_FULL, 0);
-	for (i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++)
 		content ^= code_of(params, i == 0 && element != 0 ? element
 						   : 1 + below(gf_values(params->degree)));
 	/* sometimes one that no values make up */
@@ -964,9 +936,8 @@ static void
 test_answers(void)
 {
 	long		seen[4] = {0};
-	long		round;
 
-	for (round = 0; round < scaled(40000); round++)
+	for (long round = 0; round < scaled(40000); round++)
 	{
 		IbltKbfParams params = params_of(2 + (int) below(4), 3 + (int) below(2),
 										 1 + (int) below(3), 1);
@@ -977,11 +948,10 @@ test_answers(void)
 					expected_value = 0;
 		IbltPresence answer,
 					expected;
-		int			i;
 
 		params.values = 1 + below(params.values);
 		own = below(2) * (1 + below(params.values));
-		for (i = 0; i < params.hashes; i++)
+		for (int i = 0; i < params.hashes; i++)
 			cells[i] = random_cell(&params, own == 0 ? 0
 								   : iblt_kbf_turned(&params, own, turn));
 		answer = iblt_core_kbf_judge(&params, cells, turn, &value);
@@ -1037,14 +1007,13 @@ test_codes(void)
 				b;
 	unsigned	value,
 				turn;
-	int			i;
 
 	draw_pairs(pairs, 300, 511);
 	make_kbf(&a, &params);
 	make_kbf(&b, &params);
 	fill(&a, pairs, 300);
 	iblt_core_kbf_codes(&params, codes);
-	for (i = 0; i < 300; i++)
+	for (int i = 0; i < 300; i++)
 	{
 		uint8_t		key[8];
 
@@ -1074,7 +1043,6 @@ test_slices(void)
 	IbltKbf		kbf;
 	IbltKbf		head;
 	uint8_t		header[IBLT_KBF_HEADER_SIZE];
-	int			i;
 
 	draw_pairs(pairs, 400, 511);
 	make_kbf(&kbf, &params);
@@ -1085,18 +1053,17 @@ test_slices(void)
 		  IBLT_BAD_SIZE, "another size");
 	check(iblt_core_kbf_open_header(&head, header, sizeof header, kbf.size) == IBLT_OK,
 		  "header");
-	for (i = 0; i < 400; i++)
+	for (int i = 0; i < 400; i++)
 	{
 		uint8_t		key[8];
 		IbltKbfPlace place;
 		uint64_t	cells[IBLT_MAX_HASHES];
 		unsigned	value = 0,
 					sliced = 0;
-		int			h;
 
 		iblt_store64(key, pairs[i].key);
 		iblt_core_kbf_place(&head, key, sizeof key, &place);
-		for (h = 0; h < params.hashes; h++)
+		for (int h = 0; h < params.hashes; h++)
 			cells[h] = iblt_kbf_extract(&head, place.index[h], kbf.bytes +
 										iblt_kbf_cell_offset(&head, place.index[h]));
 		check(get(&kbf, pairs[i].key, &value) ==

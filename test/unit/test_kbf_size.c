@@ -133,9 +133,7 @@ slow_row(int t, unsigned values, double failure, double *class)
 static void
 test_choice(void)
 {
-	int			trial;
-
-	for (trial = 0; trial < scaled(3000); trial++)
+	for (int trial = 0; trial < scaled(3000); trial++)
 	{
 		int			t = 1 + (int) below(3);
 		IbltKbfParams params = params_of(1 + below((1u << (1 + below(12))) - 1), t);
@@ -184,11 +182,10 @@ count(IbltKbfParams params, uint64_t keys, unsigned skew, Counts *counts)
 	uint8_t    *bytes = take(iblt_core_kbf_size(&params));
 	uint64_t	salt = tap_random();
 	IbltKbf		kbf;
-	uint64_t	i;
 
 	params.seed = tap_random();
 	iblt_core_kbf_init(&kbf, &params, bytes);
-	for (i = 0; i < 3 * keys; i++)
+	for (uint64_t i = 0; i < 3 * keys; i++)
 	{
 		unsigned	found = 0;
 		uint8_t		key[8];
@@ -237,9 +234,8 @@ test_rates(void)
 		{255, 1, 4, 0.6}, {255, 2, 4, 1.5}, {255, 3, 4, 2.0}, {255, 3, 3, 2.5},
 		{4095, 3, 3, 2.0}, {63, 3, 4, 1.8}, {15, 2, 5, 1.4}, {3, 2, 4, 1.0}
 	};
-	size_t		i;
 
-	for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 	{
 		double		keys = (double) scaled(20000);
 		IbltKbfParams params = params_of(cases[i].values, cases[i].superposed);
@@ -270,16 +266,14 @@ static void
 test_shared(void)
 {
 	static const int hashes[] = {3, 4, 5};
-	int			h;
 
-	for (h = 0; h < 3; h++)
+	for (int h = 0; h < 3; h++)
 	{
 		IbltKbfParams params = params_of(255, 3);
 		IbltKbfRates rates;
 		Counts		c = {0};
 		long		filters = scaled(2000) << 2 * h;
 		double		expected;
-		long		i;
 
 		params.degree = 8;
 		params.hashes = hashes[h];
@@ -287,7 +281,7 @@ test_shared(void)
 		iblt_core_kbf_rates(&params, 24.0 / 16, &rates);
 		expected = 24 * (double) filters *
 			(rates.false_positive + iblt_core_kbf_shared(&params, 24, 16));
-		for (i = 0; i < filters; i++)
+		for (long i = 0; i < filters; i++)
 			count(params, 24, 0, &c);
 		check(near(c.positive, expected), "k = %d: %" PRIu64 " false positives, not %.1f",
 			  hashes[h], c.positive, expected);
@@ -309,12 +303,11 @@ test_rows(void)
 	int			f,
 				t,
 				bits;
-	long		size;
 
 	for (f = 0; f < KBF_SIZE_FAILURES; f++)
 		for (t = 1; t <= TERMS; t++)
 			for (bits = 1; bits <= WIDTHS; bits++)
-				for (size = 40; size <= 1000; size += 960)
+				for (long size = 40; size <= 1000; size += 960)
 				{
 					IbltKbfParams params = params_of((1u << bits) - 1, t);
 					uint64_t	keys = size > 40 ? (uint64_t) scaled(size) : 40;
@@ -338,9 +331,8 @@ test_limits(void)
 	static const unsigned refused[][2] = {{0, 3}, {4096, 3}, {255, 0}, {255, 4}};
 	IbltKbfParams params;
 	IbltKbfParams before;
-	int			i;
 
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 	{
 		params = params_of(refused[i][0], (int) refused[i][1]);
 		check(iblt_core_kbf_choose(&params, 100, 1e-3) == IBLT_BAD_VALUES, "values %d", i);
@@ -388,9 +380,8 @@ test_frozen(void)
 		{100, 3, 20000000, 0.0002, 6, 7, 13107200},
 		{1, 1, 10, 1e-05, 8, 3, 39}
 	};
-	size_t		i;
 
-	for (i = 0; i < sizeof frozen / sizeof frozen[0]; i++)
+	for (size_t i = 0; i < sizeof frozen / sizeof frozen[0]; i++)
 	{
 		IbltKbfParams params = params_of(frozen[i].values, frozen[i].superposed);
 

@@ -30,9 +30,8 @@ trial(Trials *trials, uint32_t d, bool changed)
 	IbltSketch *sketch = sketch_new(&params);
 	uint64_t start = tap_random();
 	double estimate;
-	uint32_t i;
 
-	for (i = 0; i < d; i++)
+	for (uint32_t i = 0; i < d; i++)
 	{
 		uint8_t key[8];
 
@@ -98,9 +97,8 @@ test_wrapping(void)
 	uint8_t few[2 * IBLT_METER_BUCKETS] = { 0 };
 	uint8_t back[2 * IBLT_METER_BUCKETS];
 	int wrapped = 0;
-	int i;
 
-	for (i = 0; i < IBLT_METER_BUCKETS; i++)
+	for (int i = 0; i < IBLT_METER_BUCKETS; i++)
 	{
 		/* around the turn of the counters' sign and of the word */
 		unsigned many = i < 128 ? 0x8000u - 64 + (unsigned) i
@@ -109,14 +107,14 @@ test_wrapping(void)
 		iblt_store16(left + 2 * i, (uint16_t) many);
 		iblt_store16(right + 2 * i, (uint16_t) many);
 	}
-	for (i = 0; i < 100000; i++)
+	for (int i = 0; i < 100000; i++)
 	{
 		uint64_t hash = tap_random();
 
 		iblt_meter_add(left, hash, 1);
 		iblt_meter_add(few, hash, 1);
 	}
-	for (i = 0; i < 2 * IBLT_METER_BUCKETS; i += 2)
+	for (int i = 0; i < 2 * IBLT_METER_BUCKETS; i += 2)
 		wrapped += (iblt_load16(left + i) ^ iblt_load16(right + i)) >> 15;
 	memcpy(back, left, sizeof back);
 	iblt_core_meter_add_all(left, right, -1);
@@ -132,9 +130,8 @@ static void
 test_signs(void)
 {
 	uint8_t meter[2 * IBLT_METER_BUCKETS] = { 0 };
-	int i;
 
-	for (i = 0; i < 100; i++)
+	for (int i = 0; i < 100; i++)
 	{
 		uint64_t hash = tap_random();
 
@@ -161,9 +158,8 @@ test_bound(void)
 {
 	uint8_t meter[2 * IBLT_METER_BUCKETS] = { 0 };
 	uint64_t least;
-	int i;
 
-	for (i = 1; i <= 65535; i++)
+	for (int i = 1; i <= 65535; i++)
 	{
 		iblt_store16(meter, (uint16_t) i);
 		least = 126 * iblt_core_meter_estimate(meter);
@@ -172,7 +168,7 @@ test_bound(void)
 			  "of counter %d the bound is %" PRIu64, i,
 			  iblt_core_meter_bound(meter));
 	}
-	for (i = 0; i < IBLT_METER_BUCKETS; i++)
+	for (int i = 0; i < IBLT_METER_BUCKETS; i++)
 		iblt_store16(meter + 2 * i, 0x8000);
 	check(iblt_core_meter_bound(meter) == UINT64_C(346346162752),
 		  "the largest bound is %" PRIu64, iblt_core_meter_bound(meter));

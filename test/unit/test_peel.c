@@ -26,16 +26,14 @@ decode_tiny(const IbltParams *params, Model *model, const uint32_t *keys,
 {
 	IbltSketch *sketch = sketch_new(params);
 	bool complete;
-	int i;
 
 	model->nrows = 0;
-	for (i = 0; i < TINY_ROWS; i++, code /= 5)
+	for (int i = 0; i < TINY_ROWS; i++, code /= 5)
 	{
 		int count = (int) (code % 5) - 2;
 		uint64_t y = (uint64_t) i - 2;
-		int n;
 
-		for (n = count; n != 0; n -= count < 0 ? -1 : 1)
+		for (int n = count; n != 0; n -= count < 0 ? -1 : 1)
 			(void) iblt_core_add_row(sketch, model_key(model, keys[i]), y,
 									 count < 0 ? -1 : 1);
 		model_add(model, keys[i], y, count);
@@ -52,10 +50,9 @@ test_tiny(void)
 	long complete = 0;
 	long decoded = 0;
 	uint32_t stride = (uint32_t) (100 / scaled(100));
-	uint32_t shape;
 
 	/* each shape with other keys, seeds and cells: 1 to 5, k 3 and 4 */
-	for (shape = 0; shape < 80; shape++)
+	for (uint32_t shape = 0; shape < 80; shape++)
 	{
 		unsigned limbs = 1 + shape / 40 % 2;
 		IbltParams params =
@@ -63,9 +60,8 @@ test_tiny(void)
 						1 + shape / 4 % 5, shape & 1, tap_random());
 		Model *model = model_new(limbs, TINY_ROWS);
 		const uint32_t *keys = universes[(shape + shape / 4) % 4];
-		uint32_t code;
 
-		for (code = shape % stride; code < TINY_TOTAL; code += stride)
+		for (uint32_t code = shape % stride; code < TINY_TOTAL; code += stride)
 		{
 			complete += decode_tiny(&params, model, keys, code);
 			decoded++;
@@ -96,11 +92,10 @@ decode_random(Model *pool)
 	IbltSketch *sketch = sketch_new(&params);
 	uint32_t all = pool->nkeys;
 	bool complete;
-	uint32_t i;
 
 	pool->nkeys = nkeys < POOL ? nkeys : POOL;
 	pool->nrows = 0;
-	for (i = nkeys; i > 0; i--)
+	for (uint32_t i = nkeys; i > 0; i--)
 	{
 		uint32_t key = below(pool->nkeys);
 		uint64_t y = below(4);
@@ -122,9 +117,8 @@ test_random(void)
 	long rounds = scaled(300000);
 	long complete = 0;
 	Model *pool = NULL;
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		if (i % 1000 == 0)
 		{
@@ -148,9 +142,7 @@ test_random(void)
 static void
 double_unchecked(IbltSketch *sketch)
 {
-	uint32_t i;
-
-	for (i = 0; i < sketch->ncells; i++)
+	for (uint32_t i = 0; i < sketch->ncells; i++)
 		iblt_core_add_cell(sketch, i, iblt_cell(sketch, i), 1);
 	iblt_core_meter_add_all(sketch->meter, sketch->meter, 1);
 	sketch->rows *= 2;
@@ -166,15 +158,13 @@ test_counts(void)
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, true, 1);
 	uint8_t key[8] = { 0 };
 	uint8_t value[8];
-	int sign;
-	int n;
 
-	for (sign = -1; sign <= 1; sign += 2)
+	for (int sign = -1; sign <= 1; sign += 2)
 	{
 		IbltSketch *sketch = sketch_new(&params);
 
 		(void) iblt_core_add_row(sketch, key, 42, sign);
-		for (n = 0; n <= 34; n++)
+		for (int n = 0; n <= 34; n++)
 		{
 			bool fits = n < 31 || (n == 31 && sign < 0);
 			int64_t count = sign * (INT64_C(1) << n);
@@ -231,9 +221,8 @@ test_row_count_sums(void)
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 1);
 	IbltSketch *sketch = sketch_new(&params);
 	IbltSketch *other = sketch_new(&params);
-	int i;
 
-	for (i = 0; i < 6; i++)
+	for (int i = 0; i < 6; i++)
 	{
 		int64_t limit = last[i].rows > 0 ? INT64_MAX : INT64_MIN;
 

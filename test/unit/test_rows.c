@@ -50,9 +50,8 @@ put_repeated(Pair *pair, uint32_t key)
 	static const int times[] = { 2, 3, 4, 8 };
 	bool right = below(2);
 	uint64_t y = draw_value();
-	int i;
 
-	for (i = times[below(4)]; i > 0; i--)
+	for (int i = times[below(4)]; i > 0; i--)
 		put(pair, right, key, y, 1);
 }
 
@@ -61,11 +60,10 @@ static void
 put_mixture(Pair *pair, uint32_t key)
 {
 	uint64_t values[3];
-	uint32_t i;
 
-	for (i = 0; i < 3; i++)
+	for (uint32_t i = 0; i < 3; i++)
 		values[i] = draw_value();
-	for (i = 1 + below(6); i > 0; i--)
+	for (uint32_t i = 1 + below(6); i > 0; i--)
 		put(pair, below(2), key, values[below(3)], below(4) == 0 ? -1 : 1);
 }
 
@@ -148,14 +146,13 @@ draw_pair(void)
 		params.subtable_cells * (uint32_t) iblt_core_subtable_count(&params);
 	uint32_t nkeys = below(below(4) ? cells + 2 : 2 * cells + 2);
 	Pair pair;
-	uint32_t i;
 
 	if (nkeys > MAX_KEYS)
 		nkeys = MAX_KEYS;
 	pair.left = sketch_new(&params);
 	pair.right = sketch_new(&params);
 	pair.model = model_new(limbs, nkeys);
-	for (i = 0; i < nkeys; i++)
+	for (uint32_t i = 0; i < nkeys; i++)
 		put_key(&pair, i);
 	iblt_core_seal(pair.left);
 	iblt_core_seal(pair.right);
@@ -175,9 +172,8 @@ static IbltSketch *
 build_shuffled(const IbltParams *params, const Model *model)
 {
 	IbltSketch *sketch = sketch_new(params);
-	size_t i;
 
-	for (i = model->nrows; i > 1; i--)
+	for (size_t i = model->nrows; i > 1; i--)
 	{
 		size_t j = below((uint32_t) i);
 		ModelRow row = model->rows[i - 1];
@@ -185,7 +181,7 @@ build_shuffled(const IbltParams *params, const Model *model)
 		model->rows[i - 1] = model->rows[j];
 		model->rows[j] = row;
 	}
-	for (i = 0; i < model->nrows; i++)
+	for (size_t i = 0; i < model->nrows; i++)
 	{
 		const ModelRow *row = &model->rows[i];
 		int64_t n = row->count < 0 ? -row->count : row->count;
@@ -203,11 +199,9 @@ check_get(const IbltSketch *sketch, const Model *model)
 {
 	uint8_t *stranger = take(8 * (size_t) model->limbs);
 	Graph graph;
-	uint32_t i;
-	unsigned l;
 
 	graph_build(&graph, sketch, model);
-	for (i = 0; i < model->nkeys + 10; i++)
+	for (uint32_t i = 0; i < model->nkeys + 10; i++)
 	{
 		uint32_t number =
 			i < model->nkeys && model->expected[i].there ? i : MODEL_NONE;
@@ -216,7 +210,7 @@ check_get(const IbltSketch *sketch, const Model *model)
 		IbltPresence expected;
 		IbltPresence presence;
 
-		for (l = 0; l < model->limbs; l++)
+		for (unsigned l = 0; l < model->limbs; l++)
 			iblt_store64(stranger + 8 * (size_t) l, tap_random());
 		expected = graph_presence(&graph, sketch, key, number);
 		presence = iblt_core_get(sketch, key, &entry);
@@ -264,9 +258,8 @@ test_differences(void)
 {
 	long rounds = scaled(12000);
 	long complete = 0;
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		Pair pair = draw_pair();
 		IbltSketch *difference = sketch_sum(pair.left, pair.right, -1);
@@ -294,9 +287,8 @@ static void
 test_not_representable(void)
 {
 	long rounds = scaled(1000);
-	long i;
 
-	for (i = 0; i < rounds; i++)
+	for (long i = 0; i < rounds; i++)
 	{
 		unsigned limbs = draw_limbs();
 		IbltParams params = draw_params(limbs);

@@ -47,16 +47,15 @@ pair_new(int hashes, bool with_values, int shared)
 	IbltParams params = make_params(IBLT_KEY_UUID, 2, hashes, CELLS, with_values,
 									tap_random());
 	Pair pair = { sketch_new(&params), sketch_new(&params), { { 0 } } };
-	int i;
 
-	for (i = 0; i < shared; i++)
+	for (int i = 0; i < shared; i++)
 	{
 		uint64_t row[2] = { tap_random(), tap_random() };
 
 		add(pair.original, (uint8_t *) row, row[0], 1);
 		add(pair.other, (uint8_t *) row, row[0], 1);
 	}
-	for (i = 0; i < KEYS; i++)
+	for (int i = 0; i < KEYS; i++)
 	{
 		uint64_t row[2] = { tap_random(), tap_random() };
 
@@ -102,9 +101,7 @@ subtables_of(const IbltSketch *sketch, const IbltSketch *other, unsigned group)
 static bool
 is_known(const Pair *pair, const uint8_t *key)
 {
-	int i;
-
-	for (i = 0; i < KEYS; i++)
+	for (int i = 0; i < KEYS; i++)
 		if (memcmp(pair->keys[i], key, 16) == 0)
 			return true;
 	return false;
@@ -119,15 +116,13 @@ salvage_from(const Pair *pair, const IbltSketch *damaged, unsigned group,
 	IbltSketch *whole = sketch_copy(damaged);
 	IbltSketch *left = subtables_of(damaged, pair->other, group);
 	Decoded d;
-	uint32_t i;
-	uint32_t j;
 
 	iblt_core_salvage_start(whole, lost, pair->other);
 	decode(left, &d);
-	for (i = 0; i < d.n; i++)
+	for (uint32_t i = 0; i < d.n; i++)
 	{
 		out->wrong += !is_known(pair, d.entry[i].key);
-		for (j = 0; j < i; j++)
+		for (uint32_t j = 0; j < i; j++)
 			out->wrong += memcmp(d.entry[i].key, d.entry[j].key, 16) == 0;
 		iblt_core_salvage_key(whole, lost, &d.entry[i]);
 	}
@@ -185,9 +180,8 @@ differing(const IbltSketch *a, const IbltSketch *b)
 {
 	size_t size = (size_t) CELLS * a->cell_size;
 	unsigned mask = 0;
-	int i;
 
-	for (i = 0; i < a->params.hashes; i++)
+	for (int i = 0; i < a->params.hashes; i++)
 		if (memcmp(a->cells + i * size, b->cells + i * size, size) != 0)
 			mask |= 1U << i;
 	return mask;
@@ -214,18 +208,16 @@ test_lost(int hashes, int lost, bool with_values)
 	long trials = scaled(400);
 	double expected = (double) trials * failures(hashes - lost);
 	long unproven = 0;
-	long i;
 	char what[120];
 
-	for (i = 0; i < trials; i++)
+	for (long i = 0; i < trials; i++)
 	{
 		Pair pair = pair_new(hashes, with_values, SHARED);
 		IbltSketch *damaged = sketch_copy(pair.original);
 		unsigned first = below((uint32_t) hashes);
 		Outcome out;
-		int j;
 
-		for (j = 0; j < lost; j++)
+		for (int j = 0; j < lost; j++)
 			damage(damaged, (int) (first + (unsigned) j) % hashes, 1 + below(CELLS));
 		out = salvage(&pair, damaged);
 		check((out.group & differing(damaged, pair.original)) == 0,
@@ -251,9 +243,8 @@ static void
 test_unseen(void)
 {
 	long trials = scaled(200);
-	long i;
 
-	for (i = 0; i < trials; i++)
+	for (long i = 0; i < trials; i++)
 	{
 		Pair pair = pair_new(4, i % 2 == 0, 0);
 		IbltSketch *damaged = sketch_copy(pair.original);

@@ -133,9 +133,8 @@ add_learned(const Way *way)
 	const uint64_t top = UINT64_C(1) << 63;
 	const uint64_t middle = UINT64_C(1) << 31;
 	size_t first, second;
-	int i;
 
-	for (i = 0; i < LESSONS; i++)
+	for (int i = 0; i < LESSONS; i++)
 		way->expand(lessons[i], tap_random());
 	for (first = 0; first < BLOCK; first += 8)
 		for (second = first + STRIPE; second < BLOCK; second += STRIPE)
@@ -190,14 +189,13 @@ lanes_agree(const Pair *pair, const uint8_t *secret)
 {
 	uint64_t lane[8] = { 0 };
 	uint64_t any = 0;
-	int i;
 
-	for (i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++)
 	{
 		add_to_lanes(lane, secret, pair->place[i], pair->one[i], 1);
 		add_to_lanes(lane, secret, pair->place[i], pair->other[i], UINT64_MAX);
 	}
-	for (i = 0; i < 8; i++)
+	for (int i = 0; i < 8; i++)
 		any |= lane[i];
 	return any == 0;
 }
@@ -208,9 +206,8 @@ hashes_agree(const Way *way, const Pair *pair, const uint8_t *secret)
 {
 	uint8_t one[INPUT_SIZE] = { 0 };
 	uint8_t other[INPUT_SIZE] = { 0 };
-	int i;
 
-	for (i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++)
 	{
 		iblt_store64(one + pair->place[i], pair->one[i]);
 		iblt_store64(other + pair->place[i], pair->other[i]);
@@ -223,10 +220,9 @@ static void
 try_seed(const Way *way, uint64_t seed, bool hashed)
 {
 	uint8_t secret[IBLT_SECRET_SIZE];
-	int i;
 
 	way->expand(secret, seed);
-	for (i = 0; i < npairs; i++)
+	for (int i = 0; i < npairs; i++)
 	{
 		bool agree = lanes_agree(&pairs[i], secret);
 
@@ -242,15 +238,14 @@ static const Pair *
 search(const Way *way, int seeds)
 {
 	const Pair *worst;
-	int i;
 
 	npairs = 0;
 	add_learned(way);
 	add_masked();
-	for (i = 0; i < seeds; i++)
+	for (int i = 0; i < seeds; i++)
 		try_seed(way, tap_random(), i < HASHED);
 	worst = &pairs[0];
-	for (i = 1; i < npairs; i++)
+	for (int i = 1; i < npairs; i++)
 		if (pairs[i].collisions > worst->collisions)
 			worst = &pairs[i];
 	return worst;
@@ -264,13 +259,12 @@ test_pairs(void)
 	const char *asked = getenv("IBLT_SECRET_SEEDS");
 	int seeds = asked != NULL ? atoi(asked) : (int) scaled(10000);
 	const Pair *worst = search(&seeded, 1000);
-	int i;
 
 	check(worst->collisions > 5, "at most %u of 1000 seeds", worst->collisions);
 	printf("# XXH3 with a seed: %u of 1000 seeds, words %zu bytes apart\n",
 		   worst->collisions, worst->place[1] - worst->place[0]);
 	checked("the search finds pairs that collide under XXH3 with a seed");
-	for (i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++)
 	{
 		worst = search(&ways[i], seeds);
 		check(worst->collisions <= (unsigned) (seeds / 1000000),

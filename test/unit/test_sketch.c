@@ -69,9 +69,7 @@ static const struct
 static void
 test_golden_seeds(void)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof golden_seeds / sizeof golden_seeds[0]; i++)
+	for (size_t i = 0; i < sizeof golden_seeds / sizeof golden_seeds[0]; i++)
 	{
 		const uint64_t *derived = golden_seeds[i].derived;
 		IbltHasher h;
@@ -93,10 +91,7 @@ test_golden_seeds(void)
 static void
 test_golden_rows(void)
 {
-	size_t i;
-	int h;
-
-	for (i = 0; i < sizeof golden_rows / sizeof golden_rows[0]; i++)
+	for (size_t i = 0; i < sizeof golden_rows / sizeof golden_rows[0]; i++)
 	{
 		uint32_t position[IBLT_MAX_HASHES];
 		IbltHasher hasher;
@@ -110,7 +105,7 @@ test_golden_rows(void)
 		check(iblt_hash_weight(&hasher, golden_rows[i].y) ==
 				  golden_rows[i].weight,
 			  "weight of row %zu", i);
-		for (h = 0; h < golden_rows[i].hashes; h++)
+		for (int h = 0; h < golden_rows[i].hashes; h++)
 			check(position[h] == golden_rows[i].position[h],
 				  "position %d of row %zu", h, i);
 	}
@@ -121,8 +116,6 @@ test_golden_rows(void)
 static int
 golden_row(IbltKeyKind kind, int n, uint8_t *key, uint64_t *y)
 {
-	size_t b;
-
 	switch (kind)
 	{
 		case IBLT_KEY_INTEGER:
@@ -130,7 +123,7 @@ golden_row(IbltKeyKind kind, int n, uint8_t *key, uint64_t *y)
 			*y = (uint64_t) n * (uint64_t) n - 5;
 			return n % 4 == 3 ? -1 : 1;
 		case IBLT_KEY_UUID:
-			for (b = 0; b < sizeof key_uuid; b++)
+			for (size_t b = 0; b < sizeof key_uuid; b++)
 				key[b] = (uint8_t) (key_uuid[b] + n);
 			*y = 1000 + (uint64_t) n;
 			return n < 4 ? 1 : -1;
@@ -151,9 +144,8 @@ check_golden(IbltParams params, int rows, size_t size, uint64_t trailer,
 	const uint8_t *end = sketch->bytes + sketch->size - 8;
 	uint8_t key[32];
 	uint64_t y;
-	int n;
 
-	for (n = 0; n < rows; n++)
+	for (int n = 0; n < rows; n++)
 	{
 		int sign = golden_row(params.key.kind, n, key, &y);
 
@@ -220,12 +212,11 @@ sample(IbltKeyKind kind)
 	IbltSketch *sketch;
 	uint8_t key[32];
 	uint64_t y;
-	int n;
 
 	if (kind == IBLT_KEY_UUID)
 		set_values(&params, 3);
 	sketch = sketch_new(&params);
-	for (n = 0; kind != IBLT_KEY_UNTYPED && n < 3; n++)
+	for (int n = 0; kind != IBLT_KEY_UNTYPED && n < 3; n++)
 	{
 		(void) golden_row(kind, n, key, &y);
 		(void) sketch_add(sketch, key, y, 1);
@@ -309,10 +300,8 @@ static void
 test_spoilers(void)
 {
 	bool seen[IBLT_BAD_CHECKSUM + 1] = { false };
-	int s;
-	size_t i;
 
-	for (i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
+	for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
 	{
 		const Spoiler *spoiler = &spoilers[i];
 		IbltSketch *sketch = sample(spoiler->kind);
@@ -331,7 +320,7 @@ test_spoilers(void)
 		seen[spoiler->expected] = true;
 		sketch_free(sketch);
 	}
-	for (s = IBLT_OK; s < IBLT_BAD_CHECKSUM; s++)
+	for (int s = IBLT_OK; s < IBLT_BAD_CHECKSUM; s++)
 		check(seen[s], "no bytes for status %d", s);
 	checked(
 		"each finding of the validator has bytes that it refuses, and tells");
@@ -341,17 +330,14 @@ test_spoilers(void)
 static void
 test_bits(void)
 {
-	int kind;
-	size_t bit;
-
-	for (kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
+	for (int kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
 	{
 		IbltSketch *sketch = sample((IbltKeyKind) kind);
 		int refused_by_checksum = 0;
 
 		check(open_copy(sketch->bytes, sketch->size) == IBLT_OK,
 			  "an honest sketch of kind %d is refused", kind);
-		for (bit = 0; bit < 8 * sketch->size; bit++)
+		for (size_t bit = 0; bit < 8 * sketch->size; bit++)
 		{
 			IbltStatus status;
 
@@ -374,16 +360,13 @@ test_bits(void)
 static void
 test_sizes(void)
 {
-	int kind;
-	size_t size;
-
-	for (kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
+	for (int kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
 	{
 		IbltSketch *sketch = sample((IbltKeyKind) kind);
 		uint8_t *longer = take(sketch->size + 64);
 
 		memset(longer, 0, sketch->size + 64);
-		for (size = 0; size < sketch->size + 64; size++)
+		for (size_t size = 0; size < sketch->size + 64; size++)
 		{
 			size_t kept = size < sketch->size ? size : sketch->size;
 
@@ -407,13 +390,10 @@ test_huge(void)
 {
 	static const uint16_t limbs[] = { 1, 2, 3, 64, 512 };
 	uint8_t bytes[SMALLEST + 8] = { 'I', 'B', 'L', 'T', 1 };
-	unsigned k;
-	uint32_t cells;
-	size_t i;
 
-	for (k = 3; k <= 8; k++)
-		for (cells = 1; cells <= IBLT_LADDER_MAX; cells *= 2)
-			for (i = 0; i < sizeof limbs / sizeof limbs[0]; i++)
+	for (unsigned k = 3; k <= 8; k++)
+		for (uint32_t cells = 1; cells <= IBLT_LADDER_MAX; cells *= 2)
+			for (size_t i = 0; i < sizeof limbs / sizeof limbs[0]; i++)
 			{
 				size_t text = limbs[i] < 3 ? 0 : 8;
 
@@ -439,9 +419,8 @@ static double
 true_size(const IbltParams *params)
 {
 	int subtables = 0;
-	int i;
 
-	for (i = 0; i < 8; i++)
+	for (int i = 0; i < 8; i++)
 		subtables += (params->subtables & 1u << i) != 0;
 	return 560 + 8 * (double) ((params->key.description_size +
 								params->value.description_size + 7) / 8) +
@@ -468,15 +447,12 @@ static void
 test_size_computation(void)
 {
 	long refused = 0;
-	uint32_t cells;
 
-	for (cells = 1; cells <= IBLT_LADDER_MAX; cells++)
+	for (uint32_t cells = 1; cells <= IBLT_LADDER_MAX; cells++)
 	{
-		int n;
-
 		if (!iblt_core_ladder_has(cells))
 			continue;
-		for (n = 0; n < 60; n++)
+		for (int n = 0; n < 60; n++)
 		{
 			int hashes = 3 + (int) below(6);
 			/* about the limit, where that is possible */
@@ -497,13 +473,10 @@ test_size_computation(void)
 static void
 test_params(void)
 {
-	int hashes;
-	unsigned mask;
-	uint32_t cells;
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
 
-	for (hashes = -1; hashes < 300; hashes++)
-		for (mask = 0; mask < 1024; mask++)
+	for (int hashes = -1; hashes < 300; hashes++)
+		for (unsigned mask = 0; mask < 1024; mask++)
 		{
 			IbltStatus expected = hashes < 3 || hashes > 8 ? IBLT_BAD_HASHES
 								  : mask == 0 || mask >= 1u << hashes
@@ -516,7 +489,7 @@ test_params(void)
 				  "%d hashes with subtables %x", hashes, mask);
 		}
 	params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
-	for (cells = 0; cells < 100000; cells++)
+	for (uint32_t cells = 0; cells < 100000; cells++)
 	{
 		bool divides = cells > 0 && UINT64_C(5284823040) % cells == 0;
 
@@ -565,10 +538,9 @@ test_compatible(void)
 		IBLT_OTHER_SEED, IBLT_OTHER_VALUES, IBLT_OTHER_KEY_TYPE, IBLT_OTHER_KEY_TYPE,
 		IBLT_OTHER_KEY_SIZE, IBLT_OTHER_VALUE_TYPE, IBLT_OTHER_VALUE_TYPE, IBLT_OTHER_VALUE_SIZE
 	};
-	int i;
 
 	set_values(&a, 4);
-	for (i = 0; i < 12; i++)
+	for (int i = 0; i < 12; i++)
 		b[i] = a;
 	b[1].hashes = 5;
 	b[2].subtables = 7;
@@ -581,7 +553,7 @@ test_compatible(void)
 	b[9].value.description = (const uint8_t *) "varchat";
 	b[10].value.kind = IBLT_KEY_UUID;
 	b[11].value.limbs = 5;
-	for (i = 0; i < 12; i++)
+	for (int i = 0; i < 12; i++)
 		check(iblt_core_compatible(&a, &b[i]) == expected[i] &&
 				  iblt_core_compatible(&b[i], &a) == expected[i],
 			  "case %d gives %d", i, (int) iblt_core_compatible(&a, &b[i]));
@@ -598,10 +570,9 @@ static void
 test_status_texts(void)
 {
 	int i;
-	int j;
 
 	for (i = IBLT_OK; i <= IBLT_NOT_A_PART; i++)
-		for (j = IBLT_OK; j < i; j++)
+		for (int j = IBLT_OK; j < i; j++)
 			check(strcmp(iblt_core_status_text((IbltStatus) i),
 						 iblt_core_status_text((IbltStatus) j)) != 0,
 				  "statuses %d and %d read alike", i, j);

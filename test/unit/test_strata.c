@@ -86,13 +86,12 @@ golden_row(IbltSketch *strata, IbltKeyKind kind, int n)
 	uint8_t		key[200];
 	size_t		size = kind == IBLT_KEY_INTEGER ? 8
 		: kind == IBLT_KEY_UUID ? 16 : (size_t) n % 200;
-	size_t		b;
 
 	memset(key, 0, sizeof key);
 	if (kind == IBLT_KEY_INTEGER)
 		iblt_store64(key, (uint64_t) n - 500);
 	else
-		for (b = 0; b < size; b++)
+		for (size_t b = 0; b < size; b++)
 			key[b] = (uint8_t) (n * 7 + (int) b * 3);
 	iblt_core_strata_add_row(strata, key, size,
 							 (uint64_t) n * (uint64_t) n - 5,
@@ -102,10 +101,7 @@ golden_row(IbltSketch *strata, IbltKeyKind kind, int n)
 static void
 test_golden(void)
 {
-	size_t		g;
-	int			n;
-
-	for (g = 0; g < sizeof golden / sizeof golden[0]; g++)
+	for (size_t g = 0; g < sizeof golden / sizeof golden[0]; g++)
 	{
 		IbltParams	params = strata_params(golden[g].strata, golden[g].hashes,
 										   golden[g].cells, golden[g].seed);
@@ -119,7 +115,7 @@ test_golden(void)
 			params.key.description_size = 4;
 		}
 		strata = sketch_new(&params);
-		for (n = 0; n < golden[g].rows; n++)
+		for (int n = 0; n < golden[g].rows; n++)
 			golden_row(strata, golden[g].kind, n);
 		iblt_core_seal(strata);
 		trailer = iblt_load64(strata->bytes + strata->size - 8);
@@ -155,9 +151,8 @@ test_header(void)
 	};
 	IbltParams	params = strata_params(2, 3, 2, 77);
 	IbltSketch	view;
-	size_t		i;
 
-	for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
 	{
 		IbltSketch *strata = sketch_new(&params);
 		IbltStatus	status;
@@ -223,10 +218,7 @@ test_compatible(void)
 static void
 test_order(void)
 {
-	long		round;
-	int			i;
-
-	for (round = scaled(50); round > 0; round--)
+	for (long round = scaled(50); round > 0; round--)
 	{
 		IbltParams	params = strata_params(1 + (int) below(64),
 												3 + (int) below(6), 7,
@@ -238,10 +230,10 @@ test_order(void)
 		uint64_t	base = tap_random();
 		int			rows = (int) below(300);
 
-		for (i = 0; i < rows; i++)
+		for (int i = 0; i < rows; i++)
 			add_integer(i % 3 == 0 ? part : forward, base + (uint64_t) i / 2,
 						(uint64_t) i, i % 5 == 0 ? -1 : 1);
-		for (i = rows - 1; i >= 0; i--)
+		for (int i = rows - 1; i >= 0; i--)
 			add_integer(backward, base + (uint64_t) i / 2, (uint64_t) i,
 						i % 5 == 0 ? -1 : 1);
 		/* a state that a worker sends is sealed */
@@ -266,21 +258,19 @@ test_limb(void)
 	IbltParams	params = strata_params(32, 4, 20, tap_random());
 	IbltSketch *strata = sketch_new(&params);
 	uint64_t	mask = iblt_limb_mask(&strata->hasher, 0);
-	uint64_t	x;
-	int			n;
 
-	for (x = 0; x < 64; x++)
+	for (uint64_t x = 0; x < 64; x++)
 	{
 		uint64_t	hash = (UINT64_MAX - x) ^ mask;
 		uint64_t	limb = iblt_strata_limb(strata, hash);
 
 		check((limb ^ mask) < IBLT_FP_P, "word %" PRIu64, x);
 		check((limb == hash) == (x >= 59), "word %" PRIu64, x);
-		for (n = 1; n <= IBLT_MAX_STRATA; n++)
+		for (int n = 1; n <= IBLT_MAX_STRATA; n++)
 			check(iblt_strata_stratum(hash, n) == iblt_strata_stratum(limb, n),
 				  "stratum of %d", n);
 	}
-	for (n = 0; n < 64; n++)
+	for (int n = 0; n < 64; n++)
 		check(iblt_strata_stratum(UINT64_C(1) << n, 64) == n &&
 			  iblt_strata_stratum(UINT64_C(1) << n, 9) == (n < 8 ? n : 8) &&
 			  iblt_strata_stratum(UINT64_C(1) << n, 1) == 0, "bit %d", n);
@@ -319,11 +309,10 @@ stuck(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys,
 	uint32_t   *names = calloc(cells, sizeof *names);
 	uint32_t	left = 0;
 	uint32_t	before;
-	uint32_t	i;
 
 	if (degree == NULL || names == NULL)
 		exit(1);
-	for (i = 0; i < nkeys; i++)
+	for (uint32_t i = 0; i < nkeys; i++)
 		if (iblt_strata_stratum(hash[i], strata->params.strata) == number)
 		{
 			toggle(strata, hash[i], i, degree, names, 1);
@@ -333,7 +322,7 @@ stuck(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys,
 	do
 	{
 		before = left;
-		for (i = 0; i < cells; i++)
+		for (uint32_t i = 0; i < cells; i++)
 			if (degree[i] == 1)
 			{
 				toggle(strata, hash[names[i]], names[i], degree, names,
@@ -353,10 +342,9 @@ paper_estimate(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys,
 {
 	uint64_t	count = 0;
 	uint32_t	n;
-	int			i;
 
 	*exact = true;
-	for (i = strata->params.strata - 1; i >= 0; i--)
+	for (int i = strata->params.strata - 1; i >= 0; i--)
 	{
 		if (stuck(strata, hash, nkeys, i, &n) > 0)
 		{
@@ -382,9 +370,8 @@ random_difference(const IbltParams *params, uint32_t nkeys,
 	IbltSketch *a = sketch_new(params);
 	IbltSketch *b = sketch_new(params);
 	uint64_t	base = tap_random();
-	uint32_t	i;
 
-	for (i = 0; i < nkeys; i++)
+	for (uint32_t i = 0; i < nkeys; i++)
 	{
 		uint64_t	key = base + i;
 		uint8_t		bytes[8];
@@ -397,7 +384,7 @@ random_difference(const IbltParams *params, uint32_t nkeys,
 		if (i % 5 == 0)
 			add_integer(a, key, 3, 1);
 	}
-	for (i = 0; i < 100; i++)
+	for (uint32_t i = 0; i < 100; i++)
 	{
 		uint64_t	key = tap_random();
 
@@ -420,13 +407,11 @@ static void
 test_exact(void)
 {
 	uint64_t	hash[40];
-	uint32_t	nkeys;
-	long		round;
 	uint64_t	keys;
 	long		inexact = 0;
 
-	for (nkeys = 0; nkeys <= 40; nkeys++)
-		for (round = scaled(20); round > 0; round--)
+	for (uint32_t nkeys = 0; nkeys <= 40; nkeys++)
+		for (long round = scaled(20); round > 0; round--)
 		{
 			IbltParams	params = strata_params(32, 4, 20, tap_random());
 			IbltSketch *d = random_difference(&params, nkeys, hash);
@@ -446,10 +431,9 @@ static void
 test_against_model(void)
 {
 	static const uint32_t sizes[] = {1, 2, 5, 20, 36};
-	long		round;
 	long		inexact = 0;
 
-	for (round = scaled(2000); round > 0; round--)
+	for (long round = scaled(2000); round > 0; round--)
 	{
 		IbltParams	params = strata_params(1 + (int) below(12),
 												3 + (int) below(6),
@@ -485,9 +469,8 @@ test_contradictions(void)
 	size_t		size = strata->cell_size * 80;
 	uint8_t    *cells = strata->cells;
 	uint64_t	keys;
-	uint64_t	i;
 
-	for (i = 0; i < 20; i++)
+	for (uint64_t i = 0; i < 20; i++)
 		add_integer(strata, i, i, 1);
 	iblt_core_seal(strata);
 	check(estimate(strata, &keys) == IBLT_PEEL_COMPLETE && keys == 20, "honest");

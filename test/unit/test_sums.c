@@ -14,11 +14,10 @@ random_sketch(const IbltParams *params, int rows)
 {
 	IbltSketch *sketch = sketch_new(params);
 	uint8_t key[8 * IBLT_MAX_LIMBS] = { 0 };
-	unsigned l;
 
 	while (rows-- > 0)
 	{
-		for (l = 0; l < params->key.limbs; l++)
+		for (unsigned l = 0; l < params->key.limbs; l++)
 			iblt_store64(key + 8 * (size_t) l, tap_random());
 		(void) iblt_core_add_row(sketch, key, tap_random(),
 								 below(2) == 0 ? 1 : -1);
@@ -171,7 +170,6 @@ test_other_contents(void)
 	uint32_t index[IBLT_MAX_HASHES];
 	IbltEntry entry;
 	uint32_t other;
-	unsigned f;
 
 	(void) iblt_core_add_row(sketch, key, 1, 1);
 	iblt_core_seal(sketch);
@@ -179,7 +177,7 @@ test_other_contents(void)
 	other = index[1] % 8 == 0 ? index[1] + 1 : index[1] - 1;
 	/* twice the contents in one cell, and once less in its neighbour */
 	move_cell(sketch, index[1], other);
-	for (f = 0; f < sketch->fields; f++)
+	for (unsigned f = 0; f < sketch->fields; f++)
 	{
 		uint64_t element = iblt_cell_field(iblt_cell(sketch, other), f);
 
@@ -226,9 +224,8 @@ test_inserted(void)
 		{ { UINT64_C(3) << 32, INT32_MAX }, false },
 		{ { UINT64_C(1) << 32, UINT64_C(1) << 32 }, false },
 	};
-	unsigned i;
 
-	for (i = 0; i < sizeof cases / sizeof *cases; i++)
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
 	{
 		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 8, false, 1);
 		IbltSketch *sketch = sketch_new(&params);
@@ -252,9 +249,8 @@ test_row_checked(void)
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 8, false, 1);
 	uint32_t index[IBLT_MAX_HASHES];
 	uint8_t key[8] = { 3 };
-	int i;
 
-	for (i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++)
 	{
 		IbltSketch *sketch = sketch_new(&params);
 
