@@ -4,6 +4,7 @@
 -- that reads first locks its relation, and makes sure under the lock that it is what was
 -- described, and that reading it calls nothing of other roles.  From PostgreSQL 14.13, 15.8
 -- and 16.4 on, the server itself refuses views and foreign tables that were not asked for.
+-- No pattern has a backslash, because standard_conforming_strings may be off there.
 
 -- The beginning of a query: function has the OIDs of the functions of other roles.
 CREATE FUNCTION plain_foreign_functions_sql() RETURNS text
@@ -32,17 +33,17 @@ AS $$
 			WHERE s.stxrelid = ANY ((%2$s)::oid[]) AND s.stxexprs IS NOT NULL
 		), called(ids) AS (
 			SELECT string_agg(DISTINCT m[1], '|') FROM expression, function,
-				regexp_matches(t, ':(?:op)?funcid (\d+) ', 'g') AS m
+				regexp_matches(t, ':(?:op)?funcid ([0-9]+) ', 'g') AS m
 			WHERE m[1] = function.oid::text
 		), step(t, calls) AS (
-			SELECT regexp_replace(t, '\{VAR [^{}]*\}', 'V!', 'g'), false FROM expression, called
+			SELECT regexp_replace(t, '[{]VAR [^{}]*[}]', 'V!', 'g'), false FROM expression, called
 			WHERE ids IS NOT NULL
 			UNION ALL
-			SELECT regexp_replace(regexp_replace(t, '\{[^{}]*V![^{}]*\}', 'V!', 'g'),
-					'\{[^{}]*\}', 'C!', 'g'),
-				EXISTS (SELECT FROM regexp_matches(t, '\{[^{}]*\}', 'g') AS m
+			SELECT regexp_replace(regexp_replace(t, '[{][^{}]*V![^{}]*[}]', 'V!', 'g'),
+					'[{][^{}]*[}]', 'C!', 'g'),
+				EXISTS (SELECT FROM regexp_matches(t, '[{][^{}]*[}]', 'g') AS m
 					WHERE m[1] !~ 'V!' AND m[1] ~ concat(':(op)?funcid (', ids, ') '))
-			FROM step, called WHERE t ~ '\{[^{}]*\}' AND NOT calls
+			FROM step, called WHERE t ~ '[{][^{}]*[}]' AND NOT calls
 		)
 		SELECT coalesce(bool_or(calls), false) FROM step$q$, plain_foreign_functions_sql(),
 		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)))
@@ -65,15 +66,15 @@ AS $$
 				AND NOT o.rolsuper AND o.rolname <> current_user
 		)
 		SELECT EXISTS (SELECT FROM rule, regexp_matches(action,
-					':(?:resulttype|funcresulttype|opresulttype|consttype|typid) (\d+) '
-						'|:(?:funccoltypes|coltypes) \(o ([\d ]+)\)', 'g') AS m,
+					':(?:resulttype|funcresulttype|opresulttype|consttype|typid) ([0-9]+) '
+						'|:(?:funccoltypes|coltypes) [(]o ([0-9 ]+)[)]', 'g') AS m,
 				regexp_split_to_table(concat(m[1], m[2]), ' ') AS id
 				JOIN pg_type t ON t.oid = id::oid AND t.oid >= 16384
 				LEFT JOIN pg_type e ON e.oid = t.typelem
 				WHERE t.typtype IN ('c', 'd', 'm', 'r') OR e.typtype IN ('c', 'd', 'm', 'r'))
-			OR EXISTS (SELECT FROM rule WHERE action ~ '\{COERCETODOMAIN ')
+			OR EXISTS (SELECT FROM rule WHERE action ~ '[{]COERCETODOMAIN ')
 			OR EXISTS (SELECT FROM rule, regexp_matches(action,
-					':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+) ', 'g') AS m
+					':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+) ', 'g') AS m
 				JOIN pg_proc p ON p.oid = m[1]::oid
 				WHERE p.provolatile = 'v' OR p.oid >= 16384 AND p.provolatile <> 'i'
 					OR p.proname ~ '^(table|schema|database)_to_xml'
