@@ -255,7 +255,7 @@ $here->safe_psql('postgres', 'ALTER ROLE auditor RESET statement_timeout');
 	foreach my $time (1, 2)
 	{
 		wait_blocked($there, 'shop.stock');
-		my $pid = $there->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'iblt_audit%'");
+		my $pid = $there->safe_psql('postgres', "SELECT pid FROM pg_locks WHERE NOT granted AND relation = 'shop.stock'::regclass");
 		$there->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 		$there->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid") or die;
 	} });
