@@ -7,7 +7,6 @@ use IbltRepair;
 
 my ($here, $there) = repair_servers();
 sub node { return $_[0] eq 'pull' ? $here : $there }
-sub source { return $_[0] eq 'pull' ? $there : $here }
 sub prefix { return $_[0] eq 'pull' ? '' : 'on the peer: ' }
 sub all { return 'SELECT * FROM ' . call(@_) }
 
