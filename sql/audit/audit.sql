@@ -24,22 +24,6 @@ BEGIN
 END
 $$;
 
--- An error for a mapping of a table that is not in the list.
-CREATE FUNCTION audit_check_mappings(items audit_item[], mappings jsonb) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	unknown text := (SELECT string_agg(name, ', ') FROM jsonb_object_keys(mappings) AS name
-		WHERE name NOT IN (SELECT audit_name(i) FROM unnest(items) AS i));
-BEGIN
-	IF unknown IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = 'mappings names tables that are not compared: ' || unknown,
-			HINT = 'Give the names of tables of this side with their schemas.';
-	END IF;
-END
-$$;
-
 -- The other arguments of an audit.  Mappings of columns are an object from the names of tables to
 -- objects with the arguments of iblt_compare.
 CREATE FUNCTION audit_make_options(compare options, trust_filters boolean, mappings jsonb)
@@ -291,8 +275,7 @@ BEGIN
 		conns := connect(peers, conns, (options.compare).timeout);
 		options.compare.method := plain_method(conns, (options.compare).method);
 		PERFORM audit_check_peers(conns);
-		items := audit_list(conns, target);
-		PERFORM audit_check_mappings(items, options.mappings);
+		items := audit_list(conns, target, options.mappings);
 		IF (options.compare).live <> 'off' AND (options.compare).method <> 'plain'
 				AND options.mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
 			items := audit_by_parent(conns, items);

@@ -192,15 +192,17 @@ BEGIN
 END
 $$;
 
--- The items of an audit; an error if there are none.
+-- The items of an audit; an error if there are none, or for a mapping of another table.
 -- Except for tables that were given, they know whether their table is here, and which it is in this
 -- database.  What has the name of a table there may be anything here: a partition, or a view.
-CREATE FUNCTION audit_list(conns text[], target audit_target) RETURNS audit_item[]
+CREATE FUNCTION audit_list(conns text[], target audit_target, mappings jsonb DEFAULT NULL)
+RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	items audit_item[];
 	item audit_item;
+	unlisted text;
 	unknown integer[];
 	found text[];
 BEGIN
@@ -227,6 +229,13 @@ BEGIN
 			MESSAGE = 'there are no tables to audit'
 				|| coalesce(format(' in %s "', target.kind) || target.name || '"', ''),
 			DETAIL = 'An answer without tables would read as if all were equal.';
+	END IF;
+	unlisted := (SELECT string_agg(name, ', ') FROM jsonb_object_keys(mappings) AS name
+		WHERE name NOT IN (SELECT audit_name(i) FROM unnest(items) AS i));
+	IF unlisted IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = 'mappings names tables that are not compared: ' || unlisted,
+			HINT = 'Give the names of tables of this side with their schemas.';
 	ELSIF target.kind = 'tables' THEN
 		RETURN items;
 	END IF;

@@ -9,7 +9,7 @@
 -- If this side is elsewhere, both are asked without hashes and answer with their own, and this
 -- side with its description.
 --
--- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
+-- As in audit_table, a table's work is rolled back on both sides to free its locks.
 
 -- The row for a small table with that many equal rows on each side; NULL if its plan has an error.
 CREATE FUNCTION audit_equal_small(small audit_small,

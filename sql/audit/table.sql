@@ -245,68 +245,18 @@ $$;
 
 -- Comparing it
 
--- Compares one table; an error is in its row, and is returned with the plan as well, and with where
--- replication is stuck.  Differences are counted.  If rows are asked for, the first ones are kept
--- for a page, without values of more than 20 kB.
+-- Compares one table, again if it is altered meanwhile: its row, which says what went wrong, and
+-- where replication is stuck.  Differences are counted.  If rows are asked for, the first ones are
+-- kept for a page, without values of more than 20 kB.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
-CREATE FUNCTION audit_attempt(conns text[], peers text[], item audit_item, options audit_options,
-	INOUT stuck text, OUT result audit_row, OUT plan plan, OUT e failure) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	planned record;
-	found found_keys;
-	b batch;
-	counted audit_row;
-	shown difference[] := '{}';
-	problem text;
-BEGIN
-	BEGIN
-		-- an error may have closed them
-		conns := connect(peers, conns, again => true);
-		planned := audit_plan(conns, item, options);
-		item := planned.item;
-		plan := planned.plan;
-		plan.stuck := stuck;
-		found := find_keys(plan);
-		FOR b IN SELECT * FROM differences(found) LOOP
-			counted := audit_count(item, b.differences, counted);
-			IF plan.content <> 'none' AND cardinality(shown) < 25 THEN
-				shown := shown || b.differences[: 25 - cardinality(shown)];
-			END IF;
-			problem := coalesce((b.waited).problem, problem);
-			stuck := coalesce((b.waited).stuck, stuck);
-		END LOOP;
-		counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE
-				WHEN coalesce(pg_column_size((d).here), 0) + coalesce(pg_column_size((d).there), 0)
-					< 20000 THEN '{id,mark,checksums,contents}'::text[]
-				ELSE '{id,mark,here,there,checksums,contents}' END)
-			FROM (SELECT unnest(shown) AS d) AS u);
-		result := audit_verdict(item, found.plan, b.figures, counted, problem);
-		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-	EXCEPTION WHEN @on_error@ THEN
-		IF result IS NULL THEN
-			@take_failure@;
-			stuck := coalesce((told_too_many(e)).stuck, stuck);
-			result := audit_failed(item, e);
-			-- these two are raised here, between questions to the peer
-			IF e.state NOT IN ('IB002', 'IB003') THEN
-				PERFORM peers_close(conns);
-			END IF;
-		END IF;
-	END;
-END
-$$;
-
--- Compares one table, again if it is altered meanwhile; the row says what went wrong.
 CREATE FUNCTION audit_table(conns text[], peers text[], item audit_item, options audit_options,
 	INOUT stuck text, OUT result audit_row) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	tried record;
+	plan plan;
 	again boolean;
 	e failure;
 BEGIN
@@ -315,12 +265,51 @@ BEGIN
 		RETURN;
 	END IF;
 	FOR attempt IN 1 .. 3 LOOP
-		tried := audit_attempt(conns, peers, item, options, stuck);
-		stuck := tried.stuck;
-		result := tried.result;
-		e := tried.e;
-		EXIT WHEN e.state IS NULL;
-		again := restarts(conns, peers, tried.plan, attempt, e);
+		result := NULL;
+		plan := NULL;
+		DECLARE
+			planned record;
+			noted audit_item := item;
+			found found_keys;
+			b batch;
+			counted audit_row;
+			shown difference[] := '{}';
+			problem text;
+		BEGIN
+			-- an error may have closed them
+			conns := connect(peers, conns, again => true);
+			planned := audit_plan(conns, item, options);
+			noted := planned.item;
+			plan := planned.plan;
+			plan.stuck := stuck;
+			found := find_keys(plan);
+			FOR b IN SELECT * FROM differences(found) LOOP
+				counted := audit_count(noted, b.differences, counted);
+				IF plan.content <> 'none' AND cardinality(shown) < 25 THEN
+					shown := shown || b.differences[: 25 - cardinality(shown)];
+				END IF;
+				problem := coalesce((b.waited).problem, problem);
+				stuck := coalesce((b.waited).stuck, stuck);
+			END LOOP;
+			counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE WHEN
+						coalesce(pg_column_size((d).here), 0)
+						+ coalesce(pg_column_size((d).there), 0) < 20000
+					THEN '{id,mark,checksums,contents}'::text[]
+					ELSE '{id,mark,here,there,checksums,contents}' END)
+				FROM (SELECT unnest(shown) AS d) AS u);
+			result := audit_verdict(noted, found.plan, b.figures, counted, problem);
+			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		EXCEPTION WHEN @on_error@ THEN
+			EXIT WHEN result.status IS NOT NULL;
+			@take_failure@;
+			stuck := coalesce((told_too_many(e)).stuck, stuck);
+			result := audit_failed(noted, e);
+			-- these two are raised here, between questions to the peer
+			IF e.state NOT IN ('IB002', 'IB003') THEN
+				PERFORM peers_close(conns);
+			END IF;
+		END;
+		again := restarts(conns, peers, plan, attempt, e);
 		EXIT WHEN NOT again;
 		options.compare := options_again(options.compare, e);
 		item.not_unique := (options.compare).not_unique;

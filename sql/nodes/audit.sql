@@ -1,76 +1,11 @@
 -- iblt_audit_nodes ---------------------------------------------------------------------------
 --
 -- Compares many tables over the same connections, one after the other.  The work of each is
--- rolled back, which frees its locks, as in audit_attempt (audit/table.sql).
-
--- Compares one table, which is not named if it was listed: its row, or what went wrong, and where
--- replication is stuck.
--- What is missing, extra or changed is so for the majority, so a tie blames no node.
-CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, conns text[],
-	relation text, options options, listed boolean, INOUT stuck text, OUT result node_audit_row,
-	OUT e failure) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan;
-	compared comparison;
-	waited waited;
-	kinds text;
-BEGIN
-	conns := connect(nodes, conns, options.timeout, names => names, again => true);
-	plan := nodes_prepare(names, named, conns, relation, options);
-	-- as in audit_adjust_plan
-	kinds := (SELECT string_agg(format('%s on "%s"', foreign_kind(s), s.side), ' and ')
-		FROM unnest(plan.sides) AS s WHERE foreign_kind(s) IS NOT NULL);
-	IF listed AND kinds IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
-			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
-	END IF;
-	plan.stuck := stuck;
-	compared := comparison_of(find_keys(plan));
-	waited := compared.waited;
-	stuck := coalesce(waited.stuck, stuck);
-	plan := compared.plan;	-- which may scan after all
-	WITH d AS MATERIALIZED (
-		SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
-		FROM unnest(compared.differences) AS d,
-			nodes_verdict(names, named, d.checksums) AS v
-	), n AS (
-		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
-			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
-			name, count(*) AS number
-		FROM d, unnest(d.deviate) AS name WHERE d.verdict = 'majority' GROUP BY 1, 2
-	), k AS (
-		SELECT kind, jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind
-	)
-	SELECT count(*), count(*) FILTER (WHERE d.verdict = 'tie'),
-		count(*) FILTER (WHERE d.confirmed IS FALSE),
-		coalesce((SELECT numbers FROM k WHERE kind = 'missing'), '{}'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'extra'), '{}'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'changed'), '{}')
-	INTO result.differences, result.ties, result.unconfirmed, result.missing, result.extra,
-		result.changed
-	FROM d;
-	result.detail := nullif(concat_ws('; ',
-		CASE WHEN plan.from_digests THEN 'from live digests' END,
-		'live digests are not used: ' || plan.live_problem,
-		CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could not be '
-			'confirmed: ' || unconfirmed_cause(waited.problem) END), '');
-	-- the last one, because the handler takes it for the end
-	result.status := audit_status(result.differences, result.unconfirmed);
-	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-EXCEPTION WHEN @on_error@ THEN
-	IF result.status IS NULL THEN
-		@take_failure@;
-		result := NULL;
-		stuck := coalesce((told_too_many(e)).stuck, stuck);
-		PERFORM peers_close(conns);
-	END IF;
-END
-$$;
+-- rolled back, which frees its locks, as in audit_table (audit/table.sql).
 
 -- Compares one table, of a list without nodes that fail if these may be left out, and again if
--- it is altered meanwhile.
+-- it is altered meanwhile: its row, and where replication is stuck.
+-- What is missing, extra or changed is so for the majority, so a tie blames no node.
 CREATE FUNCTION nodes_audit_table(nodes text[], names text[], named integer, conns text[],
 	relation text, options options, listed boolean, without text, INOUT stuck text,
 	OUT result node_audit_row) RETURNS record
@@ -80,18 +15,75 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	notes text[] := '{}';
 	attempt integer := 1;
-	tried record;
+	plan plan;
+	compared comparison;
+	waited waited;
+	kinds text;
 	again record;
 	e failure;
 	problem audit_row;
 BEGIN
 	LOOP
-		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options, listed, stuck);
-		stuck := tried.stuck;
-		e := tried.e;
+		result := NULL;
+		BEGIN
+			conns := connect(nodes, conns, options.timeout, names => names, again => true);
+			plan := nodes_prepare(names, named, conns, relation, options);
+			-- as in audit_adjust_plan
+			kinds := (SELECT string_agg(format('%s on "%s"', foreign_kind(s), s.side), ' and ')
+				FROM unnest(plan.sides) AS s WHERE foreign_kind(s) IS NOT NULL);
+			IF listed AND kinds IS NOT NULL THEN
+				RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
+					DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the '
+						'same.';
+			END IF;
+			plan.stuck := stuck;
+			compared := comparison_of(find_keys(plan));
+			waited := compared.waited;
+			stuck := coalesce(waited.stuck, stuck);
+			plan := compared.plan;	-- which may scan after all
+			WITH d AS MATERIALIZED (
+				SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
+				FROM unnest(compared.differences) AS d,
+					nodes_verdict(names, named, d.checksums) AS v
+			), n AS (
+				SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
+					WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
+					name, count(*) AS number
+				FROM d, unnest(d.deviate) AS name WHERE d.verdict = 'majority' GROUP BY 1, 2
+			), k AS (
+				SELECT kind, jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind
+			)
+			SELECT count(*), count(*) FILTER (WHERE d.verdict = 'tie'),
+				count(*) FILTER (WHERE d.confirmed IS FALSE),
+				coalesce((SELECT numbers FROM k WHERE kind = 'missing'), '{}'),
+				coalesce((SELECT numbers FROM k WHERE kind = 'extra'), '{}'),
+				coalesce((SELECT numbers FROM k WHERE kind = 'changed'), '{}')
+			INTO result.differences, result.ties, result.unconfirmed, result.missing, result.extra,
+				result.changed
+			FROM d;
+			result.detail := nullif(concat_ws('; ',
+				CASE WHEN plan.from_digests THEN 'from live digests' END,
+				'live digests are not used: ' || plan.live_problem,
+				CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could '
+					'not be confirmed: ' || unconfirmed_cause(waited.problem) END), '');
+			-- the last one, because the handler takes it for the end
+			result.status := audit_status(result.differences, result.unconfirmed);
+			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		EXCEPTION WHEN @on_error@ THEN
+			EXIT WHEN result.status IS NOT NULL;
+			@take_failure@;
+			PERFORM peers_close(conns);
+		END;
+		stuck := coalesce((told_too_many(e)).stuck, stuck);
 		again := nodes_again(without, e, attempt, nodes, names, options);
-		EXIT WHEN again.attempt IS NULL;
-		IF again.failed IS NOT NULL THEN
+		IF again.attempt IS NULL THEN
+			problem := audit_failed(NULL, e);
+			result := NULL;
+			result.status := problem.status;
+			result.detail := problem.detail;
+			result.sqlstate := problem.sqlstate;
+			EXIT;
+		ELSIF again.failed IS NOT NULL THEN
 			notes := notes || format('without "%s": %s', names[again.failed], e.message);
 			conns := conns[: again.failed - 1] || conns[again.failed + 1 :];
 		ELSIF said_not_unique(e) IS NOT NULL THEN
@@ -102,13 +94,6 @@ BEGIN
 		names := again.names;
 		options := again.options;
 	END LOOP;
-	result := tried.result;
-	IF e.state IS NOT NULL THEN
-		problem := audit_failed(NULL, e);
-		result.status := problem.status;
-		result.detail := problem.detail;
-		result.sqlstate := problem.sqlstate;
-	END IF;
 	result.relation := relation;
 	-- nodes may be equal without one that is not
 	IF result.status = 'equal' AND cardinality(names) < named THEN

@@ -27,43 +27,25 @@ EXCEPTION WHEN @on_any_error@ THEN
 END
 $$;
 
--- The state of a subscription of this side, as a sentence for people.
+-- The state of a subscription of this side, and of its slot if the publisher says it, for people.
+-- A standby applies nothing, so it has nothing to say.
 CREATE FUNCTION subscription_state(subscription text, peer text, here_peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s jsonb := report_ask(here_peer, format($q$
-		SELECT jsonb_build_object('enabled', u.subenabled, 'slot', u.subslotname, 'pid', st.pid,
-			'ago', round(extract(epoch FROM clock_timestamp() - st.heard)),
-			'standby', pg_is_in_recovery())
-		FROM pg_subscription u LEFT JOIN (SELECT subid, max(pid) AS pid,
-			max(last_msg_receipt_time) AS heard FROM pg_stat_subscription
-			WHERE relid IS NULL GROUP BY subid) AS st ON st.subid = u.oid
-		WHERE u.subname = %L AND u.subdbid =
-			(SELECT oid FROM pg_database WHERE datname = current_database())$q$, subscription));
+	said text[] := report_ask(here_peer, format('SELECT ARRAY[u.subslotname::text,'
+			' coalesce((%s), %L)]::text FROM pg_subscription AS u WHERE u.subname = %L'
+			' AND u.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())'
+			' AND NOT pg_is_in_recovery()', plain_call('subscription_said(u.subslotname::text)'),
+		format('subscription "%s" has no slot', subscription), subscription));
 BEGIN
-	IF s IS NULL THEN
-		RETURN NULL;
-	END IF;
-	IF num_nonnulls(peer, here_peer) = 0
+	IF said[2] IS NOT NULL AND num_nonnulls(peer, here_peer) = 0
 			AND (audit_server(subscription) IS NOT NULL
 				OR has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT')) THEN
 		peer := audit_peer(subscription, NULL);
 	END IF;
-	RETURN format('subscription %I: ', subscription) || concat_ws(', ',
-		CASE WHEN (s -> 'enabled')::boolean THEN 'enabled' ELSE 'disabled' END,
-		CASE WHEN (s -> 'standby')::boolean THEN 'this server is a standby, which does not apply it'
-			WHEN s ->> 'pid' IS NOT NULL THEN 'its apply worker runs'
-			WHEN (s -> 'enabled')::boolean
-				THEN 'no apply worker runs (the log of this server says why)'
-			ELSE 'no apply worker runs' END,
-		'last message ' || (s ->> 'ago') || ' s ago',
-		CASE WHEN s ->> 'slot' IS NULL THEN 'it has no slot'
-			-- NULL if the publisher does not say
-			WHEN peer IS NOT NULL THEN report_ask(peer, format('SELECT pg_size_pretty(max('
-				'pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn))) FROM'
-				' pg_replication_slots WHERE slot_name = %L', s ->> 'slot'))
-				|| ' of WAL behind the publisher' END);
+	RETURN said[2] || coalesce(', ' || CASE WHEN peer IS NOT NULL
+		THEN report_ask(peer, plain_call(format('slot_said(%L)', said[1]))) END, '');
 END
 $$;
 

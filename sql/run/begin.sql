@@ -148,9 +148,8 @@ BEGIN
 	IF (w.options).max_lag IS NOT NULL THEN
 		PERFORM run_lagging(w.conns, (w.options).max_lag);
 	END IF;
-	items := audit_list(w.conns, target);
+	items := audit_list(w.conns, target, ((w.options).audit).mappings);
 	probes := audit_ask_each(w.conns[1], items, ARRAY['run_probe(c.oid::regclass)']);
-	PERFORM audit_check_mappings(items, ((w.options).audit).mappings);
 	head.run := 0;	-- iblt_run_add_head numbers it
 	head.table_number := 0;
 	head.number := 0;

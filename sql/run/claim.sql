@@ -143,9 +143,6 @@ BEGIN
 	t.started_at := clock_timestamp();
 	@each audit_counts: t.% := 0;@
 	SELECT 0, 0, 0, 0, 0, 0 INTO t.cut, t.done, t.kept, t.bytes, t.work_ms, t.wall_ms;
-	t.recent_rows := NULL;
-	t.recent_ms := NULL;
-	t.left_ms := NULL;
 	RETURN t;
 END
 $$;

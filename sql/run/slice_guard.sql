@@ -20,46 +20,42 @@
 -- compared once more, as one slice, which needs no index.  A scan of a large table would cost as
 -- much as amcheck, and hold back vacuum.
 
--- A query that checks what slices of a side are read by: thoroughly, or by a sample of the rows,
--- which are looked up by their key.  It has about 300 blocks, and about 3000 rows of them.
--- The planner chooses the index, as it does for slices.
-CREATE FUNCTION slice_check_sql(plan plan, s side, index unique_key, thorough boolean,
-	probe jsonb) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	names text[] := own_names(s, (slice_key(plan)).columns);
-	share numeric := least(1, 300.0 / greatest(1, (probe ->> 'blocks')::bigint));
-BEGIN
-	IF thorough THEN
-		RETURN format('SELECT iblt_internal.slice_check(%L::pg_catalog.regclass, %L)', s.relation,
-			names);
-	END IF;
-	-- OFFSET keeps the planner from reading all keys once, by an index or not
-	RETURN format('SELECT jsonb_build_object(''rows'', count(*),'
-			' ''lost'', count(*) FILTER (WHERE NOT found))::text FROM ('
-			'SELECT EXISTS (SELECT FROM %1$s AS f WHERE %2$s OFFSET 0) AS found'
-			' FROM %1$s AS t TABLESAMPLE system (%3$s) WHERE random() < %4$s) AS s',
-		relation_sql(s), (SELECT string_agg(format('f.%1$I%2$s = t.%1$I', names[i],
-			' COLLATE ' || index.collations[i]), ' AND ') FROM generate_subscripts(names, 1) AS i),
-		100 * share, 3000 / share / greatest(1, (probe ->> 'rows')::bigint));
-END
-$$;
-
--- What a verdict by slices rests on, after a check of the indexes of both sides, by a sample or
--- thoroughly with amcheck; an error if an index is damaged.  "probes" are those of run_probes.
+-- What a verdict by slices rests on, after a check of what slices of each side are read by:
+-- thoroughly with amcheck, or by a sample of the rows, which are looked up by their key; an error
+-- if an index is damaged.  A sample has about 300 blocks, and about 3000 rows of them.  The planner
+-- chooses the index, as it does for slices.  "probes" are those of run_probes.
 CREATE FUNCTION slice_guard(plan plan, thorough boolean, probes jsonb[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	k slice_key := slice_key(plan);
-	answers jsonb[] := ask_values(places_of(plan), ARRAY[
-		slice_check_sql(plan, plan.here, k.here, thorough, probes[1]),
-		slice_check_sql(plan, plan.there, k.there, thorough, probes[2])], 0.1,
-		how => ROW(CASE WHEN NOT thorough THEN 'read_slice' END, NULL, NULL, NULL,
-			reads(plan.here, plan.there))::reading)::jsonb[];
+	s side;
+	names text[];
+	collations text[];
+	share numeric;
+	queries text[];
+	answers jsonb[];
 	notes text[];
 BEGIN
+	FOR n IN 1 .. 2 LOOP
+		s := (sides_of(plan))[n];
+		names := own_names(s, k.columns);
+		collations := (CASE n WHEN 1 THEN k.here ELSE k.there END).collations;
+		share := least(1, 300.0 / greatest(1, (probes[n] ->> 'blocks')::bigint));
+		-- OFFSET keeps the planner from reading all keys once, by an index or not
+		queries[n] := CASE WHEN thorough THEN format(
+				'SELECT iblt_internal.slice_check(%L::pg_catalog.regclass, %L)', s.relation, names)
+			ELSE format('SELECT jsonb_build_object(''rows'', count(*),'
+				' ''lost'', count(*) FILTER (WHERE NOT found))::text FROM ('
+				'SELECT EXISTS (SELECT FROM %1$s AS f WHERE %2$s OFFSET 0) AS found'
+				' FROM %1$s AS t TABLESAMPLE system (%3$s) WHERE random() < %4$s) AS s',
+			relation_sql(s), (SELECT string_agg(format('f.%1$I%2$s = t.%1$I', names[i],
+				' COLLATE ' || collations[i]), ' AND ') FROM generate_subscripts(names, 1) AS i),
+			100 * share, 3000 / share / greatest(1, (probes[n] ->> 'rows')::bigint)) END;
+	END LOOP;
+	answers := ask_values(places_of(plan), queries, 0.1,
+		how => ROW(CASE WHEN NOT thorough THEN 'read_slice' END, NULL, NULL, NULL,
+			reads(plan.here, plan.there))::reading);
 	FOR n IN 1 .. 2 LOOP
 		IF (answers[n] ->> 'lost')::bigint > 0 THEN
 			RAISE EXCEPTION USING ERRCODE = 'index_corrupted',

@@ -41,8 +41,6 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::bigint AS kept,			-- how many of its differences are stored
 		NULL::bigint AS bytes,
 		NULL::double precision AS work_ms, NULL::double precision AS wall_ms,
-		NULL::double precision AS recent_rows,	-- of the last slices, see run_timed
-		NULL::double precision AS recent_ms, NULL::double precision AS left_ms,
 		NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at
 	WITH NO DATA;
 

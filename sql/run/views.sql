@@ -26,7 +26,6 @@ CREATE VIEW table_stats WITH (security_barrier) AS
 			ELSE round(100.0 * x.rows / greatest(x.rows, t.estimate, 1), 1) END AS percent,
 		x.rows, greatest(x.rows, t.estimate) AS rows_estimated,
 		round(1000 * x.rows / nullif(t.wall_ms, 0))::bigint AS rows_per_second,
-		CASE WHEN t.status IS NULL THEN make_interval(secs => t.left_ms / 1000) END AS time_left,
 		t.done AS slices, t.slice_rows, t.work_ms, t.wall_ms, t.started_at, t.finished_at
 	FROM iblt_run_rows(NULL::run_table, own => false) AS t,
 	LATERAL (SELECT coalesce(greatest(t.rows_here, t.rows_there), 0)) AS x(rows);
@@ -52,9 +51,8 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 		x.missing, x.extra, x.changed, x.unconfirmed, x.rows,
 		CASE WHEN x.open = 0 THEN 100 ELSE round(100.0 * x.rows
 			/ greatest(x.rows, x.estimated, 1), 1) END AS percent,
-		round(1000 * x.rows / x.wall_ms * y.sessions)::bigint AS rows_per_second,
-		CASE WHEN x.open > 0 THEN make_interval(secs => (z.under_way + z.waiting * coalesce(z.each,
-			x.wall_ms / nullif(x.rows, 0))) / 1000 / y.sessions) END AS time_left,
+		round(1000 * x.rows / x.wall_ms * greatest(cardinality(w.pids), 1))::bigint
+			AS rows_per_second,
 		h.started_at, CASE WHEN x.open = 0 THEN x.finished_at END AS finished_at
 	FROM iblt_run_rows(NULL::run_head, own => false) AS h
 	JOIN (SELECT t.run, count(*) AS tables,
@@ -68,15 +66,7 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 				ELSE t.rows END) AS estimated,
 			max(t.finished_at) AS finished_at
 		FROM table_stats t GROUP BY t.run) AS x ON x.run = h.run
-	LEFT JOIN run_workers() AS w ON w.run = h.run,
-	-- a row of a table that waits takes as long as one of the others lately did
-	LATERAL (SELECT sum(t.recent_ms) / nullif(sum(t.recent_rows), 0) AS each,
-			coalesce(sum(t.left_ms) FILTER (WHERE t.status IS NULL), 0) AS under_way,
-			coalesce(sum(t.estimate) FILTER (WHERE t.status IS NULL AND t.left_ms IS NULL), 0)
-				AS waiting
-		FROM iblt_run_rows(NULL::run_table, h.run, own => false) AS t
-		WHERE t.owner = h.owner) AS z,
-	LATERAL (SELECT greatest(cardinality(w.pids), 1)) AS y(sessions);
+	LEFT JOIN run_workers() AS w ON w.run = h.run;
 COMMENT ON VIEW @extschema@.iblt_audit_runs IS
 'the runs of iblt_audit_run: how far each is, what it found, and who works on it';
 

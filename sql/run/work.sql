@@ -18,24 +18,6 @@ BEGIN
 END
 $$;
 
--- Adds the time of a slice of so many rows, and how much longer its table will take.
--- Early slices are small, and the first one waits for the check of the indexes.  So the last
--- slices count most.
-CREATE FUNCTION run_timed(t run_table, rows bigint, wall_ms double precision) RETURNS run_table
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	share double precision := CASE WHEN t.done > 2 THEN 0.75 ELSE 0 END;
-BEGIN
-	t.wall_ms := t.wall_ms + wall_ms;
-	t.recent_rows := share * coalesce(t.recent_rows, 0) + rows;
-	t.recent_ms := share * coalesce(t.recent_ms, 0) + wall_ms;
-	t.left_ms := t.recent_ms / nullif(t.recent_rows, 0)
-		* greatest(t.estimate - greatest(t.rows_here, t.rows_there), 0);
-	RETURN t;
-END
-$$;
-
 -- What there is to say if not all differences were kept.
 CREATE FUNCTION run_unkept(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -185,7 +167,7 @@ BEGIN
 			FROM iblt_run_rows(NULL::run_table, t.run) AS x
 			WHERE x.status IS NULL AND x.table_number <> t.table_number)
 		THEN run_pause_seconds(w.options, ms(w.began) / 1000, seen) ELSE 0 END;
-	t := run_timed(t, seen, ms(w.last) + 1000 * pause);
+	t.wall_ms := t.wall_ms + ms(w.last) + 1000 * pause;
 	PERFORM iblt_run_put(t);
 	w.last := clock_timestamp() + make_interval(secs => pause);
 	w.failures := 0;
