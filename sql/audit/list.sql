@@ -32,33 +32,6 @@ BEGIN
 END
 $$;
 
--- The items of an audit of a schema, or with NULL of the whole database, which are the tables of
--- either side, or NULL.
-CREATE FUNCTION audit_list_schema(conns text[], schema text, peer_schema text)
-RETURNS audit_item[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answers text[] := ask_calls(conns, format('audit_tables(%L)', schema),
-		format('audit_tables(%L)', coalesce(peer_schema, schema)));
-BEGIN
-	IF coalesce(answers[1], answers[2]) IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
-			MESSAGE = CASE WHEN schema = coalesce(peer_schema, schema)
-				THEN format('schema "%s" exists neither here nor on the peer', schema)
-				ELSE format('schema "%s" does not exist here, nor "%s" on the peer', schema,
-					peer_schema) END,
-			HINT = 'Names are case-sensitive.';
-	END IF;
-	RETURN (SELECT array_agg(audit_make_item(t.schema, t.name, true, t.here,
-				peer_schema => nullif(audit_list_schema.peer_schema, t.schema))
-			ORDER BY t.schema COLLATE "C", t.name COLLATE "C")
-		FROM (SELECT coalesce(audit_list_schema.schema, e ->> 0), e ->> 1, bool_or(n = 1)
-			FROM unnest(answers) WITH ORDINALITY AS u(answer, n),
-			jsonb_array_elements(answer::jsonb) AS e GROUP BY 1, 2) AS t(schema, name, here));
-END
-$$;
-
 -- Publications
 
 -- The items of an audit of a publication of either side, or NULL.
@@ -202,6 +175,8 @@ AS $$
 DECLARE
 	items audit_item[];
 	item audit_item;
+	other text;				-- the schema there
+	answers text[];
 	unlisted text;
 	unknown integer[];
 	found text[];
@@ -219,8 +194,26 @@ BEGIN
 				FROM (SELECT parse_ident(nodes_relation(name, 'here_tables')) AS parts,
 						min(position) AS position FROM unnest(target.here_tables)
 						WITH ORDINALITY AS u(name, position) GROUP BY 1) AS t) END;
-		WHEN 'schema' THEN items := audit_list_schema(conns, target.name, target.peer_schema);
-		WHEN 'database' THEN items := audit_list_schema(conns, NULL, NULL);
+		WHEN 'schema', 'database' THEN
+			-- the tables of either side
+			other := coalesce(target.peer_schema, target.name);
+			answers := ask_calls(conns, format('audit_tables(%L)', target.name),
+				format('audit_tables(%L)', other));
+			IF coalesce(answers[1], answers[2]) IS NULL THEN
+				RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+					MESSAGE = format(CASE target.name WHEN other
+						THEN 'schema "%s" exists neither here nor on the peer'
+						ELSE 'schema "%s" does not exist here, nor "%s" on the peer' END,
+						target.name, other),
+					HINT = 'Names are case-sensitive.';
+			END IF;
+			items := (SELECT array_agg(audit_make_item(t.schema, t.name, true, t.here,
+						peer_schema => nullif(target.peer_schema, t.schema))
+					ORDER BY t.schema COLLATE "C", t.name COLLATE "C")
+				FROM (SELECT coalesce(target.name, e ->> 0), e ->> 1, bool_or(n = 1)
+					FROM unnest(answers) WITH ORDINALITY AS u(answer, n),
+					jsonb_array_elements(answer::jsonb) AS e GROUP BY 1, 2)
+					AS t(schema, name, here));
 		WHEN 'publication' THEN items := audit_list_publication(conns, target.name);
 		WHEN 'subscription' THEN items := audit_list_subscription(conns, target.name);
 	END CASE;

@@ -2,13 +2,6 @@
 --
 -- Which of its columns and rows an audit compares.
 
--- The place of the subscriber of a published table.
-CREATE FUNCTION audit_subscriber(conns text[], item audit_item) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE item.subscriber WHEN 'there' THEN conns[2] ELSE conns[1] END
-$$;
-
 -- Items that know what their scope takes, which the subscriber is asked for in one question.
 CREATE FUNCTION audit_ask_scopes(conns text[], items audit_item[]) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -21,7 +14,7 @@ BEGIN
 	IF item.published IS NULL THEN
 		RETURN items;
 	END IF;
-	answers := audit_ask_each(audit_subscriber(conns, item), items,
+	answers := audit_ask_each(conns[CASE item.subscriber WHEN 'there' THEN 2 ELSE 1 END], items,
 		'{audit_feeds(c.oid::regclass),audit_generated(c.oid::regclass)}');
 	FOR n IN 1 .. cardinality(items) LOOP
 		item := items[n];
@@ -43,6 +36,7 @@ AS $$
 DECLARE
 	published published_table := item.published;
 	filter text := published.filter;
+	subscriber text := conns[CASE item.subscriber WHEN 'there' THEN 2 ELSE 1 END];
 	computed text[] := '{}';
 	excluded text[];
 	feeds feed[];
@@ -53,8 +47,8 @@ BEGIN
 	END IF;
 	IF EXISTS (SELECT FROM unnest(published.unpublished) AS u WHERE u.generated) THEN
 		computed := coalesce(item.generated, ARRAY(SELECT jsonb_array_elements_text(
-			ask_call(audit_subscriber(conns, item), format(
-				'audit_generated(pg_catalog.to_regclass(%L))', audit_name(item)))::jsonb)));
+			ask_call(subscriber, format('audit_generated(pg_catalog.to_regclass(%L))',
+				audit_name(item)))::jsonb)));
 	END IF;
 	excluded := ARRAY(SELECT u.name FROM unnest(published.unpublished) AS u
 		WHERE NOT (u.generated AND u.name = ANY (computed)));
@@ -63,8 +57,8 @@ BEGIN
 		item.notes := item.notes || ('columns not published: ' || quoted(excluded));
 	END IF;
 	feeds := coalesce(item.feeds, ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::feed,
-		ask_call(audit_subscriber(conns, item), format(
-			'audit_feeds(pg_catalog.to_regclass(%L))', audit_name(item)))::jsonb) AS f));
+		ask_call(subscriber, format('audit_feeds(pg_catalog.to_regclass(%L))',
+			audit_name(item)))::jsonb) AS f));
 	-- then the subscriber holds rows of the filter only, and any other row of it is extra
 	alone := cardinality(feeds) = 1 AND (feeds[1]).publications && published.publications
 		AND NOT (feeds[1]).publications && coalesce(published.others, '{}');
