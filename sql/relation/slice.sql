@@ -228,7 +228,7 @@ $$;
 -- so at the same time, and the smaller key counts.  A walk counts rows of the relation, and not
 -- only those that the condition is true of, because a slice reads those too.
 
--- The row that the query of walk_sql gives; an error if it would read more than an index.
+-- The row that a query of slice_next gives; an error if it would read more than an index.
 -- The key is enough, so an index alone will do: a bound need not be exact.
 CREATE FUNCTION slice_bound(query text, keys text[], lo text[], hi text[],
 	described described[] DEFAULT NULL) RETURNS record

@@ -1,29 +1,5 @@
 -- The next bound of a table --------------------------------------------------------------------
 
--- A query for the key so many rows behind a bound, or from the beginning, NULL if there are
--- not so many; the bound is $2, unless it is a plain query.
-CREATE FUNCTION walk_sql(plan plan, s side, lo text[], rows bigint) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	k slice_key := require_slice_key(plan);
-	row_of text[] := slice_row_sql(k,
-		CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
-BEGIN
-	s.condition := NULL;
-	-- no text is made of the keys that are passed over
-	RETURN format('SELECT (SELECT ARRAY[%s]::text[]::text FROM (SELECT %s FROM %s%s'
-			' ORDER BY %s LIMIT 1 OFFSET %s - 1) AS t)',
-		(SELECT string_agg(value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
-			FROM generate_subscripts(k.columns, 1) AS i),
-		(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
-		from_sql(plan, s),
-		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || above_sql(row_of,
-			bound_sql(plan, s, k, '$2', lo), 1) END,
-		array_to_string(row_of, ', '), rows);
-END
-$$;
-
 -- The smaller one of two bounds that are not null, in the order of the index here.
 CREATE FUNCTION smaller_bound(plan plan, a text[], b text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -54,16 +30,34 @@ RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	here text := walk_sql(plan, plan.here, lo, rows);
+	k slice_key := require_slice_key(plan);
+	s side;
+	row_of text[];
+	queries text[];
 	bounds text[];
 	bound text[];
 BEGIN
+	FOR n IN 1 .. 2 LOOP
+		s := (sides_of(plan))[n];
+		s.condition := NULL;
+		row_of := slice_row_sql(k, CASE n WHEN 1 THEN k.here ELSE k.there END);
+		-- no text is made of the keys that are passed over
+		queries[n] := format('SELECT (SELECT ARRAY[%s]::text[]::text FROM (SELECT %s FROM %s%s'
+				' ORDER BY %s LIMIT 1 OFFSET %s - 1) AS t)',
+			(SELECT string_agg(value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
+				FROM generate_subscripts(k.columns, 1) AS i),
+			(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
+			from_sql(plan, s),
+			CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || above_sql(row_of,
+				bound_sql(plan, s, k, '$2', lo), 1) END,
+			array_to_string(row_of, ', '), rows);
+	END LOOP;
 	IF NOT walk_there THEN
-		bounds := ask_values(ARRAY[(plan.here).place], ARRAY[here],
+		bounds := ask_values(ARRAY[(plan.here).place], queries[:1],
 			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here))::reading);
 	END IF;
 	IF bounds[1] IS NULL THEN
-		bounds := ask_values(places_of(plan), ARRAY[here, walk_sql(plan, plan.there, lo, rows)],
+		bounds := ask_values(places_of(plan), queries,
 			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here, plan.there))::reading);
 	END IF;
 	FOR n IN 1 .. cardinality(bounds) LOOP
