@@ -26,6 +26,8 @@ CREATE VIEW table_stats WITH (security_barrier) AS
 			ELSE round(100.0 * x.rows / greatest(x.rows, t.estimate, 1), 1) END AS percent,
 		x.rows, greatest(x.rows, t.estimate) AS rows_estimated,
 		round(1000 * x.rows / nullif(t.wall_ms, 0))::bigint AS rows_per_second,
+		CASE WHEN t.status IS NULL THEN make_interval(secs => round(t.wall_ms / 1000
+			* greatest(t.estimate - x.rows, 0) / nullif(x.rows, 0))) END AS time_left,
 		t.done AS slices, t.slice_rows, t.work_ms, t.wall_ms, t.started_at, t.finished_at
 	FROM iblt_run_rows(NULL::run_table, own => false) AS t,
 	LATERAL (SELECT coalesce(greatest(t.rows_here, t.rows_there), 0)) AS x(rows);
@@ -53,6 +55,9 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 			/ greatest(x.rows, x.estimated, 1), 1) END AS percent,
 		round(1000 * x.rows / x.wall_ms * greatest(cardinality(w.pids), 1))::bigint
 			AS rows_per_second,
+		CASE WHEN x.open > 0 THEN make_interval(secs => round(x.wall_ms / 1000
+			* (x.estimated - x.rows) / nullif(x.rows, 0) / greatest(cardinality(w.pids), 1)))
+			END AS time_left,
 		h.started_at, CASE WHEN x.open = 0 THEN x.finished_at END AS finished_at
 	FROM iblt_run_rows(NULL::run_head, own => false) AS h
 	JOIN (SELECT t.run, count(*) AS tables,

@@ -205,6 +205,8 @@ foreach my $workers ($ENV{IBLT_TEST_LONG} ? (2, 4) : 3)
 	wait_for($here, "SELECT slices > 1 FROM iblt_audit_table_stats WHERE run = $run");
 	like(run_row($run)->{state}, qr/running/, 'it runs');
 	like(run_row($run)->{percent}, qr/^[1-9]\d?(\.\d)?$/, 'and shows how far it is');
+	is($here->safe_psql('postgres', "SELECT bool_and(t.time_left > '0 s' AND abs(extract(epoch FROM t.time_left) - t.wall_ms / 1000 * (t.rows_estimated - t.rows) / t.rows) < 1 AND r.time_left >= t.time_left)
+		FROM iblt_audit_table_stats AS t JOIN iblt_audit_runs AS r USING (run) WHERE run = $run"), 't', 'and how long it will take at this pace');
 	foreach my $node ($here, $there)
 	{
 		$node->safe_psql('postgres', 'CREATE TABLE dead (id int) WITH (autovacuum_enabled = off); INSERT INTO dead SELECT g FROM generate_series(1, 100) g; DELETE FROM dead');
@@ -224,6 +226,7 @@ foreach my $workers ($ENV{IBLT_TEST_LONG} ? (2, 4) : 3)
 	nothing_left('after a cancel');
 	resume($run, $fast);
 	is(found($run, 'large'), truth('large'), 'and it goes on');
+	is(run_row($run)->{time_left}, undef, 'until no time is left');
 }
 
 # --- altered in the middle -----------------------------------------------------------------------
