@@ -46,7 +46,7 @@ sub hold_step
 	return;
 }
 hold_step($there, 'iblt_internal', 'iblt_session_get', 'text', 'public.iblt', 3);
-hold_step($here, 'iblt_internal', 'look', 'iblt_internal.plan, text[]', 'record', 4);
+hold_step($here, 'iblt_internal', 'find_sides', 'iblt_internal.plan, text[]', 'iblt_internal.found_rows[]', 4);
 hold_step($here, 'iblt_internal', 'pass', 'iblt_internal.plan, timestamptz', 'iblt_internal.waited', 5);
 
 # What the peer's process does while it is held; "held" is the server that holds.
