@@ -50,8 +50,7 @@ AS $$
 		false)
 $$;
 
--- What there is to say of reads_by_index, or NULL.
--- In the words of runs (slice_note).
+-- What there is to say of reads_by_index, in the words of runs (slice_guard), or NULL.
 CREATE FUNCTION by_index_note(by_index boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$

@@ -17,7 +17,7 @@ DECLARE
 	key jsonb;
 BEGIN
 	IF NOT s.distributed THEN
-		plan.lo := NULL;	-- as in finder_by_key
+		plan.lo := NULL;	-- as in finder
 		plan.hi := NULL;
 		place := (ask_values(ARRAY[s.place], ARRAY[format('SELECT min(n)::text FROM (SELECT'
 				' iblt_k.iblt_n AS n FROM %s, LATERAL (SELECT count(*) FROM %s WHERE %s)'

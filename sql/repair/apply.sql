@@ -10,7 +10,7 @@
 --	  repair_take_back	what was inserted and has changed on the source (verify.sql)
 --	repair_verify		(verify.sql)
 --
--- repair_run calls repair_execute_statements (execute.sql) on the target's side.
+-- repair_run calls repair_execute_statements (repair_execute.sql) on the target's side.
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.

@@ -233,7 +233,7 @@ $$;
 -- Claims a slice, or pauses, or ends; a worker without a slice claims again.
 -- To describe both sides costs as much as to compare some ten thousand rows.  So a worker keeps
 -- the plan of its table for a moment: each statement tells whether it reads the columns that were
--- described (require_described), and run_work() looks at the files at the end.
+-- described (require_side_described), and run_work() looks at the files at the end.
 CREATE FUNCTION run_claim(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -93,7 +93,7 @@ base_type(Oid type)
 
 /*
  * A column as side_column in SQL.  Of types that do not come with PostgreSQL,
- * which have a number "own", describe_own_types tells more.
+ * which have a number "own", describe() in SQL tells more.
  */
 static void
 append_column(StringInfo json, Described *d, Form_pg_attribute att)
