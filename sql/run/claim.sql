@@ -205,7 +205,8 @@ BEGIN
 	IF w.number IS NULL AND NOT t.at_end THEN
 		IF t.slice_rows IS NOT NULL THEN
 			BEGIN
-				bound := slice_next(w.plan, t.frontier, t.slice_rows, w.uneven OR t.cut = 0);
+				bound := slice_next(w.plan, t.frontier, t.slice_rows, w.uneven OR t.cut = 0,
+					t.estimate);
 			EXCEPTION WHEN feature_not_supported THEN
 				-- slice_problem does not know which index the planner takes
 				IF t.frontier IS NOT NULL THEN
