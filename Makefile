@@ -339,7 +339,7 @@ test:
 	@bash test/run
 
 mutants:
-	@bash test/mutants/run
+	@test/mutants/run
 
 bench:
 	@rc=0; for b in aggregate kbf compare nodes digest run repair; do bash test/bench/$$b.sh || rc=1; done; exit $$rc
@@ -375,7 +375,6 @@ help:
 	@echo 'make test         run every test, install what is missing, leave nothing else behind'
 	@echo '                  IBLT_TEST_SUITES="source build sql catalog unit sim fuzz tap": these suites alone'
 	@echo 'make mutants      put faults into copies of the source one by one, to see that the tests notice'
-	@echo '                  (MUTANTS=words, GENERATED=160, SEED=1)'
 	@echo 'make bench        measure against the speed bars (BENCH_ROWS, BENCH_STRICT=1)'
 	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED, UNIT_TESTS=test_fold)'
 	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
