@@ -21,6 +21,7 @@ DECLARE
 	list text := plan.secret || '/long';
 	keys text[] := keys_of_ids(compared, ARRAY[step.id]);
 	part text;
+	size integer;
 	first integer;
 	last integer;
 	done bigint := 1;
@@ -35,10 +36,12 @@ BEGIN
 	END IF;
 	f := finder(compared, s);
 	LOOP
+		-- each part reads all of the row again, so there are few: later ones are larger
+		size := greatest(4194304, done / 4);
 		part := (ask_values(ARRAY[s.place], ARRAY[format('SELECT min(iblt_p.part)'
-				' FROM (SELECT substr(%s, %s, 4194304) AS part'
+				' FROM (SELECT substr(%s, %s, %s) AS part'
 				' FROM %s JOIN %s ON %s WHERE %s = %L LIMIT 1) AS iblt_p',
-				text_sql(compared.columns[i]), done, f.keys, rows_sql(compared, s), f.matches,
+				text_sql(compared.columns[i]), done, size, f.keys, rows_sql(compared, s), f.matches,
 				checksum_sql(compared.columns, compared.seed), step.long)], 0.001, NULL,
 			ROW(reader(compared, NOT compared.by_hash), keys, compared.lo, compared.hi,
 				reads(s))::reading))[1];
@@ -54,7 +57,7 @@ BEGIN
 				MESSAGE = format('a value of column "%s" is longer than a value can be (%s)',
 					(compared.columns[i]).name, s.side);
 		END IF;
-		EXIT WHEN length(part) < 4194304;
+		EXIT WHEN length(part) < size;
 	END LOOP;
 	RETURN format('iblt long %s %s %s', list, first, last);
 END
