@@ -73,9 +73,38 @@ BEGIN
 END
 $$;
 
+-- What replicates from the source of a repair.
+CREATE FUNCTION repair_links(plan repair_plan) RETURNS link[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT ARRAY(SELECT l FROM unnest((plan.compared).links) AS l
+		WHERE l.source = (repair_source(plan)).side)
+$$;
+
+-- Waits until the source shows what replication may have brought to the target already
+-- (waiting.sql, test/sim/sim_recheck.c); an error if that takes too long.
+CREATE FUNCTION repair_settle(plan repair_plan) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	compared plan := plan.compared;
+	problem text;
+BEGIN
+	compared.links := repair_links(plan);
+	problem := settle_all(compared, clock_timestamp() + compared.timeout);
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+			MESSAGE = 'could not find out which rows the source still has',
+			DETAIL = problem || '. Nothing was changed.',
+			HINT = 'Repair when these transactions have ended, or give a longer timeout.';
+	END IF;
+END
+$$;
+
 -- The rows of keys of one action on target and source, with the texts that its statement takes.
--- The target is read first, because it may have to wait for a lock.  The rows are many, so they
--- are not copied to what is here and there.
+-- The target is read first, because it may have to wait for a lock.  What replication has brought
+-- before the lock may make its row what it was when it was compared, and the source shows that once
+-- it has settled.  The rows are many, so they are not copied to what is here and there.
 -- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_find_rows(plan repair_plan, keys text[], action text, lock boolean,
 	OUT target found_rows, OUT source found_rows) RETURNS record
@@ -98,6 +127,9 @@ BEGIN
 	target := found[1];
 	PERFORM require_side_described(s, target.fingerprint),
 		require_unique(compared, s, target.checksum, keys);
+	IF lock THEN
+		PERFORM repair_settle(plan);
+	END IF;
 	s := repair_source(plan);
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
 	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
@@ -236,6 +268,7 @@ BEGIN
 					PERFORM repair_ask(plan, format(
 						'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
 						repair_rows_sql(plan, ids)), ids);
+					PERFORM repair_settle(plan);
 				END IF;
 				now := repair_look(plan, ids, (plan.asked).winner = 'newest');
 				SELECT array_agg(DISTINCT b.id) FILTER (WHERE n.here IS NOT DISTINCT FROM n.there),

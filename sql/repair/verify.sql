@@ -94,28 +94,18 @@ DECLARE
 	target_side text := (plan.asked).target_side;
 	conn text := (repair_target(plan)).place;
 	path text := (plan.asked).apply_search_path;
-	compared plan := plan.compared;
 	settled boolean := false;
-	problem text;
 	steps repair_step[];
 	before record;
 	now record;
 	changed text[];
 BEGIN
-	compared.links := ARRAY(SELECT l FROM unnest(compared.links) AS l
-		WHERE l.source = (repair_source(plan)).side);
-	FOR n IN 1 .. CASE WHEN compared.links = '{}' THEN 0 ELSE work.batches END LOOP
+	FOR n IN 1 .. CASE WHEN repair_links(plan) = '{}' THEN 0 ELSE work.batches END LOOP
 		steps := repair_due(work, n, 'insert');
 		CONTINUE WHEN steps = '{}';
 		IF NOT settled THEN
-			problem := settle_all(compared, clock_timestamp() + compared.timeout);
+			PERFORM repair_settle(plan);
 			settled := true;
-		END IF;
-		IF problem IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
-				MESSAGE = 'could not find out whether the source still has the inserted rows',
-				DETAIL = problem || '. Nothing was changed.',
-				HINT = 'Repair when these transactions have ended, or give a longer timeout.';
 		END IF;
 		PERFORM repair_progress(work, 'reading the rows of the source once more', n);
 		before := repair_compared(steps);

@@ -25,6 +25,7 @@
 #define RECORDS 6
 #define ABSENT	0				/* content of a row that is not there */
 #define BEFORE	1				/* what all nodes have at the beginning */
+#define STALE	2				/* what the last node may have by mistake */
 
 typedef enum Phase
 {
@@ -60,7 +61,7 @@ typedef struct State
 	uint8_t		looks;			/* that were done */
 	uint8_t		mark[NODES];	/* versions of the last look */
 	uint8_t		seen[NODES];	/* contents of this look */
-	/* a repair, which inserts a row of the first node on the last one */
+	/* a repair, which inserts or updates a row of the last node as on the first one */
 	Transaction repair;
 } State;
 
@@ -398,7 +399,8 @@ pass(const Run *run, const State *before)
 /*
  * A repair finds a row on the first node, inserts it on the last one, perhaps
  * settles, and perhaps looks whether the first one still has it.  If not, it
- * takes the row back.
+ * takes the row back.  Or it locks a row on the last node that is as it was,
+ * perhaps settles, and updates it as the row on the first node is.
  */
 static void
 repair(const Run *run, const State *before)
@@ -417,6 +419,16 @@ repair(const Run *run, const State *before)
 			if (locked(run, &s, target) || s.row[target] != ABSENT)
 				return;
 			s.repair.phase = WROTE;
+			break;
+		case 'x':
+			if (locked(run, &s, target) || s.row[target] != STALE)
+				return;
+			s.repair.phase = WROTE;
+			break;
+		case 'u':
+			if (s.row[0] == ABSENT || s.row[0] == s.row[target])
+				return;
+			s.repair.content = s.row[0];
 			break;
 		case 'v':
 			if (s.row[0] != s.repair.content)
@@ -444,9 +456,9 @@ is_damaged(const Run *run, const State *s)
 		&& s->row[run->nodes - 1] != s->row[0];
 }
 
-/* Can a recheck confirm a difference, or a repair of a row that is lost do damage? */
+/* Can a recheck confirm a difference, or a repair of the row of the last node do damage? */
 static bool
-goes_wrong(const Run *run, bool lost, bool repairs)
+goes_wrong(const Run *run, uint8_t last, bool repairs)
 {
 	State		first;
 
@@ -455,10 +467,9 @@ goes_wrong(const Run *run, bool lost, bool repairs)
 	memset(&first, 0, sizeof(first));
 	for (int n = 0; n < run->nodes; n++)
 		first.row[n] = BEFORE, first.version[n] = 1;
-	if (lost)
-		first.row[run->nodes - 1] = ABSENT;
+	first.row[run->nodes - 1] = last;
 	for (int w = 0; w < WRITERS; w++)
-		first.todo[w] = (uint8_t) (lost && !repairs ? 0 : run->changes[w]);
+		first.todo[w] = (uint8_t) (last != BEFORE && !repairs ? 0 : run->changes[w]);
 	reach(&first);
 	for (size_t i = 0; i < number; i++)
 	{
@@ -480,7 +491,7 @@ goes_wrong(const Run *run, bool lost, bool repairs)
 	return false;
 }
 
-/* Can it for any contents that the writers write? */
+/* Can it for any contents that the writers write?  A repair finds the last node without its row, or with another one. */
 static bool
 ever_wrong(Run *run, bool repairs)
 {
@@ -495,7 +506,7 @@ ever_wrong(Run *run, bool repairs)
 		for (int w = 0; w < WRITERS; w++)
 			for (int i = 0; i < run->changes[w]; i++, rest /= 3)
 				run->content[w][i] = (uint8_t) (rest % 3);
-		if (goes_wrong(run, repairs, repairs))
+		if (goes_wrong(run, !repairs ? BEFORE : run->steps[0] == 'x' ? STALE : ABSENT, repairs))
 			return true;
 	}
 	return false;
@@ -530,7 +541,7 @@ one_way(void)
 			continue;
 		run.steps = ONE_ROUND;
 		tap_ok(!ever_wrong(&run, false), "%s%s: no row in flight is confirmed", run.name, run.bare ? " without iblt" : "");
-		tap_ok(goes_wrong(&run, true, false), "%s: but a row that is lost is", run.name);
+		tap_ok(goes_wrong(&run, ABSENT, false), "%s: but a row that is lost is", run.name);
 		for (size_t without = 0; without < strlen(ONE_ROUND); without++)
 		{
 			char		rest[sizeof(ONE_ROUND)];
@@ -557,27 +568,34 @@ two_ways(void)
 		tap_ok(ever_wrong(&run, false), "%s: a row in flight is confirmed in one round", run.name);
 		run.steps = TWO_ROUNDS;
 		tap_ok(!ever_wrong(&run, false), "%s%s: none is in two", run.name, run.bare ? " without iblt" : "");
-		tap_ok(goes_wrong(&run, true, false), "%s: but a row that is lost is", run.name);
+		tap_ok(goes_wrong(&run, ABSENT, false), "%s: but a row that is lost is", run.name);
 	}
 }
 
-/* Inserting a row that a follower has lost, while writers change the source. */
+/* Inserting a row that a follower has lost, or updating it, while writers change the source. */
 static void
 repairs(void)
 {
-	static const char *const steps[] = {"cisvk", "cik", "cisk", "civk"};
+	static const char *const right[] = {"cisvk", "xsuk"};
+	static const char *const wrong[] = {"cik", "cisk", "civk", "xuk", "sxuk"};
 
 	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++)
-		for (size_t way = 0; way < 4; way++)
-		{
-			Run			run = runs[i];
+	{
+		Run			run = runs[i];
 
-			run.steps = steps[way];
-			if (run.standby || (run.slow && sim_options.quick))
-				continue;
-			tap_ok(ever_wrong(&run, true) == (way > 0), "%s: a repair with the steps %s %s", run.name, run.steps,
-				   way > 0 ? "may bring back a row" : "brings back no row");
+		if (run.standby || (run.slow && sim_options.quick))
+			continue;
+		for (size_t way = 0; way < sizeof(right) / sizeof(*right); way++)
+		{
+			run.steps = right[way];
+			tap_ok(!ever_wrong(&run, true), "%s: a repair with the steps %s brings back nothing", run.name, run.steps);
 		}
+		for (size_t way = 0; way < sizeof(wrong) / sizeof(*wrong); way++)
+		{
+			run.steps = wrong[way];
+			tap_ok(ever_wrong(&run, true), "%s: a repair with the steps %s may bring back a row", run.name, run.steps);
+		}
+	}
 }
 
 int

@@ -1,6 +1,7 @@
 # A repair inserts a row that a subscriber has lost.  Meanwhile the publisher deletes or changes
 # it, and replication brings that to a subscriber that does not have the row yet.  The repair must
-# not bring back what the publisher has no longer.
+# not bring back what the publisher has no longer.  Or it updates a row, and replication has brought
+# what is there just before the repair has locked it.
 use strict;
 use warnings;
 
@@ -80,6 +81,29 @@ standby('');
 finish($deleting);
 is($repair->done, '100|insert|skipped|changed since it was compared', 'the repair waits for it');
 is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id = 100'), '0', 'and does not bring back the row');
+$_->quit foreach ($repair, $holder);
+
+# A subscriber has another content than the publisher, which changes its own to just that.  The commit
+# waits for a standby, and the subscriber has it.  The repair waits for the lock of another row.
+my $stale = join ', ', map { "($_, 0)" } 200 .. 219;
+$publisher->safe_psql('postgres', "INSERT INTO t VALUES $stale");
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', 'UPDATE t SET v = 5 WHERE id BETWEEN 200 AND 219');
+$holder = IbltTest::Session->new($subscriber);
+$holder->run('BEGIN; SELECT FROM t WHERE id = 210 FOR UPDATE');
+$repair = IbltTest::Session->new($subscriber)->start("SELECT key ->> 'id', action, status, detail FROM iblt_repair('t', $there, direction => 'pull', seed => 1, $options)");
+wait_for($subscriber, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted');
+my ($id) = split /\n/, $subscriber->safe_psql('postgres', 'SELECT id FROM t WHERE id BETWEEN 200 AND 219 AND id <> 210 ORDER BY id FOR UPDATE SKIP LOCKED');
+standby('nobody');
+my $updating = background($publisher, "UPDATE t SET v = 5 WHERE id = $id");
+wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+$publisher->wait_for_catchup('sub');
+$holder->run('COMMIT');
+until ($repair->ended || $publisher->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%' AND query LIKE '%iblt_committing(%'")) { }
+standby('');
+finish($updating);
+like($repair->done, qr/^$id\|update\|skipped\|equal by now$/m, 'a row that the publisher makes what it was on the subscriber is skipped');
+is($subscriber->safe_psql('postgres', "SELECT v FROM t WHERE id = $id"), '5', 'and does not get what the publisher had');
 $_->quit foreach ($repair, $holder);
 
 done_testing();
