@@ -184,26 +184,15 @@ CREATE FUNCTION audit_greet(conns text[], label text) RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	bare boolean := false;
-	queries text[];
-	sides side[];
+	relations text[] := array_fill(text 'pg_catalog.pg_class', ARRAY[cardinality(conns)]);
+	conn text;
 BEGIN
-	FOR n IN 1 .. cardinality(conns) LOOP
-		bare := bare OR peer_is_bare(conns[n]);
-		queries[n] := CASE WHEN peer_is_bare(conns[n])
-			THEN plain_describe_sql('pg_catalog.pg_class')
-			ELSE 'SELECT iblt_internal.describe(''pg_catalog.pg_class'')' END;
+	FOREACH conn IN ARRAY conns LOOP
+		IF peer_is_bare(conn) THEN
+			RETURN (plain_sides(conns, relations, '{}', '{}', label)).sides;
+		END IF;
 	END LOOP;
-	IF NOT bare THEN
-		RETURN describe_sides(conns, array_fill(text 'pg_catalog.pg_class',
-			ARRAY[cardinality(conns)]), '{}', false, label);
-	END IF;
-	queries := ask_values(conns, queries, 0.001, label);
-	FOR n IN 1 .. cardinality(conns) LOOP
-		sides[n] := side_of(queries[n]::jsonb, CASE n WHEN 1 THEN 'here' ELSE 'there' END,
-			conns[n]);
-	END LOOP;
-	RETURN sides;
+	RETURN describe_sides(conns, relations, '{}', false, label);
 END
 $$;
 

@@ -134,7 +134,7 @@ BEGIN
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
 		by_index_note(reads_by_index(plan)),
 		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
-				AND NOT item.unready
+				AND item.unready IS NOT TRUE
 			THEN 'differences were not rechecked, so they may be rows in flight' END,
 		'columns only here: ' || quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),

@@ -130,7 +130,7 @@ CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
 AS $$
 DECLARE
 	found text[];
-	altered text;
+	altered side;
 BEGIN
 	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
 		PERFORM peers_close(conns);
@@ -145,24 +145,25 @@ BEGIN
 	PERFORM peers_close(conns);
 	BEGIN
 		-- peers are asked over new connections
-		conns := connect(peers, conns);
-		PERFORM peers_bare(ARRAY[CASE WHEN (plan.here).bare THEN conns[1] END,
-			CASE WHEN (plan.there).bare THEN conns[2] END]);
+		conns := connect(peers, conns, names => iblt_field(plan.sides, 'side'));
+		PERFORM peers_bare(ARRAY(SELECT CASE WHEN s.bare THEN s.place END
+			FROM unnest(sides_of(plan)) AS s));
 		found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
 				format('pg_catalog.to_regclass(%L)', s.relation))
-			FROM unnest(ARRAY[plan.here, plan.there]) AS s));
-		altered := CASE WHEN found[1] IS DISTINCT FROM (plan.here).fingerprint THEN 'here'
-			WHEN found[2] IS DISTINCT FROM (plan.there).fingerprint THEN 'there' END;
+			FROM unnest(sides_of(plan)) AS s));
+		FOR n IN REVERSE cardinality(found) .. 1 LOOP
+			IF found[n] IS DISTINCT FROM ((sides_of(plan))[n]).fingerprint THEN
+				altered := (sides_of(plan))[n];
+			END IF;
+		END LOOP;
 	EXCEPTION WHEN @on_error@ THEN
 		NULL;	-- the driver raises the error before this one
 	END;
 	PERFORM peers_close(conns);
-	IF altered IS NOT NULL AND attempt = 3 THEN
-		PERFORM refuse_altered(
-			CASE altered WHEN 'here' THEN (plan.here).relation ELSE (plan.there).relation END,
-			altered, e.message);
+	IF altered.side IS NOT NULL AND attempt = 3 THEN
+		PERFORM refuse_altered(altered.relation, altered.side, e.message);
 	END IF;
-	RETURN altered IS NOT NULL;
+	RETURN altered.side IS NOT NULL;
 END
 $$;
 

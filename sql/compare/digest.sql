@@ -165,21 +165,16 @@ $$;
 
 -- What an audit says of live digests, NULL with live => 'off'.
 CREATE FUNCTION live_said(plan plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-DECLARE
-	here timestamptz := ((plan.here).live).verified_at;
-	there timestamptz := ((plan.there).live).verified_at;
-	form text := 'YYYY-MM-DD HH24:MI:SS "UTC"';
-BEGIN
-	IF plan.from_digests THEN
-		RETURN 'from live digests, ' || CASE num_nonnulls(here, there) WHEN 0 THEN 'never verified'
-			ELSE format('last verified by a scan %s here and %s there',
-				coalesce('at ' || to_char(here AT TIME ZONE 'UTC', form), 'never'),
-				coalesce('at ' || to_char(there AT TIME ZONE 'UTC', form), 'never')) END;
-	END IF;
-	RETURN 'live digests are not used: ' || plan.live_problem;
-END
+	SELECT CASE WHEN plan.from_digests THEN (SELECT 'from live digests, ' ||
+			CASE count((s.live).verified_at) WHEN 0 THEN 'never verified'
+				ELSE 'last verified by a scan ' || string_agg(coalesce(to_char((s.live).verified_at
+					AT TIME ZONE 'UTC', '"at "YYYY-MM-DD HH24:MI:SS "UTC"'), 'never') || ' '
+				|| CASE WHEN plan.sides IS NULL THEN s.side ELSE format('on "%s"', s.side) END,
+				' and ' ORDER BY s.ordinality) END
+			FROM unnest(sides_of(plan)) WITH ORDINALITY AS s)
+		ELSE 'live digests are not used: ' || plan.live_problem END
 $$;
 
 -- What the digests of the sides give.

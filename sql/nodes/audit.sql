@@ -25,6 +25,7 @@ DECLARE
 BEGIN
 	LOOP
 		result := NULL;
+		plan := NULL;
 		BEGIN
 			conns := connect(nodes, conns, options.timeout, names => names, again => true);
 			plan := nodes_prepare(names, named, conns, relation, options);
@@ -61,11 +62,8 @@ BEGIN
 			INTO result.differences, result.ties, result.unconfirmed, result.missing, result.extra,
 				result.changed
 			FROM d;
-			result.detail := nullif(concat_ws('; ',
-				CASE WHEN plan.from_digests THEN 'from live digests' END,
-				'live digests are not used: ' || plan.live_problem,
-				CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could '
-					'not be confirmed: ' || unconfirmed_cause(waited.problem) END), '');
+			result.detail := audit_detail(NULL, plan, result.unconfirmed, result.differences,
+				waited.problem);
 			-- the last one, because the handler takes it for the end
 			result.status := audit_status(result.differences, result.unconfirmed);
 			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
@@ -75,23 +73,23 @@ BEGIN
 			PERFORM peers_close(conns);
 		END;
 		stuck := coalesce((told_too_many(e)).stuck, stuck);
-		again := nodes_again(without, e, attempt, nodes, names, options);
+		again := nodes_again(without, plan, e, attempt, nodes, names, conns, options);
 		IF again.attempt IS NULL THEN
-			problem := audit_failed(NULL, e);
+			problem := audit_failed(NULL, again.e);
 			result := NULL;
 			result.status := problem.status;
 			result.detail := problem.detail;
 			result.sqlstate := problem.sqlstate;
 			EXIT;
 		ELSIF again.failed IS NOT NULL THEN
-			notes := notes || format('without "%s": %s', names[again.failed], e.message);
-			conns := conns[: again.failed - 1] || conns[again.failed + 1 :];
+			notes := notes || format('without "%s": %s', again.failed, e.message);
 		ELSIF said_not_unique(e) IS NOT NULL THEN
 			notes := notes || said_not_unique(e);
 		END IF;
 		attempt := again.attempt;
 		nodes := again.nodes;
 		names := again.names;
+		conns := again.conns;
 		options := again.options;
 	END LOOP;
 	result.relation := relation;
@@ -132,8 +130,7 @@ DECLARE
 	named integer;
 	secret boolean := peers_secret(nodes);	-- also of those that will be left out
 	sides side[];
-	failed integer;
-	given text;
+	again record;
 	list text[] := '{}';
 	compared record;
 	stuck text;
@@ -149,7 +146,8 @@ BEGIN
 		IF num_nonnulls(tables, schema) <> 1 THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 				MESSAGE = 'exactly one of tables and schema must be given';
-		ELSIF coalesce(recheck, 1) > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
+		ELSIF coalesce(recheck, 1) > 0 AND 'here' = ANY (names)
+				AND current_setting('transaction_isolation') !~ '^read' THEN
 			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction', MESSAGE =
 				'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
@@ -162,14 +160,15 @@ BEGIN
 				sides := audit_greet(conns, options.label);
 				EXIT;
 			EXCEPTION WHEN @on_error@ THEN
-				failed := nodes_failed(names, SQLERRM);
-				IF without = 'error' OR cardinality(names) < 3 OR failed IS NULL THEN
+				@take_failure@;
+				again := nodes_again(without, NULL, e, 3, nodes, names, conns, options);
+				IF again.failed IS NULL THEN
 					RAISE;
 				END IF;
-				PERFORM nodes_warn(names[failed], SQLERRM, NULL), peers_close(conns);
-				nodes := nodes[: failed - 1] || nodes[failed + 1 :];
-				names := names[: failed - 1] || names[failed + 1 :];
-				conns := conns[: failed - 1] || conns[failed + 1 :];
+				PERFORM nodes_warn(again.failed, e), peers_close(conns);
+				nodes := again.nodes;
+				names := again.names;
+				conns := again.conns;
 			END;
 		END LOOP;
 		FOR n IN 1 .. cardinality(names) LOOP
@@ -184,9 +183,8 @@ BEGIN
 					jsonb_array_elements(answer::jsonb) AS pair) AS t(name)
 				ORDER BY t.name COLLATE "C");
 		ELSE
-			FOREACH given IN ARRAY tables LOOP
-				list := list || nodes_relation(given);
-			END LOOP;
+			list := ARRAY(SELECT nodes_relation(name, 'tables') FROM unnest(tables)
+				WITH ORDINALITY AS u(name, n) GROUP BY 1 ORDER BY min(n));
 		END IF;
 		IF list = '{}' THEN
 			RAISE EXCEPTION USING ERRCODE = 'no_data_found',

@@ -83,34 +83,46 @@ END
 $$;
 
 -- The warning for a node that is left out.
-CREATE FUNCTION nodes_warn(name text, message text, detail text) RETURNS void
+CREATE FUNCTION nodes_warn(name text, e failure) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM iblt_tell('warning', format('node "%s" is left out', name),
-		concat_ws(' ', message || '.', nullif(detail, '')));
+		concat_ws(' ', e.message || '.', nullif(e.detail, '')));
 END
 $$;
 
--- After an error: the number of the next attempt, with the nodes, their names and the options to
--- begin it with, and the place of a node that is left out; NULL if there is none.
+-- After an error: the number of the next attempt, with the nodes, their names, their connections
+-- and the options to begin it with, and the name of a node that is left out; without an attempt,
+-- the error to raise.
 -- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
--- more does not fail a node.
-CREATE FUNCTION nodes_again(without text, e failure, INOUT attempt integer, INOUT nodes text[],
-	INOUT names text[], INOUT options options, OUT failed integer) RETURNS record
+-- more does not fail a node, nor does a relation that was altered, before the third attempt.
+CREATE FUNCTION nodes_again(without text, plan plan, INOUT e failure, INOUT attempt integer,
+	INOUT nodes text[], INOUT names text[], INOUT conns text[], INOUT options options,
+	OUT failed text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	n integer := CASE WHEN e.state <> 'IB008' AND without = 'skip' AND cardinality(names) > 2
+		THEN nodes_failed(names, e.message) END;
+	again boolean;
 BEGIN
-	failed := CASE WHEN e.state <> 'IB008' THEN nodes_failed(names, e.message) END;
-	IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
-		nodes := nodes[: failed - 1] || nodes[failed + 1 :];
-		names := names[: failed - 1] || names[failed + 1 :];
-	ELSIF attempt < 3 AND (e.state = 'IB004' OR e.state = 'IB008' AND options.live = 'auto'
-			AND options.live_problem IS NULL OR said_not_unique(e) IS NOT NULL
-			AND options.live <> 'require' AND options.not_unique IS NULL) THEN
+	BEGIN
+		again := restarts(conns, nodes, plan, attempt, e);
+	EXCEPTION WHEN SQLSTATE 'IB004' THEN
+		again := false;
+		IF n IS NULL THEN
+			@take_failure@;
+		END IF;
+	END;
+	IF again THEN
 		options := options_again(options, e);
 		attempt := attempt + 1;
-		failed := NULL;
+	ELSIF n IS NOT NULL THEN
+		failed := names[n];
+		nodes := nodes[: n - 1] || nodes[n + 1 :];
+		names := names[: n - 1] || names[n + 1 :];
+		conns := conns[: n - 1] || conns[n + 1 :];
 	ELSE
 		attempt := NULL;
 	END IF;

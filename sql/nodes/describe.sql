@@ -68,7 +68,8 @@ BEGIN
 	plan := checked_plan(a, b, options);
 	IF mine IS NOT NULL THEN
 		-- conditions are looked up in this database
-		PERFORM plain_check_sides(plan.here, mine, theirs), plain_check_types(plan, mine, theirs),
+		PERFORM plain_check_sides(plan.here, mine, theirs),
+			plain_check_sides(plan.there, theirs, mine), plain_check_types(plan, mine, theirs),
 			plain_check(CASE WHEN a.place IS NOT NULL AND a.condition IS NOT NULL
 				THEN 'there is a condition, and no node is this database' END,
 				'Name this database among the nodes, or install iblt on all of them.');

@@ -26,6 +26,7 @@ DECLARE
 BEGIN
 	LOOP
 		BEGIN
+			plan := NULL;
 			conns := peer_conns(nodes, lent AND dblink);
 			IF names IS NULL THEN
 				relation := nodes_relation(relation);
@@ -52,6 +53,7 @@ BEGIN
 				-- nothing begins again once nodes may have been changed
 				without := 'error';
 				attempt := 3;
+				plan := NULL;
 				rows := nodes_repair(nodes, compared, asked, source);
 			END IF;
 			PERFORM peers_close(conns);
@@ -59,13 +61,18 @@ BEGIN
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
 			PERFORM peers_close(conns);
-			again := nodes_again(without, e, attempt, nodes, names, options);
+			BEGIN
+				again := nodes_again(without, plan, e, attempt, nodes, names, conns, options);
+			EXCEPTION WHEN @on_any_error@ THEN
+				@take_failure@;
+				PERFORM iblt_raise(peers_fail('{}', true, e), true);
+			END;
 			IF again.attempt IS NULL THEN
-				e := peers_fail('{}', secret, e);
+				e := peers_fail('{}', secret OR again.e IS DISTINCT FROM e, again.e);
 				PERFORM iblt_raise(e, true);
 				RAISE;
 			ELSIF again.failed IS NOT NULL THEN
-				PERFORM nodes_warn(names[again.failed], e.message, e.detail);
+				PERFORM nodes_warn(again.failed, e);
 			ELSE
 				PERFORM warn_not_unique(e);
 			END IF;

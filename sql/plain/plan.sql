@@ -92,7 +92,7 @@ BEGIN
 		WHEN mine -> 'hash' <> theirs -> 'hash'
 			THEN 'the peer hashes texts differently, perhaps because of its byte order'
 		WHEN here.remote OR here.distributed
-			THEN 'rows of the relation here are on other servers' END,
+			THEN format('rows of %s (%s) are on other servers', here.relation, here.side) END,
 		'Install iblt on the peer, and use method => ''sketch''.');
 END
 $$;

@@ -311,6 +311,7 @@ like($notices, qr/WARNING:  node "n7" is left out\nDETAIL:  extension iblt is no
 like(audit([ qw(n3 n7 here) ], "tables => '{shop.a}'"), qr/^ERROR:  extension iblt is not installed in "n7"'s database/, 'or an error');
 like(audit([ qw(n1 n2 n8) ], "tables => '{shop.a}'"), qr/^ERROR:  nodes "n1" and "n8" are the same database/, 'a node under two names');
 like(audit(\@audited, "schema => 'nothing'"), qr/^ERROR:  there are no tables to audit on these nodes/, 'no tables');
+is(audit([qw(n1 n2)], "tables => ARRAY['shop.\"B b\"', 'shop.\"B b\"']"), 'shop."B b" equal 0 0 {} {} {} 0', 'a table that is named twice is compared once');
 like(audit(\@audited, "tables => '{shop.a}', schema => 'shop'"), qr/^ERROR:  exactly one of tables and schema must be given/, 'two kinds of tables');
 like(audit(\@audited, "tables => '{shop.t}', max_differences => 3"), qr/^shop.t differs too many differences: 4 keys differ, and max_differences is 3/, 'too many differences are in a row');
 # A foreign table may lead to another node's table, which would then be compared with itself.
@@ -319,12 +320,14 @@ sql('n2', sprintf("CREATE EXTENSION postgres_fdw; CREATE SERVER n1 FOREIGN DATA 
 	CREATE SCHEMA far; CREATE FOREIGN TABLE far.t (id int NOT NULL, v text) SERVER n1", literal($nodes{n1}[0]->host), $nodes{n1}[0]->port));
 is(audit([qw(n1 n2)], "schema => 'far', recheck => 0"), 'far.t not comparable it is a foreign table on "n2": Its rows are elsewhere. Name it in tables to compare it all the same.', 'a foreign table that is not named');
 is(audit([qw(n1 n2)], "tables => '{far.t}', recheck => 0"), 'far.t equal 0 0 {} {} {} 0', 'or is');
+like(compare('far.t', [qw(n1 n2)], "method => 'plain', recheck => 0"), qr/ERROR:  .*cannot compare by plain queries: rows of far.t \(n2\) are on other servers/, 'which plain queries do not read on any node');
 sql('n1', 'UPDATE far.t SET v = 2');
 like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{n1,n2}')"), qr/22023: node "n2" reads rows of other servers\nDETAIL:  If they are those of another node, both would have a vote for them\./, 'which has no vote of its own in a repair');
 is(sql('here', "SELECT count(*) FROM iblt_repair_nodes('far.t', '{n1,n2}', source => 'n1')"), '0', 'unless a source is named');
 sql($_, 'DROP SCHEMA far CASCADE') foreach qw(n1 n2);
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{NULL,n3}', tables => '{shop.t}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
 is(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{NULL,n3}', tables => '{shop.t}', recheck => 0)"), '', 'but once, it can');
+is(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{n1,n3}', tables => '{shop.t}')"), '', 'and elsewhere');
 # after an error, the next table has new connections; and locks are freed
 sql('n3', 'ALTER TABLE shop.a RENAME v TO w');
 sql('here', 'CREATE VIEW held AS SELECT count(*) AS n FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = \'shop\'');
@@ -348,8 +351,8 @@ is(compare('shop.t', [qw(n7 n1 n2 here)], "method => 'auto', recheck => 0, condi
 like(compare('shop.t', [qw(n7 n1 n2)], "method => 'auto', condition => 'id < 3'"), qr/ERROR:  .*cannot compare by plain queries: there is a condition, and no node is this database/, 'for which a node must be here');
 is(compare('shop.t', [qw(here n1 n2)], "method => 'auto', recheck => 0"), $wrong =~ s/tie (\{here)/majority $1/gr =~ s/tie (\{n1,n2)/majority $1/gr, 'all nodes have iblt: no plain queries');
 is($notices, '', 'and nothing to say');
-is(audit([qw(here n1 n2 n7)], "tables => '{shop.t}', method => 'auto'"), 'shop.t differs 4 2 {"n1": 1} {"n2": 1} {} 0', 'an audit of such nodes');
-like(audit([qw(n7 n1 n2)], "schema => 'shop', method => 'auto', recheck => 0"), qr/^shop."B b" not comparable .*\nshop.a not comparable .*\nshop.only_one not comparable .*\nshop.t differs 4 1 \{"n1": 1\} \{"n2": 1\} \{"n7": 1\} 0$/s, 'and of none here');
+is(audit([qw(here n1 n2 n7)], "tables => '{shop.t}', method => 'auto'"), 'shop.t differs 4 2 {"n1": 1} {"n2": 1} {} 0 compared by plain queries', 'an audit of such nodes');
+like(audit([qw(n7 n1 n2)], "schema => 'shop', method => 'auto', recheck => 0"), qr/^shop."B b" not comparable .*\nshop.a not comparable .*\nshop.only_one not comparable .*\nshop.t differs 4 1 \{"n1": 1\} \{"n2": 1\} \{"n7": 1\} 0 compared by plain queries; differences were not rechecked, so they may be rows in flight$/s, 'and of none here');
 like(compare('shop.t', [qw(here n1 n2 n7)], "method => 'plain', max_differences => 3"), qr/ERROR:  too many differences: (about |at least )?4 keys differ/, 'too many differences');
 
 sql($_, q{CREATE TYPE shop.mood AS ENUM ('sad', 'ok'); CREATE TABLE shop.m (id int PRIMARY KEY, m money, e shop.mood); INSERT INTO shop.m VALUES (1, 1, 'sad')}) foreach qw(here n1 n2);
@@ -396,7 +399,7 @@ like(compare('shop.live', [qw(here n3 n1)], "live => 'require', without => 'skip
 like(compare('shop.live', [qw(here n1 n6)], "live => 'require'"), qr/ERROR:  .*the two digests were not made to be compared/, 'a digest of another seed');
 like(compare('shop.live', [qw(here n1 n2)], "live => 'require', condition => 'id < 5'"), qr/ERROR:  .*only some rows are compared/, 'a condition');
 like(compare('shop.live', [qw(here n1 n2)], "live => 'require', method => 'plain'"), qr/ERROR:  cannot compare by plain queries: live digests are not read/, 'plain queries');
-is(audit([qw(here n1 n2)], "tables => '{shop.live}', live => 'require'"), 'shop.live differs 504 0 {"n1": 1} {"n2": 1} {"n2": 501, "here": 1} 0 from live digests', 'an audit');
+like(audit([qw(here n1 n2)], "tables => '{shop.live}', live => 'require'"), qr/^shop.live differs 504 0 \{"n1": 1\} \{"n2": 1\} \{"n2": 501, "here": 1\} 0 from live digests, last verified by a scan at \d\S+ \S+ UTC on "here" and at .* UTC on "n1" and at .* UTC on "n2"$/, 'an audit');
 scans(1);
 sql('n2', "UPDATE shop.live SET v = 'row ' || id WHERE id > 1");
 is(compare('shop.live', [qw(here n1 n2 n3)], "live => 'auto', recheck => 0"), join("\n", '{"id": -1} majority {here,n1,n3} {n2} {here,n1,n3}', '{"id": 1} tie {here,n3} {n1,n2} {}', '{"id": 2} majority {here,n2,n3} {n1} {n1}'), 'auto: a scan of all if one has none');
@@ -610,6 +613,20 @@ foreach my $times (2, 3)
 	sql('here', 'DROP FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options, jsonb[]);
 		ALTER FUNCTION iblt_internal.nodes_plan_it(text[], iblt_internal.side[], iblt_internal.options, jsonb[]) RENAME TO nodes_plan; ALTER TABLE shop.t ALTER v TYPE text');
 }
+
+# A node whose column is gone when it is scanned is described again, and is not left out.
+my $planned = 'text[], iblt_internal.side[], iblt_internal.options, jsonb[]';
+sql('here', qq{ALTER FUNCTION iblt_internal.nodes_plan($planned) RENAME TO nodes_plan_it; CREATE FUNCTION iblt_internal.nodes_plan($planned) RETURNS iblt_internal.plan LANGUAGE plpgsql AS '
+	DECLARE p iblt_internal.plan := iblt_internal.nodes_plan_it(\$1, \$2, \$3, \$4); BEGIN PERFORM public.dblink_exec(''n1'', ''ALTER TABLE shop.t RENAME v TO w''); RETURN p; END'});
+foreach my $without ('error', 'skip')
+{
+	like(compare('shop.t', [qw(here n2 n1)], "recheck => 0, without => '$without'"), qr/ERROR:  columns are not on all nodes\nDETAIL:  Missing: "v" on "n1", "w" on "here", "n2"/, "a column that is gone, without => '$without'");
+	unlike($notices, qr/is left out/, 'and no node is left out');
+	sql('n1', 'ALTER TABLE shop.t RENAME w TO v');
+	like(audit([qw(here n2 n1)], "tables => '{shop.t}', recheck => 0, without => '$without'"), qr/^shop.t not comparable columns are not on all nodes: Missing: "v" on "n1"/, 'an audit');
+	sql('n1', 'ALTER TABLE shop.t RENAME w TO v');
+}
+sql('here', "DROP FUNCTION iblt_internal.nodes_plan($planned); ALTER FUNCTION iblt_internal.nodes_plan_it($planned) RENAME TO nodes_plan");
 
 # One that is altered between the scan and the lookup, each time.
 sql('here', q{ALTER FUNCTION iblt_internal.find_rows(text[], text[], iblt_internal.reading) RENAME TO find_rows_it;
