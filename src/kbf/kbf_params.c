@@ -175,12 +175,9 @@ Datum
 kbf_new(PG_FUNCTION_ARGS)
 {
 	IbltKbfParams params = {0};
-	int			values = DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf"));
 
-	if (values < 1)
-		iblt_value_refuse_argument("a kbf", "distinct_values", values, 1,
-						gf_values(IBLT_GF_MAX_DEGREE));
-	params.values = values;
+	/* a negative one is out of range, too */
+	params.values = (unsigned) DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf"));
 	return make_template(fcinfo, &params);
 }
 
@@ -247,6 +244,8 @@ kbf_info(PG_FUNCTION_ARGS)
 	info_params(&kbf.params, values, nulls);
 	load = (double) kbf.keys / kbf.params.subtable_cells;
 	iblt_core_kbf_rates(&kbf.params, load, &rates);
+	rates.false_positive += iblt_core_kbf_shared(&kbf.params, (double) kbf.keys,
+												 kbf.params.subtable_cells);
 	values[INFO_KEYS] = Int64GetDatum((int64) kbf.keys);
 	values[INFO_LOAD] = Float8GetDatum(load);
 	values[INFO_FULL_CELLS] = Int32GetDatum((int32) iblt_core_kbf_full_cells(&kbf));
