@@ -48,6 +48,24 @@ iblt_call_args(Node *call)
 	}
 }
 
+Oid
+iblt_call_operator(Node *call)
+{
+	switch (nodeTag(call))
+	{
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+			return ((OpExpr *) call)->opno;
+		case T_ScalarArrayOpExpr:
+			return ((ScalarArrayOpExpr *) call)->opno;
+		case T_RowCompareExpr:
+			return linitial_oid(((RowCompareExpr *) call)->opnos);
+		default:
+			return InvalidOid;
+	}
+}
+
 /* The type that values, or the elements of arrays, are of. */
 static Oid
 base_type(Oid type)
@@ -72,21 +90,11 @@ ignores_order(Node *call)
 	Oid			negator;
 	Oid			type;
 
-	switch (nodeTag(call))
-	{
-		case T_DistinctExpr:
-		case T_NullIfExpr:
-		case T_CoerceViaIO:
-			return true;
-		case T_OpExpr:
-			operator = ((OpExpr *) call)->opno;
-			break;
-		case T_ScalarArrayOpExpr:
-			operator = ((ScalarArrayOpExpr *) call)->opno;
-			break;
-		default:
-			return false;
-	}
+	if (IsA(call, DistinctExpr) || IsA(call, NullIfExpr) || IsA(call, CoerceViaIO))
+		return true;
+	if (!IsA(call, OpExpr) && !IsA(call, ScalarArrayOpExpr))
+		return false;
+	operator = iblt_call_operator(call);
 	type = exprType(linitial(iblt_call_args(call)));
 	negator = get_negator(operator);
 	return op_hashjoinable(operator, type) ||
@@ -97,8 +105,7 @@ ignores_order(Node *call)
 static bool
 compares_bytes(Node *call)
 {
-	Oid			operator = IsA(call, ScalarArrayOpExpr) ? ((ScalarArrayOpExpr *) call)->opno
-		: ((OpExpr *) call)->opno;
+	Oid			operator = iblt_call_operator(call);
 	RegProcedure function = get_opcode(operator);
 
 	if (operator >= FirstNormalObjectId ||
@@ -123,11 +130,9 @@ orders_jsonb(Node *call, Oid type)
 			return getBaseType(type) != JSONBOID ||
 				(list_length(args) == 2 && base_type(exprType(lsecond(args))) == JSONBOID);
 		case T_OpExpr:
-			return !compares_bytes(call) &&
-				get_op_index_interpretation(((OpExpr *) call)->opno) != NIL;
 		case T_ScalarArrayOpExpr:
 			return !compares_bytes(call) &&
-				get_op_index_interpretation(((ScalarArrayOpExpr *) call)->opno) != NIL;
+				get_op_index_interpretation(iblt_call_operator(call)) != NIL;
 		default:
 			return false;
 	}

@@ -16,6 +16,9 @@
 /* The arguments of a call, an operator or a cast through text; else none. */
 extern List *iblt_call_args(Node *call);
 
+/* Its operator, of rows that of their first columns.  InvalidOid for all else. */
+extern Oid	iblt_call_operator(Node *call);
+
 /*
  * The OIDs of the collations that what a node does with its arguments depends
  * on, and InvalidOid if it depends on the encoding of text.

@@ -29,8 +29,16 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
 #include "optimizer/optimizer.h"
+#include "parser/parse_clause.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -40,8 +48,8 @@
 #include "utils/regproc.h"
 #include "utils/rel.h"
 
+#include "codec/codec.h"
 #include "relation/collation.h"
-#include "relation/expression.h"
 
 #define HINT_CONSTANT	"Use constants and immutable functions, as in condition => format('ts > %L', now() - interval '1 hour')."
 #define HINT_SUBQUERY	"Use the subquery's result as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
@@ -83,6 +91,81 @@ refuse_portable(Expression *expression, const char *what)
 				 errmsg("cannot compare by plain queries: an expression may mean something else on the peer, because of %s",
 						what),
 				 errhint("Use functions, operators and types of PostgreSQL itself, and write COLLATE \"C\" after texts.")));
+}
+
+/* --- from a text ------------------------------------------------------------- */
+
+/*
+ * Parses a text as one expression, before names are looked up.  ERROR if it is
+ * anything else.  The expression means the same in parentheses, which it must
+ * not close.
+ */
+static Node *
+parse(bool is_condition, const char *text)
+{
+	List	   *statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
+	SelectStmt *plain = makeNode(SelectStmt);
+	Node	   *select = list_length(statements) == 1
+		? linitial_node(RawStmt, statements)->stmt : NULL;
+
+	if (select != NULL && IsA(select, SelectStmt))
+		plain->targetList = ((SelectStmt *) select)->targetList;
+	/* there must not be a FROM or anything else */
+	if (list_length(plain->targetList) == 1 && equal(plain, select))
+	{
+		ResTarget  *target = linitial_node(ResTarget, plain->targetList);
+
+		/* parse analysis does not expect "*" as an expression */
+		if (target->name == NULL &&
+			!(IsA(target->val, ColumnRef) &&
+			  IsA(linitial(((ColumnRef *) target->val)->fields), A_Star)))
+			return target->val;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_SYNTAX_ERROR),
+			 errmsg(is_condition ? "condition must be one expression"
+					: "a value must be one expression")));
+}
+
+/* Gives all columns the same collation. */
+static bool
+forget_collations(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var) && OidIsValid(((Var *) node)->varcollid))
+		((Var *) node)->varcollid = DEFAULT_COLLATION_OID;
+	return expression_tree_walker(node, forget_collations, context);
+}
+
+/*
+ * Looks up the names of a parsed expression in a relation, which it may call
+ * "t".  If it is portable, its columns have no collations of their own, because
+ * those of another server may differ.
+ */
+static Node *
+analyse(const Expression *expression, Relation relation, Node *parsed)
+{
+	ParseState *pstate = expression->pstate;
+	Node	   *result;
+
+	addNSItemToQuery(pstate,
+					 addRangeTableEntryForRelation(pstate, relation, AccessShareLock,
+												   makeAlias("t", NIL), true, true),
+					 true, true, true);
+	if (expression->is_condition)
+		result = transformWhereClause(pstate, parsed, EXPR_KIND_WHERE, "condition");
+	else
+	{
+		result = transformExpr(pstate, parsed, EXPR_KIND_INDEX_EXPRESSION);
+		if (exprType(result) == UNKNOWNOID)
+			result = coerce_type(pstate, result, UNKNOWNOID, TEXTOID, -1,
+								 COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1);
+	}
+	if (expression->portable)
+		forget_collations(result, NULL);
+	assign_expr_collations(pstate, result);
+	return result;
 }
 
 /* --- literals ---------------------------------------------------------------- */
@@ -142,22 +225,12 @@ literal_is_constant(Oid type, const char *text)
 			while (*text != '\0' && !IS_HIGHBIT_SET(*text))
 				text++;
 			return *text == '\0';
-		case ACLITEMOID:
-		case REGCLASSOID:
-		case REGCOLLATIONOID:
-		case REGDATABASEOID:
-		case REGNAMESPACEOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGROLEOID:
-		case REGTYPEOID:
-			return false;
 	}
 	get_type_category_preferred(type, &category, &preferred);
 	if (type < FirstNormalObjectId && get_typtype(type) == TYPTYPE_BASE)
-		return category != TYPCATEGORY_DATETIME || !names_clock(text);
+		/* others name an object */
+		return iblt_codec_type_is_immutable(type) &&
+			(category != TYPCATEGORY_DATETIME || !names_clock(text));
 	return category == TYPCATEGORY_STRING || category == TYPCATEGORY_ENUM ||
 		category == TYPCATEGORY_NUMERIC || !names_clock(text);
 }
@@ -226,24 +299,6 @@ check_column(Expression *expression, Var *column)
 	expression->columns = bms_add_member(expression->columns, column->varattno);
 }
 
-static Oid
-operator_of(Node *node)
-{
-	switch (nodeTag(node))
-	{
-		case T_OpExpr:
-		case T_DistinctExpr:
-		case T_NullIfExpr:
-			return ((OpExpr *) node)->opno;
-		case T_ScalarArrayOpExpr:
-			return ((ScalarArrayOpExpr *) node)->opno;
-		case T_RowCompareExpr:
-			return linitial_oid(((RowCompareExpr *) node)->opnos);
-		default:
-			return InvalidOid;
-	}
-}
-
 /*
  * Is a node a column of an enum that is compared with labels by = or <>?  Then
  * it means the same elsewhere, although labels may have another order there.
@@ -251,7 +306,7 @@ operator_of(Node *node)
 static bool
 compares_labels(Expression *expression, Node *node)
 {
-	Oid			operator = operator_of(node);
+	Oid			operator = iblt_call_operator(node);
 	RegProcedure function;
 	List	   *args = NIL;
 	ListCell   *lc;
@@ -278,8 +333,9 @@ static void
 check_portable(Expression *expression, Node *node)
 {
 	/* an operator of a user may have one of PostgreSQL's own functions */
-	if (operator_of(node) >= FirstGenbkiObjectId)
-		refuse_portable(expression, psprintf("operator %s", get_opname(operator_of(node))));
+	if (iblt_call_operator(node) >= FirstGenbkiObjectId)
+		refuse_portable(expression,
+						psprintf("operator %s", get_opname(iblt_call_operator(node))));
 	if (IsA(node, CoerceToDomain) || IsA(node, XmlExpr))
 		refuse_portable(expression, "a domain or xml");
 	/* ON ERROR of SQL/JSON may have no type */
@@ -366,12 +422,11 @@ check_text(Expression *expression, Relation relation, const char *text)
 	callback.arg = unconstify(char *, text);
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
-	result = iblt_parse_expression(expression->is_condition, text);
+	result = parse(expression->is_condition, text);
 	expression->pstate = make_parsestate(NULL);
 	expression->pstate->p_sourcetext = text;
 	collect_literals(result, expression);
-	result = iblt_analyse_expression(expression->is_condition, expression->portable,
-									 expression->pstate, relation, result);
+	result = analyse(expression, relation, result);
 	check_node(result, expression);
 	/* the planner fills in the arguments that a call leaves out */
 	if (contain_mutable_functions((Node *) expression_planner((Expr *) copyObject(result))))
