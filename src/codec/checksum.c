@@ -110,7 +110,7 @@ alloc_state(int nargs, uint64 seed, MemoryContext cxt)
 static void
 set_codec(CallState *state, int i, Oid type)
 {
-	state->codecs[i] = iblt_codec_for_type(type, state->cxt);
+	state->codecs[i] = iblt_codec_build(type, -1, state->cxt);
 	if (state->by_reference < 0 && !get_typbyval(type))
 		state->by_reference = i;
 }

@@ -39,10 +39,11 @@ typedef struct IbltCodec IbltCodec;
 
 /*
  * The codec of a type, allocated in cxt.  A domain is treated as its base
- * type.  RECORDOID gives a codec that follows each datum's own row type.
- * ERROR for pseudo-types, whose values have no bytes.
+ * type.  RECORDOID gives a codec of the anonymous rows of this typmod, or for -1
+ * one that follows each datum's own row type.  ERROR for pseudo-types, whose
+ * values have no bytes.
  */
-extern IbltCodec *iblt_codec_for_type(Oid type, MemoryContext cxt);
+extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt);
 
 /* The codec of an anonymous row whose columns have these types. */
 extern IbltCodec *iblt_codec_for_columns(int ncolumns, const Oid *types,

@@ -113,7 +113,6 @@ extern void iblt_append_numeric_item(StringInfo buf, const char *data, Size len)
 extern void iblt_codec_build_by_functions(IbltCodec *codec, Form_pg_type form);
 
 /* type.c */
-extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt);
 extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
 extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
 extern IbltRow *iblt_codec_own_row(IbltCodec *codec);

@@ -241,7 +241,6 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 		build_base(codec, form);
 }
 
-/* iblt_codec_for_type with the typmod that tells anonymous rows apart. */
 IbltCodec *
 iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 {
@@ -261,12 +260,6 @@ iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 	build_kind(codec, (Form_pg_type) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
 	return codec;
-}
-
-IbltCodec *
-iblt_codec_for_type(Oid type, MemoryContext cxt)
-{
-	return iblt_codec_build(type, -1, cxt);
 }
 
 IbltCodec *

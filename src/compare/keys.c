@@ -227,9 +227,9 @@ key_words(const KeyList *list, const IbltParams *params)
 	if (list->n > 0)
 	{
 		coder = iblt_key_coder_for_params(params, false);
-		is_row = iblt_key_type(coder) == RECORDOID;
+		is_row = coder->type == RECORDOID;
 		if (!is_row)
-			getTypeOutputInfo(iblt_key_type(coder), &output, &is_varlena);
+			getTypeOutputInfo(coder->type, &output, &is_varlena);
 		fmgr_info(output, &write);
 	}
 	for (size_t i = 0; i < list->n; i++)

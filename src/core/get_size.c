@@ -38,6 +38,7 @@ power(uint64_t a, uint64_t n)
 	return product;
 }
 
+/* The probability that one of `keys` keys is found.  1 if there are none. */
 static uint64_t
 success(uint32_t subtable_cells, int subtables, uint64_t keys)
 {
@@ -45,12 +46,6 @@ success(uint32_t subtable_cells, int subtables, uint64_t keys)
 						   keys > 0 ? keys - 1 : 0);
 
 	return ONE - power(ONE - alone, (uint64_t) subtables);
-}
-
-double
-iblt_core_get_success(uint32_t subtable_cells, int subtables, uint64_t keys)
-{
-	return (double) success(subtable_cells, subtables, keys) / (double) ONE;
 }
 
 /* The number of cells of a subtable, its first one given, that are empty. */

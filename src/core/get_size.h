@@ -18,13 +18,10 @@
 
 #include "sketch.h"
 
-/* The probability that one of `keys` keys is found.  1 if there are none. */
-extern double iblt_core_get_success(uint32_t subtable_cells, int subtables,
-									uint64_t keys);
-
 /*
- * The same for the keys of a sealed sketch as it is now, however many rows each
- * has.  It is estimated from the share of empty cells in each subtable.
+ * The probability that one of the keys of a sealed sketch is found as it is now,
+ * however many rows each has.  It is estimated from the share of empty cells in
+ * each subtable.
  */
 extern double iblt_core_get_success_now(const IbltSketch *sketch);
 

@@ -111,13 +111,27 @@ iblt_shape_own_trigger(Relation relation)
 	return InvalidOid;
 }
 
-/* The function that writes values of a base type, with its version. */
+/* A function, with its version and its schema. */
+static uint64
+hash_function(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	uint64		hash;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	hash = mix(mix(function, HeapTupleHeaderGetRawXmin(tuple->t_data)),
+			   ((Form_pg_proc) GETSTRUCT(tuple))->pronamespace);
+	ReleaseSysCache(tuple);
+	return hash;
+}
+
+/* The function that writes values of a base type. */
 static uint64
 hash_base(Oid type)
 {
 	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
 	Oid			function = InvalidOid;
-	uint64		hash;
 
 	if (HeapTupleIsValid(tuple))
 	{
@@ -126,39 +140,7 @@ hash_base(Oid type)
 		function = OidIsValid(form->typsend) ? form->typsend : form->typoutput;
 		ReleaseSysCache(tuple);
 	}
-	hash = mix(type, function);
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	if (HeapTupleIsValid(tuple))
-	{
-		hash = mix(HeapTupleHeaderGetRawXmin(tuple->t_data), hash);
-		ReleaseSysCache(tuple);
-	}
-	return hash;
-}
-
-/* Do the bytes of its values depend on names in the catalogs? */
-static bool
-shows_names(Oid type)
-{
-	switch (type)
-	{
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGCLASSOID:
-		case REGTYPEOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-		case REGROLEOID:
-		case REGNAMESPACEOID:
-		case REGCOLLATIONOID:
-		case ACLITEMOID:
-		case REGDATABASEOID:
-			return true;
-		default:
-			return false;
-	}
+	return hash_function(function);
 }
 
 /* What the bytes of a type's values depend on. */
@@ -175,7 +157,8 @@ hash_type(Oid type, const char **problem)
 	check_stack_depth();
 	if (OidIsValid(part))
 		return mix(hash, hash_type(part, problem));
-	if (shows_names(base))
+	if (base < FirstNormalObjectId && get_typtype(base) == TYPTYPE_BASE &&
+		!iblt_codec_type_is_immutable(base))
 		*problem = "values of a column are names of objects, which can be renamed";
 	if (base < FirstNormalObjectId && get_typtype(base) != TYPTYPE_COMPOSITE)
 		return hash;
@@ -252,21 +235,6 @@ hash_columns(uint64 hash, Relation root, Relation relation,
 	for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
 		live += !TupleDescAttr(RelationGetDescr(relation), i)->attisdropped;
 	return mix(hash, config->all_columns ? live : 0);
-}
-
-/* A function of triggers, with its version and its schema. */
-static uint64
-hash_function(Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	uint64		hash;
-
-	if (!HeapTupleIsValid(tuple))
-		return 0;
-	hash = mix(mix(function, HeapTupleHeaderGetRawXmin(tuple->t_data)),
-			   ((Form_pg_proc) GETSTRUCT(tuple))->pronamespace);
-	ReleaseSysCache(tuple);
-	return hash;
 }
 
 /*

@@ -222,7 +222,7 @@ prepare(void *arg)
 		initStringInfo(&entry->key);
 		entry->key_codecs = palloc(sizeof(IbltCodec *) * n);
 		for (int i = 0; i < n; i++)
-			entry->key_codecs[i] = iblt_codec_for_type(config->types[i], entry->context);
+			entry->key_codecs[i] = iblt_codec_build(config->types[i], -1, entry->context);
 		entry->row_hash = iblt_row_hash_make(entry->ncolumns, config->types + n, params->seed,
 											 entry->context);
 	}

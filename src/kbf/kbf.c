@@ -63,12 +63,6 @@ iblt_kbf_open_arg(IbltKbf *kbf, FunctionCallInfo fcinfo, int n)
 }
 
 void
-iblt_kbf_check_params(const IbltKbfParams *params)
-{
-	iblt_kbf_check_header(iblt_core_kbf_check_params(params));
-}
-
-void
 iblt_kbf_check_change(IbltStatus status)
 {
 	switch (status)
@@ -132,7 +126,7 @@ iblt_kbf_make(IbltKbf *kbf, const IbltKbfParams *params)
 {
 	struct varlena *value;
 
-	iblt_kbf_check_params(params);
+	iblt_kbf_check_header(iblt_core_kbf_check_params(params));
 	value = iblt_value_alloc(iblt_core_kbf_size(params));
 	iblt_core_kbf_init(kbf, params, (uint8 *) VARDATA(value));
 	return value;

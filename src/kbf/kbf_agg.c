@@ -144,7 +144,7 @@ state_make(const IbltKbfParams *params, MemoryContext context)
 	bool		queued;
 	size_t		head;
 
-	iblt_kbf_check_params(params);
+	iblt_kbf_check_header(iblt_core_kbf_check_params(params));
 	queued = iblt_core_kbf_size(params) >= IBLT_KBF_QUEUE_MIN_SIZE;
 	head = MAXALIGN(queued ? sizeof(IbltKbfState)
 					: offsetof(IbltKbfState, queue));

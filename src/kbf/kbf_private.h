@@ -44,11 +44,8 @@ extern void iblt_kbf_refuse_null(void);
 /* Both in one. */
 extern void iblt_kbf_open_arg(IbltKbf *kbf, FunctionCallInfo fcinfo, int n);
 
-/* ERROR for a value whose header is not valid.  IBLT_OK passes. */
+/* ERROR for a header, or parameters, that the core refuses.  IBLT_OK passes. */
 extern void iblt_kbf_check_header(IbltStatus status);
-
-/* ERROR for parameters that the core refuses.  IBLT_OK passes. */
-extern void iblt_kbf_check_params(const IbltKbfParams *params);
 
 /* ERROR for a change or sum that the core refuses.  IBLT_OK passes. */
 extern void iblt_kbf_check_change(IbltStatus status);

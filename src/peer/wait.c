@@ -300,39 +300,46 @@ take(FmgrInfo *get_result, Datum conn, bool *isnull)
 	return value;
 }
 
+/*
+ * Takes n results over a connection, and waits after each.  Returns the value of the
+ * last one, which is null if it has no row.
+ */
+static Datum
+take_results(Datum conn, double longest, int n, bool *isnull)
+{
+	MemoryContext result = CurrentMemoryContext;
+	MemoryContext round = AllocSetContextCreate(result, "iblt result", ALLOCSET_SMALL_SIZES);
+	FmgrInfo	get_result;
+	Datum		value = (Datum) 0;
+
+	*isnull = true;
+	fmgr_info(find_function("dblink_get_result", 1, RECORDOID, true), &get_result);
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(round);
+		MemoryContextSwitchTo(round);
+		value = take(&get_result, conn, isnull);
+		wait_for(conn, longest, DT_NOEND);
+	}
+	MemoryContextSwitchTo(result);
+	if (!*isnull)
+		value = datumCopy(value, false, -1);
+	MemoryContextDelete(round);
+	return value;
+}
+
 PG_FUNCTION_INFO_V1(iblt_peer_take);
 
 /*
- * iblt_peer_take(conn, longest, number) -> text: takes n results over a connection, and
- * waits after each; the value of the last one, NULL if it has no row.  A connection gives
+ * iblt_peer_take(conn, longest, number) -> text: see take_results().  A connection gives
  * results without end, empty ones once it is idle.
  */
 Datum
 iblt_peer_take(PG_FUNCTION_ARGS)
 {
-	int			number = PG_GETARG_INT32(2);
-	MemoryContext result = CurrentMemoryContext;
-	MemoryContext round = AllocSetContextCreate(result, "iblt result", ALLOCSET_SMALL_SIZES);
-	FmgrInfo	get_result;
-	Datum		value = (Datum) 0;
-	bool		isnull = true;
-
-	fmgr_info(find_function("dblink_get_result", 1, RECORDOID, true), &get_result);
-	for (int i = 0; i < number; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		MemoryContextReset(round);
-		MemoryContextSwitchTo(round);
-		value = take(&get_result, PG_GETARG_DATUM(0), &isnull);
-		wait_for(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), DT_NOEND);
-	}
-	MemoryContextSwitchTo(result);
-	if (!isnull)
-		value = datumCopy(value, false, -1);
-	MemoryContextDelete(round);
-	if (isnull)
-		PG_RETURN_NULL();
-	PG_RETURN_DATUM(value);
+	return take_results(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), PG_GETARG_INT32(2),
+						&fcinfo->isnull);
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_answer);
@@ -345,24 +352,15 @@ Datum
 iblt_peer_answer(PG_FUNCTION_ARGS)
 {
 	int			before = PG_GETARG_INT32(2);
-	LOCAL_FCINFO(call, 3);
 	Datum		value;
 	bool		isnull;
 
 	if (before < 0 || before == PG_INT32_MAX)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("a number of results must be between 0 and %d", PG_INT32_MAX - 1)));
-	InitFunctionCallInfoData(*call, NULL, 3, InvalidOid, NULL, NULL);
-	memcpy(call->args, fcinfo->args, 3 * sizeof(NullableDatum));
-	call->args[2].value = Int32GetDatum(before + 1);
-	value = iblt_peer_take(call);
-	isnull = call->isnull;
-	count_message(0, isnull ? 0 : VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
+	value = take_results(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), before + 1, &fcinfo->isnull);
+	count_message(0, fcinfo->isnull ? 0 : VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
 	/* the connection is free once an empty result has been fetched */
-	call->args[2].value = Int32GetDatum(1);
-	call->isnull = false;
-	iblt_peer_take(call);
-	if (isnull)
-		PG_RETURN_NULL();
-	PG_RETURN_DATUM(value);
+	(void) take_results(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), 1, &isnull);
+	return value;
 }

@@ -137,70 +137,70 @@ iblt_catalog_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
 	return found;
 }
 
-/* The relations that a statement reads, as a snapshot sees them. */
-typedef struct Reading
-{
-	Snapshot	snapshot;		/* NULL: as they are now */
-	Oid			view;			/* whose query is walked */
-	StringInfoData text;
-} Reading;
-
-static void append_relation(Reading *reading, Oid relid);
-
-/* That of a view names the view itself before PostgreSQL 16. */
 static bool
-append_query(Node *node, void *context)
+collect_relations(Node *node, void *context)
 {
-	Reading    *reading = context;
-	Oid			view = reading->view;
+	List	  **found = context;
 
 	if (node == NULL)
 		return false;
 	if (IsA(node, RangeTblEntry))
 	{
-		RangeTblEntry *rte = (RangeTblEntry *) node;
-
-		if (rte->rtekind == RTE_RELATION && rte->relid != view)
-			append_relation(reading, rte->relid);
-		reading->view = view;
+		if (((RangeTblEntry *) node)->rtekind == RTE_RELATION)
+			*found = lappend(*found, node);
 		return false;
 	}
 	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, append_query, context,
+		return query_tree_walker((Query *) node, collect_relations, context,
 								 QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, append_query, context);
+	return expression_tree_walker(node, collect_relations, context);
+}
+
+List *
+iblt_view_relations(Relation view)
+{
+	List	   *found = NIL;
+	List	   *others = NIL;
+	ListCell   *lc;
+
+	(void) collect_relations((Node *) get_view_query(view), &found);
+	/* before PostgreSQL 16, the query of a view names the view itself */
+	foreach(lc, found)
+		if (((RangeTblEntry *) lfirst(lc))->relid != RelationGetRelid(view))
+			others = lappend(others, lfirst(lc));
+	return others;
 }
 
 /*
- * The files of a relation, and of all that is read with it: partitions,
- * children, and what a view reads.
+ * Appends the files of a relation, as a snapshot sees them or as they are now, and those of
+ * all that is read with it: partitions, children, and what a view reads.
  */
 static void
-append_relation(Reading *reading, Oid relid)
+append_relation(StringInfo text, Oid relid, Snapshot snapshot)
 {
 	FormData_pg_class class = {0};
 	ListCell   *lc;
 
 	CHECK_FOR_INTERRUPTS();
 	check_stack_depth();
-	(void) iblt_catalog_class(relid, reading->snapshot, &class);
-	appendStringInfo(&reading->text, " %u %u %d", relid, class.relfilenode, class.relkind);
+	(void) iblt_catalog_class(relid, snapshot, &class);
+	appendStringInfo(text, " %u %u %d", relid, class.relfilenode, class.relkind);
 	if (class.relkind == RELKIND_VIEW)
 	{
 		Relation	view = try_relation_open(relid, AccessShareLock);
 
 		if (view == NULL)
 			return;
-		reading->view = relid;
-		(void) append_query((Node *) get_view_query(view), reading);
+		foreach(lc, iblt_view_relations(view))
+			append_relation(text, ((RangeTblEntry *) lfirst(lc))->relid, snapshot);
 		relation_close(view, AccessShareLock);
 	}
 	else if (class.relhassubclass)
 	{
-		appendStringInfoChar(&reading->text, '(');
-		foreach(lc, iblt_catalog_children(relid, reading->snapshot))
-			append_relation(reading, lfirst_oid(lc));
-		appendStringInfoChar(&reading->text, ')');
+		appendStringInfoChar(text, '(');
+		foreach(lc, iblt_catalog_children(relid, snapshot))
+			append_relation(text, lfirst_oid(lc), snapshot);
+		appendStringInfoChar(text, ')');
 	}
 }
 
@@ -208,11 +208,11 @@ append_relation(Reading *reading, Oid relid)
 static char *
 what_is_read(Oid relid, Snapshot snapshot)
 {
-	Reading		reading = {.snapshot = snapshot};
+	StringInfoData text;
 
-	initStringInfo(&reading.text);
-	append_relation(&reading, relid);
-	return reading.text.data;
+	initStringInfo(&text);
+	append_relation(&text, relid, snapshot);
+	return text.data;
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_fingerprint_support);

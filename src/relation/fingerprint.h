@@ -34,6 +34,9 @@ extern List *iblt_catalog_rows(Oid catalog, Oid index, AttrNumber column,
 /* The partitions and children that a snapshot sees. */
 extern List *iblt_catalog_children(Oid parent, Snapshot snapshot);
 
+/* The RangeTblEntry of each relation that the query of a view names, in order. */
+extern List *iblt_view_relations(Relation view);
+
 /* When this server was started, in seconds. */
 extern char *iblt_server_started(void);
 

@@ -211,47 +211,17 @@ check_rights(const RangeVar *name, Oid relid, Oid old, void *arg)
 /* Of a fingerprint, only these are sent. */
 #define DIGITS 32
 
-static void lock_view(Relation view);
-
-/* Locks the views that a view reads. */
-static bool
-lock_views(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-	{
-		RangeTblEntry *rte = (RangeTblEntry *) node;
-
-		/* before PostgreSQL 16, that of a view names the view itself */
-		if (rte->rtekind == RTE_RELATION && rte->relkind == RELKIND_VIEW &&
-			rte->relid != *(Oid *) context)
-		{
-			Relation	view = try_relation_open(rte->relid, AccessShareLock);
-
-			if (view != NULL)
-				lock_view(view);
-		}
-		return false;
-	}
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, lock_views, context, QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, lock_views, context);
-}
-
-/* Closes a view that is locked, and lets it be read. */
+/* Closes a view that is locked, and lets it be read.  Locks the views that it reads. */
 static void
 lock_view(Relation view)
 {
-	Oid			relid = RelationGetRelid(view);
 	bool		own = iblt_guard_trusts(view->rd_rel->relowner);
-	Query	   *query;
+	ListCell   *lc;
 
 	check_stack_depth();
 	if (view->rd_rel->relkind == RELKIND_VIEW)
 	{
-		query = get_view_query(view);
-		if (runs_code((Node *) query, &own))
+		if (runs_code((Node *) get_view_query(view), &own))
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("refusing to read view \"%s\" of role \"%s\"",
@@ -260,8 +230,16 @@ lock_view(Relation view)
 					 errdetail("It would run code of another role as role \"%s\".",
 							   GetUserNameFromId(GetUserId(), true)),
 					 errhint("Compare as its owner, or compare the tables that it reads.")));
-		iblt_guard_allow(relid);
-		(void) lock_views((Node *) query, &relid);
+		iblt_guard_allow(RelationGetRelid(view));
+		foreach(lc, iblt_view_relations(view))
+		{
+			const RangeTblEntry *rte = lfirst(lc);
+			Relation	inner = rte->relkind != RELKIND_VIEW ? NULL
+				: try_relation_open(rte->relid, AccessShareLock);
+
+			if (inner != NULL)
+				lock_view(inner);
+		}
 	}
 	relation_close(view, NoLock);
 }

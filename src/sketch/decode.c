@@ -60,7 +60,7 @@ iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
 		return;
 	}
 	shown->coder = iblt_key_coder_for_params(params, of_value);
-	getTypeOutputInfo(iblt_key_type(shown->coder), &output, &is_varlena);
+	getTypeOutputInfo(shown->coder->type, &output, &is_varlena);
 	fmgr_info(output, &shown->output);
 }
 
@@ -74,13 +74,6 @@ show_bytes(const IbltShown *shown, const uint8 *bytes, unsigned limbs)
 		return datum;
 	return CStringGetTextDatum(OutputFunctionCall((FmgrInfo *) &shown->output,
 												  datum));
-}
-
-Datum
-iblt_show_key(const IbltShown *shown, const IbltSketch *sketch,
-			  const IbltEntry *entry)
-{
-	return show_bytes(shown, entry->key, sketch->params.key.limbs);
 }
 
 Datum
@@ -214,7 +207,7 @@ decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
 		Datum		values[4];
 		bool		nulls[4] = {false};
 
-		values[0] = iblt_show_key(keys, sketch, &entry);
+		values[0] = show_bytes(keys, entry.key, sketch->params.key.limbs);
 		values[1] = CStringGetTextDatum(entry.count > 0 ? "left"
 										: entry.count < 0 ? "right" : "both");
 		values[2] = Int64GetDatum(entry.count);

@@ -67,10 +67,6 @@ typedef struct IbltShown
 extern void iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
 					  const IbltParams *params, bool of_value);
 
-/* A key of the sketch. */
-extern Datum iblt_show_key(const IbltShown *shown, const IbltSketch *sketch,
-						   const IbltEntry *entry);
-
 /* The value of all rows of a key.  Sets isnull if there is no such value. */
 extern Datum iblt_show_value(const IbltShown *shown, const IbltSketch *sketch,
 							 const IbltEntry *entry, bool *isnull);

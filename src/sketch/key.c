@@ -72,7 +72,7 @@ iblt_key_coder(Oid type, MemoryContext context)
 		case UUIDOID:
 			return coder_alloc(type, IBLT_KEY_UUID, context);
 		default:
-			return canonical_coder(type, iblt_codec_for_type(type, context),
+			return canonical_coder(type, iblt_codec_build(type, -1, context),
 								   context);
 	}
 }
@@ -332,7 +332,7 @@ iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 	{
 		coder = coder_from_typing(&typing);
 		coder->of_value = of_value;
-		if (iblt_key_type(coder) != type)
+		if (coder->type != type)
 			refuse_type(format_type_be(type), &typing, of_value,
 						"Decode with");
 		return coder;
@@ -409,10 +409,4 @@ iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
 		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
 	return coder->kind == IBLT_KEY_UUID ? decode_uuid(bytes)
 		: decode_integer(coder, (int64) iblt_load64(bytes));
-}
-
-Oid
-iblt_key_type(const IbltKeyCoder *coder)
-{
-	return coder->type;
 }

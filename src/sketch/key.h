@@ -158,13 +158,9 @@ extern void iblt_key_set_row_params(IbltKeyCoder *key, IbltKeyCoder *value,
 extern uint64 iblt_key_checksum(const IbltKeyCoder *value);
 
 /*
- * The key that these bytes, limbs words of them, stand for.  Its type is
- * iblt_key_type.
+ * The key that these bytes, limbs words of them, stand for, of the coder's type.
  */
 extern Datum iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes,
 							 unsigned limbs);
-
-/* Type of the keys that iblt_key_decode returns. */
-extern Oid	iblt_key_type(const IbltKeyCoder *coder);
 
 #endif							/* IBLT_SKETCH_KEY_H */

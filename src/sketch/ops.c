@@ -269,17 +269,12 @@ Datum
 iblt_compare_template(PG_FUNCTION_ARGS)
 {
 	IbltParams	params;
-	int			i;
 	uint32		cells = TEMPLATE_CELLS;
 
-	for (i = 0; i < 3; i++)
-		if (PG_ARGISNULL(i))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("capacity, key_size and seed must not be null")));
 	/* refuses what is out of range */
-	iblt_params_make(&params, PG_GETARG_INT32(0), TEMPLATE_HASHES,
-					 PG_GETARG_INT32(1), 0, (uint64) PG_GETARG_INT64(2));
+	iblt_params_make(&params, DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity")),
+					 TEMPLATE_HASHES, DatumGetInt32(iblt_require_arg(fcinfo, 1, "key_size")), 0,
+					 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 2, "seed")));
 	while (cells < params.subtable_cells)
 		cells *= 2;
 	if (iblt_core_ladder_has(cells))

@@ -26,6 +26,8 @@
 /* Bytes between two checks for a cancel, whole groups of base64. */
 #define STEP	((size_t) 1 << 20)
 
+#define WHITE_SPACE	" \t\r\n"
+
 struct varlena *
 iblt_value_alloc(size_t size)
 {
@@ -104,49 +106,25 @@ iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
 	return PG_GETARG_DATUM(n);
 }
 
-static inline bool
-is_white_space(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static int
-count_white_space(const char *text, size_t length)
-{
-	int			count = 0;
-
-	for (size_t i = 0; i < length; i++)
-		count += is_white_space(text[i]);
-	return count;
-}
-
 /*
  * The text without white space, which a copy and paste may have added.  If it
  * has none, the text itself.
  */
 static char *
-without_white_space(char *text, size_t length)
+without_white_space(char *text)
 {
+	size_t		done = strcspn(text, WHITE_SPACE);
+	size_t		kept = done;
 	char	   *copy;
-	size_t		kept = 0;
-	size_t		done;
 
-	for (done = 0; done < length; done += STEP)
-	{
-		size_t		n = Min(length - done, STEP);
-
-		CHECK_FOR_INTERRUPTS();
-		if (count_white_space(text + done, n) > 0)
-			break;
-	}
-	if (done >= length)
+	if (text[done] == '\0')
 		return text;
-	copy = palloc(length + 1);
-	for (done = 0; done < length; done++)
+	copy = pstrdup(text);
+	for (; text[done] != '\0'; done++)
 	{
 		if (done % STEP == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (!is_white_space(text[done]))
+		if (strchr(WHITE_SPACE, text[done]) == NULL)
 			copy[kept++] = text[done];
 	}
 	copy[kept] = '\0';
@@ -215,7 +193,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 	size_t		length;
 	int			size;
 
-	text = without_white_space(text, strlen(text));
+	text = without_white_space(text);
 	length = strlen(text);
 	value = iblt_value_alloc(length / 4 * 3);
 	size = base64_decode(text, length, VARDATA(value));
