@@ -50,12 +50,6 @@ extern IbltCodec *iblt_codec_for_columns(int ncolumns, const Oid *types,
 										 MemoryContext cxt);
 
 /*
- * From now on, it is an ERROR to append an array whose records have different
- * columns, because the codec's description has one entry for all of them.
- */
-extern void iblt_codec_require_uniform(IbltCodec *codec);
-
-/*
  * Appends one item.  buf->data is not kept NUL-terminated.  Memory taken from
  * CurrentMemoryContext is freed.
  */
@@ -79,8 +73,8 @@ extern Datum iblt_codec_read(IbltCodec *codec, const uint8 **pos,
 /*
  * The type's portable name, palloc'd, in UTF-8 whatever the database's
  * encoding: "text", "int4[]", "(int4,text)", "public.mood".  Every description
- * can be read back.  So there is an ERROR for arrays of domains over arrays,
- * for names with control characters, for a type that is not known
+ * can be read back.  So there is an ERROR for arrays of domains over arrays and of
+ * anonymous rows, which may differ in their columns, for names with control characters, for a type that is not known
  * (iblt_codec_is_known), and beyond the bounds above.
  */
 extern char *iblt_codec_description(IbltCodec *codec);

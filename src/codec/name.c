@@ -107,16 +107,19 @@ append_type_name(StringInfo out, Oid type)
 }
 
 /*
- * SQL has such a type only through a domain, and descriptions do not name
- * domains.
+ * SQL has arrays of arrays only through a domain, and descriptions do not name
+ * domains.  Anonymous rows in an array may differ in their columns, and a description
+ * has one entry for all of them.
  */
 static void
-check_array_of_arrays(IbltCodec *codec)
+check_array(IbltCodec *codec)
 {
-	if (!OidIsValid(get_array_type(codec->element->base)))
+	bool		records = codec->element->base == RECORDOID && codec->element->typmod < 0;
+
+	if (records || !OidIsValid(get_array_type(codec->element->base)))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("array of domains over arrays cannot be a key"),
+				 errmsg("array of %s cannot be a key", records ? "records" : "domains over arrays"),
 				 errdetail("The array has elements of type %s.",
 						   format_type_be(codec->element->type)),
 				 errhint("Use key::text or iblt_checksum(key) as the key.")));
@@ -129,7 +132,7 @@ check_unknown_record(IbltCodec *codec)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("columns of a record in the key are unknown"),
-				 errdetail("The record is null, or an element of an empty array."),
+				 errdetail("The record is null."),
 				 errhint("Cast it to a named row type, such as NULL::mytype.")));
 }
 
@@ -160,8 +163,7 @@ refuse_deep_description(void)
  * parse_type counts.
  */
 static void
-append_description(StringInfo out, IbltCodec *codec, int level,
-				   bool with_unknown)
+append_description(StringInfo out, IbltCodec *codec, int level)
 {
 	IbltRow    *row = iblt_codec_own_row(codec);
 
@@ -173,14 +175,9 @@ append_description(StringInfo out, IbltCodec *codec, int level,
 	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
 		codec->base != OIDVECTOROID)
 	{
-		check_array_of_arrays(codec);
-		append_description(out, codec->element, level, with_unknown);
+		check_array(codec);
+		append_description(out, codec->element, level);
 		appendStringInfoString(out, "[]");
-		return;
-	}
-	if (row == NULL && with_unknown && codec->base == RECORDOID)
-	{
-		appendStringInfoChar(out, '?');
 		return;
 	}
 	if (row == NULL)
@@ -194,19 +191,18 @@ append_description(StringInfo out, IbltCodec *codec, int level,
 	{
 		if (i > 0)
 			appendStringInfoChar(out, ',');
-		append_description(out, row->columns[i], level + 1, with_unknown);
+		append_description(out, row->columns[i], level + 1);
 	}
 	appendStringInfoChar(out, ')');
 }
 
-/* The same for a whole type, palloc'd. */
-static char *
-describe(IbltCodec *codec, bool with_unknown)
+char *
+iblt_codec_description(IbltCodec *codec)
 {
 	StringInfoData out;
 
 	initStringInfo(&out);
-	append_description(&out, codec, 1, with_unknown);
+	append_description(&out, codec, 1);
 	if (out.len > IBLT_MAX_DESCRIPTION)
 		refuse_long_description();
 	for (int i = 0; i < out.len; i++)
@@ -216,75 +212,6 @@ describe(IbltCodec *codec, bool with_unknown)
 					 errmsg("type whose name contains a control character cannot be a key"),
 					 errhint("Rename the type, or use key::text as the key.")));
 	return out.data;
-}
-
-char *
-iblt_codec_description(IbltCodec *codec)
-{
-	return describe(codec, false);
-}
-
-/*
- * The description with "?" for each record that is not known yet.  The codec
- * keeps it until a row type is looked up again.
- */
-const char *
-iblt_codec_shape(IbltCodec *codec)
-{
-	if (codec->shape == NULL ||
-		codec->shape_generation != iblt_codec_generation())
-	{
-		char	   *shape = describe(codec, true);
-
-		if (codec->shape != NULL)
-			pfree(codec->shape);
-		codec->shape = MemoryContextStrdup(codec->cxt, shape);
-		codec->shape_generation = iblt_codec_generation();
-		pfree(shape);
-	}
-	return codec->shape;
-}
-
-/*
- * What follows the row that begins at p.  Quoted names may hold parentheses.
- */
-static const char *
-after_row(const char *p)
-{
-	bool		quoted = false;
-	int			depth = 0;
-
-	do
-	{
-		if (*p == '"')
-			quoted = !quoted;
-		else if (!quoted)
-			depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
-		p++;
-	} while (depth > 0);
-	return p;
-}
-
-/* Does a shape say the same as an earlier one, or more in place of a "?"? */
-bool
-iblt_shape_extends(const char *shape, const char *earlier)
-{
-	bool		quoted = false;
-
-	for (; *earlier != '\0'; earlier++)
-	{
-		if (*earlier == '?' && !quoted && *shape == '(')
-		{
-			shape = after_row(shape);
-			continue;
-		}
-		if (*earlier != *shape)
-			return false;
-		if (*earlier == '"')
-			quoted = !quoted;
-		shape++;
-	}
-	return *shape == '\0';
 }
 
 bool

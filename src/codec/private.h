@@ -66,7 +66,6 @@ struct IbltCodec
 {
 	IbltKind	kind;
 	bool		exact;			/* reading must give the same bytes again */
-	bool		uniform;		/* records must not differ in shape */
 	bool		names_only;		/* OUTPUT: only name settings matter */
 	int16		float_offset;	/* SEND: where float8s begin, or -1 */
 	int32		min_bits;		/* SEND: least bits of each thing counted */
@@ -86,8 +85,6 @@ struct IbltCodec
 	IbltCodec  *element;		/* of an array, range or multirange */
 	MemoryContext row_cxt;		/* holds row; replaced with it */
 	IbltRow    *row;			/* ROW: NULL until known */
-	char	   *shape;			/* of row, where records must be uniform */
-	uint64		shape_generation;	/* when that was written */
 };
 
 /* text.c */
@@ -116,9 +113,5 @@ extern void iblt_codec_build_by_functions(IbltCodec *codec, Form_pg_type form);
 extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
 extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
 extern IbltRow *iblt_codec_own_row(IbltCodec *codec);
-
-/* name.c */
-extern const char *iblt_codec_shape(IbltCodec *codec);
-extern bool iblt_shape_extends(const char *shape, const char *earlier);
 
 #endif							/* IBLT_CODEC_PRIVATE_H */

@@ -141,8 +141,6 @@ iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
 	row->type = type;
 	row->typmod = typmod;
 	row->identifier = identifier;
-	for (int i = 0; codec->uniform && i < row->ncolumns; i++)
-		iblt_codec_require_uniform(row->columns[i]);
 
 	codec->row = NULL;
 	if (codec->row_cxt)
@@ -284,17 +282,6 @@ iblt_codec_for_columns(int ncolumns, const Oid *types, MemoryContext cxt)
 	codec = iblt_codec_build(RECORDOID, desc->tdtypmod, cxt);
 	FreeTupleDesc(desc);
 	return codec;
-}
-
-void
-iblt_codec_require_uniform(IbltCodec *codec)
-{
-	check_stack_depth();
-	codec->uniform = true;
-	if (codec->element != NULL)
-		iblt_codec_require_uniform(codec->element);
-	for (int i = 0; codec->row != NULL && i < codec->row->ncolumns; i++)
-		iblt_codec_require_uniform(codec->row->columns[i]);
 }
 
 Oid

@@ -79,39 +79,10 @@ append_item(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 	buf->len = (int) (out - buf->data);
 }
 
-static char *
-to_server(const char *utf8)
-{
-	return iblt_utf8_to_server(utf8, (int) strlen(utf8));
-}
-
-/*
- * ERROR unless the record just appended has the same shape as the records
- * before it in its array.
- */
-static void
-check_uniform(IbltCodec *element, char **shape)
-{
-	const char *latest = iblt_codec_shape(element);
-
-	if (*shape != NULL && strcmp(*shape, latest) == 0)
-		return;
-	if (*shape != NULL && !iblt_shape_extends(latest, *shape))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("array of records with different columns cannot be a key"),
-				 errdetail("One element has columns %s, another one has %s.",
-						   to_server(*shape), to_server(latest)),
-				 errhint("Use key::text or iblt_checksum(key) as the key.")));
-	*shape = pstrdup(latest);
-}
-
 /* The items of an array's elements, without its shape. */
 static void
 append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
 {
-	bool		check = element->uniform && element->base == RECORDOID;
-	char	   *shape = NULL;
 	int			nitems = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	char	   *p = ARR_DATA_PTR(array);
 	uint8	   *bitmap = ARR_NULLBITMAP(array);
@@ -126,8 +97,6 @@ append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
 		}
 		append_item(buf, element,
 					fetch_att(p, element->typbyval, element->typlen), false);
-		if (unlikely(check))
-			check_uniform(element, &shape);
 		p = att_addlength_pointer(p, element->typlen, p);
 		p = (char *) att_align_nominal(p, element->typalign);
 	}

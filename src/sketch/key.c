@@ -31,15 +31,12 @@ coder_alloc(Oid type, IbltKeyKind kind, MemoryContext context)
 	return coder;
 }
 
-/*
- * A coder of canonical keys.  Its description must be right for all of a key.
- */
+/* A coder of canonical keys. */
 static IbltKeyCoder *
 canonical_coder(Oid type, IbltCodec *codec, MemoryContext context)
 {
 	IbltKeyCoder *coder = coder_alloc(type, IBLT_KEY_CANONICAL, context);
 
-	iblt_codec_require_uniform(codec);
 	coder->codec = codec;
 	return coder;
 }

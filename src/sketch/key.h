@@ -100,7 +100,7 @@ extern IbltKeyCoder *iblt_key_coder_for_params(const IbltParams *params,
 /*
  * A coder for keys of a typed sketch, or for its values, as a type of
  * pg_catalog that the caller asks for.  It must be the sketch's.  If the caller
- * asks for records, even in an array, they are those that the sketch describes.
+ * asks for records, they are those that the sketch describes.
  */
 extern IbltKeyCoder *iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 											 const IbltParams *params,
