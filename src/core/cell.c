@@ -242,13 +242,6 @@ iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
 		fp_reduce(check) && index[i / sketch->params.subtable_cells] == i;
 }
 
-bool
-iblt_core_cell_key(const IbltSketch *sketch, uint32_t i, uint64_t inverse,
-				   uint8_t *key)
-{
-	return iblt_core_key_of_cell(sketch, i, iblt_cell(sketch, i), inverse, key);
-}
-
 void
 iblt_core_read_entry(const uint8_t *cell, IbltEntry *entry)
 {

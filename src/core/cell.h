@@ -81,14 +81,10 @@ extern IbltStatus iblt_core_add_sketch(IbltSketch *sketch,
 extern IbltStatus iblt_core_negate(IbltSketch *sketch);
 
 /*
- * Is cell i pure: does it hold rows of one key only?  inverse is that of its
- * weight.  If the cell is pure, sets key (8 * limbs bytes).  A cell of several
- * keys passes with probability 2^-64 / cells of a subtable.
+ * Is cell i, whose bytes may be anywhere, pure: does it hold rows of one key only?
+ * inverse is that of its weight.  If the cell is pure, sets key (8 * limbs bytes).
+ * A cell of several keys passes with probability 2^-64 / cells of a subtable.
  */
-extern bool iblt_core_cell_key(const IbltSketch *sketch, uint32_t i,
-							   uint64_t inverse, uint8_t *key);
-
-/* The same for the bytes of cell i, wherever they are. */
 extern bool iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
 								  const uint8_t *cell, uint64_t inverse,
 								  uint8_t *key);

@@ -67,10 +67,11 @@ empty_cells(const IbltSketch *sketch, uint32_t first)
 static bool
 has_one_key(const IbltSketch *sketch, uint32_t i)
 {
-	uint64_t weight = iblt_cell_field(iblt_cell(sketch, i), IBLT_FIELD_WEIGHT);
+	const uint8_t *cell = iblt_cell(sketch, i);
+	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
 	uint8_t key[8 * IBLT_MAX_LIMBS];
 
-	return weight != 0 && iblt_core_cell_key(sketch, i, fp_inv(weight), key);
+	return weight != 0 && iblt_core_key_of_cell(sketch, i, cell, fp_inv(weight), key);
 }
 
 /*

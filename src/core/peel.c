@@ -174,8 +174,8 @@ iblt_core_peel_next(IbltPeeler *peeler, IbltEntry *entry)
 		if (cell_weight(peeler, i) != peeler->weight[n] ||
 			bit_is_set(peeler->reported, i))
 			continue;
-		if (iblt_core_cell_key(peeler->sketch, i, peeler->inverse[n],
-							   peeler->key))
+		if (iblt_core_key_of_cell(peeler->sketch, i, iblt_cell(peeler->sketch, i),
+								  peeler->inverse[n], peeler->key))
 		{
 			report(peeler, i, entry);
 			return true;

@@ -28,17 +28,16 @@
 
 #define MOST_SHARED		8
 
-/* One kept sketch. */
+/* One kept sketch, in a memory context of its own. */
 typedef struct Kept
 {
+	MemoryContext context;
 	char	   *name;
 	Oid			role;
 	struct varlena *value;
 } Kept;
 
-/* All kept sketches, in kept_context. */
 static List *kept_list = NIL;
-static MemoryContext kept_context = NULL;
 
 /*
  * The sketch that the current role keeps under a name, or NULL.  Of the name of
@@ -66,9 +65,7 @@ static void
 kept_drop(Kept *kept)
 {
 	kept_list = list_delete_ptr(kept_list, kept);
-	pfree(kept->value);
-	pfree(kept->name);
-	pfree(kept);
+	MemoryContextDelete(kept->context);
 }
 
 /* Drops the oldest sketch of a comparison if there are too many. */
@@ -100,34 +97,6 @@ name_arg(FunctionCallInfo fcinfo)
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
-/*
- * A copy in kept_context.  If the query is cancelled, nothing else frees it.
- */
-static struct varlena *
-copy_to_keep(const IbltSketch *sketch)
-{
-	MemoryContext old;
-	struct varlena *value;
-
-	if (kept_context == NULL)
-		kept_context = AllocSetContextCreate(TopMemoryContext, "iblt sketches",
-											 ALLOCSET_DEFAULT_SIZES);
-	old = MemoryContextSwitchTo(kept_context);
-	value = iblt_value_alloc(sketch->size);
-	MemoryContextSwitchTo(old);
-	PG_TRY();
-	{
-		iblt_value_copy_bytes(VARDATA(value), sketch->bytes, sketch->size);
-	}
-	PG_CATCH();
-	{
-		pfree(value);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return value;
-}
-
 PG_FUNCTION_INFO_V1(iblt_session_keep);
 
 /*
@@ -138,24 +107,27 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 {
 	char	   *name = name_arg(fcinfo);
 	IbltSketch	sketch;
+	Kept	   *before = kept_find(name);
 	Kept	   *kept;
-	struct varlena *value;
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "iblt sketch",
+												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old;
 
 	iblt_open_arg(&sketch, fcinfo, 1);
-	/* an error up to here leaves what was kept before */
-	value = copy_to_keep(&sketch);
-	kept = kept_find(name);
-	if (kept != NULL)
-		kept_drop(kept);
-	if (strchr(name, '\t') != NULL)
-		drop_oldest();
-	old = MemoryContextSwitchTo(kept_context);
+	old = MemoryContextSwitchTo(context);
 	kept = palloc(sizeof(Kept));
+	kept->context = context;
 	kept->name = pstrdup(name);
 	kept->role = GetUserId();
-	kept->value = value;
+	/* an error up to here leaves what was kept before */
+	kept->value = iblt_value_copy(sketch.bytes, sketch.size);
+	if (before != NULL)
+		kept_drop(before);
+	if (strchr(name, '\t') != NULL)
+		drop_oldest();
+	MemoryContextSwitchTo(TopMemoryContext);
 	kept_list = lappend(kept_list, kept);
+	MemoryContextSetParent(context, TopMemoryContext);
 	MemoryContextSwitchTo(old);
 	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
 }

@@ -238,7 +238,7 @@ run_floor(void)
 #define PURITY_K 4
 
 /*
- * The pure test of iblt_core_cell_key for one limb, but that it compares only
+ * The pure test of iblt_core_key_of_cell for one limb, but that it compares only
  * the low bits of the check: a copy, so that what happens once in 2^64 s cells
  * can be counted.
  */

@@ -88,7 +88,7 @@ ask(const IbltSketch *sketch)
 		uint64_t weight =
 			iblt_cell_field(iblt_cell(sketch, i), IBLT_FIELD_WEIGHT);
 
-		if (weight != 0 && iblt_core_cell_key(sketch, i, fp_inv(weight), key))
+		if (weight != 0 && iblt_core_key_of_cell(sketch, i, iblt_cell(sketch, i), fp_inv(weight), key))
 		{
 			IbltPresence answer = iblt_core_get(sketch, key, &entry);
 
