@@ -21,10 +21,10 @@ foreach my $name (sort keys %nodes)
 {
 	my $server = $nodes{$name};
 	$server->safe_psql('postgres', "CREATE DATABASE $name");
-	sql($name, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v int); CREATE TABLE shop.other (id int PRIMARY KEY)');
+	sql($name, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v int); CREATE TABLE shop.u (id int PRIMARY KEY); CREATE TABLE shop.other (id int PRIMARY KEY)');
 	here(sprintf("CREATE SERVER $name FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host %s, port '%s', dbname '$name'); CREATE USER MAPPING FOR CURRENT_USER SERVER $name", literal($server->host), $server->port));
 }
-sql('a', 'INSERT INTO shop.t SELECT g, g FROM generate_series(1, 20) g');
+sql('a', 'INSERT INTO shop.t SELECT g, g FROM generate_series(1, 20) g; INSERT INTO shop.u VALUES (1)');
 
 # A slot that is made before does not wait for the transaction that creates the subscription.
 sub feed
@@ -32,10 +32,10 @@ sub feed
 	my ($from, $to, $copy) = @_;
 	sql($from, "SELECT pg_create_logical_replication_slot('${from}_$to', 'pgoutput')");
 	sql($to, "CREATE SUBSCRIPTION ${from}_$to CONNECTION ${\ literal($nodes{$from}->connstr($from))} PUBLICATION pub WITH (create_slot = false, slot_name = ${from}_$to)");
-	$nodes{$to}->poll_query_until($to, q{SELECT count(*) = 1 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel}) or die "$to is not fed";
+	$nodes{$to}->poll_query_until($to, q{SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel}) or die "$to is not fed";
 	return;
 }
-sql($_, 'CREATE PUBLICATION pub FOR TABLE shop.t') foreach qw(a b);
+sql($_, 'CREATE PUBLICATION pub FOR TABLE shop.t, shop.u') foreach qw(a b);
 feed('a', 'b');
 feed('a', 'd');
 feed('b', 'c');
@@ -66,7 +66,7 @@ sub audit
 # How often an audit of two tables says that replication has not moved since it waited.
 sub waited_once
 {
-	my ($rc, $out, $err) = $servers[1]->psql('postgres', "SELECT FROM iblt_audit_nodes('{a,d}', tables => '{shop.t,shop.t}', timeout => '1.5 s', progress => true)");
+	my ($rc, $out, $err) = $servers[1]->psql('postgres', "SELECT FROM iblt_audit_nodes('{a,d}', tables => '{shop.t,shop.u}', timeout => '1.5 s', progress => true)");
 	return scalar(() = $err =~ /replication has not moved, and is not waited for again/g);
 }
 
@@ -82,6 +82,7 @@ sub blocking
 # --- what is confirmed --------------------------------------------------------------------
 
 caught_up('SELECT count(*) = 20 FROM shop.t');
+sql('d', 'DELETE FROM shop.u');
 foreach my $method (qw(sketch plain))
 {
 	is(compare([qw(a b c d)], "method => '$method'"), '', "$method: nodes that are equal");
