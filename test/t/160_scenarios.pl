@@ -1,0 +1,8 @@
+# The scenarios of IbltScenarios.pm in which nothing happens while rows are compared.
+use strict;
+use warnings;
+
+use IbltScenarios;
+
+scenarios('rest');
+done_testing();

@@ -1,0 +1,8 @@
+# The scenarios of IbltScenarios.pm in which something happens while rows are compared, or which need a standby.
+use strict;
+use warnings;
+
+use IbltScenarios;
+
+scenarios('flight');
+done_testing();

@@ -1,0 +1,297 @@
+# IbltScenarios.pm
+#	The table of scenarios.  Each is written once, and runs in every placement of IbltPlacements.pm.
+#
+#	scenarios(GROUP)   runs a group of the table: a test for each cell.  A cell that a placement
+#	                   cannot have is skipped, and says why.
+#
+#	A scenario has
+#
+#	name, group
+#	table    the columns of its table, and what follows them.  The default is a key id and a text v.
+#	fill     the SELECT of the rows that all sides have.  The default is 200 rows.
+#	make     instead of both: SQL for all sides, in which %s is the relation
+#	here, there    SQL in which %s is the relation, for that side alone.  In a third node it is as here.
+#	of_there       the same, but before the relation is made, in place of make
+#	options        of the call
+#	rows     what is expected: a list of "key side confirmed"
+#	error, notes   the same as a pattern
+#	flight   a function of the placement and the relation that makes the call and more besides, instead of the call alone
+#	how      what call() is to do
+#	not      placements, or their forms, or "digests", that cannot have it: name => why
+#	of       rows that a placement tells instead: its name => rows
+#	after    SQL after each cell, here and there, for example to undo what happened in flight
+package IbltScenarios;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IbltPlacements;
+
+our @EXPORT = (@IbltPlacements::EXPORT, qw(scenarios));
+
+my $number = 0;
+my $plain_table = '(id int PRIMARY KEY, v text)';
+my $indexed = "SELECT g, 'row ' || g FROM generate_series(1, 20000) AS g";
+my $plain_fill = "SELECT g, 'row ' || g FROM generate_series(1, 200) AS g";
+my @scanned = ('without iblt', 'elsewhere, without iblt', 'nodes without iblt', 'audit without iblt');	# which read no row by an index
+my $sample = 'slices are read by the index, of which a sample is checked';
+my $whole = 'a digest is of the columns that are tracked';
+my $kept = 'a run keeps so many differences, and counts the others';
+my $ends = 'DDL ends a digest';
+my $unproven = 'an index that lacks rows is found by a look at the table, which digests do not take';
+
+my @scenarios = (
+	{ group => 'rest', name => 'equal', rows => [] },
+	{ group => 'rest', name => 'both empty', fill => 'SELECT 1 WHERE false', rows => [] },
+	{ group => 'rest', name => 'empty here', here => 'DELETE FROM %s', rows => [ map { "$_ there" } 1 .. 200 ] },
+	{ group => 'rest', name => 'empty there', there => 'DELETE FROM %s', rows => [ map { "$_ here" } 1 .. 200 ] },
+	{ group => 'rest', name => 'missing, extra and changed', there => "DELETE FROM %s WHERE id = 3; INSERT INTO %1\$s VALUES (0, 'new'); UPDATE %1\$s SET v = NULL WHERE id = 7", rows => [ '3 here', '0 there', '7 both' ] },
+	{ group => 'rest', name => 'a NULL and an empty text', there => "UPDATE %s SET v = '' WHERE id = 7", here => 'UPDATE %s SET v = NULL WHERE id = 7', rows => ['7 both'] },
+	{ group => 'rest', name => 'more than a small fold', fill => "SELECT g, 'row ' || g FROM generate_series(1, 5000) AS g", there => "UPDATE %s SET v = 'other' WHERE id <= 3000; DELETE FROM %1\$s WHERE id > 4990",
+		rows => [ (map { "$_ both" } 1 .. 3000), map { "$_ here" } 4991 .. 5000 ] },
+	{ group => 'rest', name => 'too many', there => "UPDATE %s SET v = 'other' WHERE id <= 60", options => { max_differences => 50, recheck => 0 },
+		error => qr/^IB002: too many differences: (?:about |at least |more than )?\d+ keys .*max_differences is 50/, not => { run => $kept } },
+	{ group => 'rest', name => 'not one too many', there => "UPDATE %s SET v = 'other' WHERE id <= 50", options => { max_differences => 50 }, rows => [ map { "$_ both" } 1 .. 50 ] },
+	{ group => 'rest', name => 'a key of two columns', table => '(b text, a int, v text, PRIMARY KEY (a, b))', fill => "SELECT 'b' || g % 3, g, 'x' FROM generate_series(1, 90) AS g", there => "DELETE FROM %s WHERE a = 7; UPDATE %1\$s SET v = '' WHERE a = 8",
+		rows => [ '7,b1 here', '8,b2 both' ] },
+	{ group => 'rest', name => 'no primary key', table => '(a int, b text)', fill => "SELECT g %% 20, nullif('b' || g %% 3, 'b2') FROM generate_series(1, 60) AS g", there => "DELETE FROM %s WHERE a = 5 AND b IS NULL; INSERT INTO %1\$s VALUES (4, 'b1'), (NULL, NULL)",
+		rows => [ '5,null here', '4,b1 both', 'null,null there' ], not => { digests => 'a digest needs a unique key' } },
+	{ group => 'rest', name => 'several rows of a key', table => '(k int, v text)', fill => "SELECT g %% 10, 'v' || g FROM generate_series(1, 40) AS g", options => { key_columns => q('{k}') }, there => "DELETE FROM %s WHERE v = 'v11'; INSERT INTO %1\$s VALUES (2, 'v2'), (NULL, 'x')",
+		rows => [ '1 both', '2 both', 'null there' ], not => { digests => 'a digest needs a unique key' } },
+	{ group => 'rest', name => 'some columns', there => "UPDATE %s SET v = 'other'; DELETE FROM %1\$s WHERE id = 7", options => { columns => q('{id}') }, rows => ['7 here'], not => { digests => $whole } },
+	{ group => 'rest', name => 'a column left out', there => "UPDATE %s SET v = 'other'; DELETE FROM %1\$s WHERE id = 7", options => { exclude => q('{v}') }, rows => ['7 here'], not => { digests => $whole } },
+	{ group => 'rest', name => 'a condition', there => 'DELETE FROM %s WHERE id IN (7, 77)', options => { condition => q('id < 50') }, rows => ['7 here'], not => { 'elsewhere, without iblt' => 'no side checks what a condition means', 'nodes without iblt' => 'no condition that a node without iblt would have to check' } },
+	{ group => 'rest', name => 'columns in another order', of_there => "CREATE TABLE %s (v text, gone int, id int PRIMARY KEY); ALTER TABLE %1\$s DROP gone; INSERT INTO %1\$s SELECT 'row ' || g, g FROM generate_series(1, 200) AS g", there => "UPDATE %s SET v = '' WHERE id = 7", rows => ['7 both'] },
+	{ group => 'rest', name => 'partitions there', table => '(id int, v text, PRIMARY KEY (id))', of_there => "CREATE TABLE %s (v text, id int, PRIMARY KEY (id)) PARTITION BY HASH (id); CREATE TABLE %1\$s_0 (id int NOT NULL, gone int, v text); ALTER TABLE %1\$s_0 DROP gone; CREATE TABLE %1\$s_1 (LIKE %1\$s);
+			ALTER TABLE %1\$s ATTACH PARTITION %1\$s_0 FOR VALUES WITH (MODULUS 2, REMAINDER 0); ALTER TABLE %1\$s ATTACH PARTITION %1\$s_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1); INSERT INTO %1\$s SELECT 'row ' || g, g FROM generate_series(1, 200) AS g",
+		there => "UPDATE %s SET v = '' WHERE id = 7; DELETE FROM %1\$s WHERE id = 8", rows => [ '7 both', '8 here' ] },
+	{ group => 'rest', name => 'other types', of_there => 'CREATE TABLE %s (id bigint PRIMARY KEY, v text)', error => qr/^42804: .*column types differ: "id" is integer here and bigint/ },
+	{ group => 'rest', name => 'not there', of_there => 'SELECT', error => qr/^42P01: relation shop\.\w+ does not exist/, not => { digests => 'nothing is tracked' } },
+	{ group => 'rest', name => 'no right there', user => 'stranger', error => qr/^42501: permission denied for (?:schema shop|table|the digest)/ },
+	{ group => 'rest', name => 'row security there', there => 'ALTER TABLE %s ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON %1$s USING (id < 100); GRANT SELECT ON %1$s TO reader', user => 'reader',
+		error => qr/^42501: .*(?:row-level security|row security)|^IB008: .*permission denied for the digest/ },
+	{ group => 'rest', name => 'a wrong password', user => 'sealed password=s3cr3t', error => qr/could not connect to (?:the peer|"[^"]+")/ },
+	{ group => 'rest', name => 'a string that is none', string => "password=s3cr3t 's3cr3t", error => qr/could not connect to (?:the peer|"[^"]+")|neither/ },
+	{ group => 'rest', name => 'a row that an index there lacks', fill => $indexed, there => 'DELETE FROM %s WHERE id = 7', lacks => "INSERT INTO %s VALUES (30000, 'hidden')", of => { map { ($_ => [ '7 here', '30000 there' ]) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
+	{ group => 'rest', name => 'a second row of a unique key', fill => $indexed, lacks => "INSERT INTO %s VALUES (7, 'again')", of => { map { ($_ => ['7 both']) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
+
+	{ group => 'flight', name => 'a row in flight is no difference', flow => 1, here => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'] },
+	{ group => 'flight', name => 'rows that come late confirm nothing', flow => 1, here => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "INSERT INTO %s VALUES (1000, 'late')", options => { timeout => "'1 s'" }, rows => [ '1000 there f', '3 both f' ] },
+	{ group => 'flight', name => 'too many in flight', flow => 1, held => "UPDATE %s SET v = 'newer' WHERE id > 100", arrives => 1, options => { max_differences => 20 }, rows => [] },
+	{ group => 'flight', name => 'too many that come late', flow => 1, held => "UPDATE %s SET v = 'newest' WHERE id > 100", options => { max_differences => 20, timeout => "'1 s'" },
+		error => qr/^IB003: too many differences to confirm: .*(?:rows in flight|did not see replication pass)/s, not => { run => $kept } },
+	{ group => 'flight', name => 'too many that do differ', flow => 1, here => "UPDATE %s SET v = 'drift'", options => { max_differences => 20 }, error => qr/^IB002: too many differences/, not => { run => $kept } },
+	{ group => 'flight', name => 'altered meanwhile, to the same', options => { recheck => 0 }, there => 'DELETE FROM %s WHERE id = 7', locked => 'ALTER TABLE %s ADD x int; ALTER TABLE %1$s DROP x', rows => ['7 here'] },
+	{ group => 'flight', name => 'altered meanwhile, to another type', locked => 'ALTER TABLE %s ALTER id TYPE bigint', back => 'ALTER TABLE %s ALTER id TYPE int', error => qr/^42804: .*column types differ/, not => { digests => $ends } },
+	{ group => 'flight', name => 'dropped meanwhile', locked => 'ALTER TABLE %s RENAME TO gone', back => 'ALTER TABLE shop.gone RENAME TO %2$s', error => qr/^42P01: .*does not exist/, not => { digests => 'a digest is found by its table' } },
+	{ group => 'flight', name => 'cancelled while the peer works', stopped => 'cancel', error => qr/^57014: canceling statement due to user request/ },
+	{ group => 'flight', name => 'statement_timeout while the peer works', stopped => 'timeout', error => qr/^57014: canceling statement due to statement timeout/ },
+	{ group => 'flight', name => 'a connection that is lost', stopped => 'lost', error => qr/^(?:57P01|08\w+|IB00\d): / },
+	{ group => 'flight', name => 'a standby as the peer', there => 'DELETE FROM %s WHERE id = 7', standby => 1, rows => ['7 here'], not => { digests => 'a digest is written where it is read' } },
+);
+
+# --- set-up ---------------------------------------------------------------------------------
+
+sub make
+{
+	my ($s) = @_;
+	my $name = 't' . ++$number;
+	my $relation = "shop.$name";
+	my $text = sub { no warnings 'redundant'; return sprintf($_[0], $relation, $name) };
+	my $made = 'CREATE TABLE %s ' . ($s->{table} // $plain_table) . '; INSERT INTO %1$s ' . ($s->{fill} // $plain_fill);
+	on('here', $text->($made));
+	on('there', $text->($s->{of_there} // $made));
+	return ($relation, $name, $text);
+}
+
+sub track
+{
+	my ($relation) = @_;
+	sql('there', "CALL iblt_track('$relation')");
+	sql('here', "CALL iblt_track('$relation', peer => ${\ literal(string('there'))})");
+	return;
+}
+
+# An index is not told of a row.
+sub unnoticed_there
+{
+	my ($sql, $relation) = @_;
+	my $set = "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '${relation}_pkey'::regclass";
+	on('there', $_) foreach sprintf($set, 'false'), $sql, sprintf($set, 'true');
+	return;
+}
+
+# --- cells ----------------------------------------------------------------------------------
+
+sub check
+{
+	my ($s, $p, $got) = @_;
+	my $text = "$s->{name}, $p->{name}";
+	my $right;
+	if (exists $s->{of}{ $p->{name} }) { $s = { %$s, error => undef, rows => $s->{of}{ $p->{name} } } }
+	if ($s->{error}) { $right = like($got->{error}, $s->{error}, $text) }
+	elsif ($got->{error} ne '') { $right = is("error $got->{error}", 'no error', $text) }
+	else
+	{
+		my $expected = expected($p, @{ $s->{rows} });
+		$right = length($expected) > 500 ? ok($got->{rows} eq $expected, $text) : is($got->{rows}, $expected, $text);
+		$right &&= is($got->{counts}, expected({ form => 'audit' }, @{ $s->{rows} }), "$text: its counts") if $got->{counts};
+	}
+	note("rows $got->{rows}; notes $got->{notes}\n$got->{raw}") if !$right;
+	unlike($got->{raw}, qr/s3cr3t/, "$text: no password") if $got->{raw} =~ /s3cr3t/;
+	return;
+}
+
+# What a placement waits for with a lock on the other server: once it does, or the call has ended.
+sub waits_there
+{
+	my ($session) = @_;
+	foreach (1 .. 1000)
+	{
+		return if $session->ended || $IbltTest::there->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted") eq 't';
+		select undef, undef, undef, 0.01;
+	}
+	return;
+}
+
+sub ours { my ($what) = @_; return "FROM pg_stat_activity WHERE application_name LIKE 'iblt%'" . ($what // '') }
+
+# The table is locked there, while the call is made.
+sub with_lock
+{
+	my ($s, $p, $text, $call) = @_;
+	my ($there) = of_site($p, 'there');
+	my $holder = session($there, 'holds');
+	$holder->run('BEGIN; ' . $text->($s->{locked} // 'LOCK TABLE %s'));
+	my $session = $call->();
+	waits_there($session);
+	if ($s->{stopped})
+	{
+		$IbltTest::here->safe_psql('postgres', "SELECT pg_cancel_backend($session->{pid})") if $s->{stopped} eq 'cancel';
+		$IbltTest::there->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) ' . ours(" AND wait_event_type = 'Lock'")) if $s->{stopped} eq 'lost';
+	}
+	# a call that is stopped ends before the lock does
+	my $got = ($s->{stopped} // '') =~ /cancel|timeout/ ? answer($p) : undef;
+	nothing_left("$s->{name}, $p->{name}") if $got;
+	$holder->run('COMMIT');
+	check($s, $p, $got // answer($p));
+	sql($there, $text->($s->{back})) if $s->{back};
+	return;
+}
+
+# What the other side writes cannot be applied here until the call waits for it, or not at all.
+sub with_replication
+{
+	my ($s, $p, $text, $call) = @_;
+	my ($there) = of_site($p, 'there');
+	my @here = of_site($p, 'here');
+	sql($_, $text->($s->{here})) foreach $s->{here} ? @here : ();
+	my @holders = map { session($_, 'holds') } @here;
+	$_->run($text->('BEGIN; LOCK TABLE %s IN SHARE MODE')) foreach @holders;
+	sql($there, $text->($s->{held})) if $s->{held};
+	my $session = $call->();
+	if ($s->{arrives})
+	{
+		if ($p->{form} eq 'run')
+		{
+			# which tells nothing of it
+			$IbltTest::here->poll_query_until('postgres', "SELECT wait_event IS NOT DISTINCT FROM 'PgSleep' FROM pg_stat_activity WHERE pid = $session->{pid}");
+		}
+		else
+		{
+			$session->{psql}->pump until $session->ended || $session->{err} =~ /waiting for replication/;
+		}
+		$_->run('COMMIT') foreach @holders;
+	}
+	check($s, $p, answer($p));
+	$_->run('COMMIT') foreach @holders;
+	sql($there, $text->("DELETE FROM %s WHERE id > 200; UPDATE %1\$s SET v = 'row ' || id WHERE v <> 'row ' || id"));
+	$IbltTest::there->wait_for_catchup("of_$_") foreach @here;
+	sql($_, $text->("UPDATE %s SET v = 'row ' || id WHERE v <> 'row ' || id")) foreach @here;
+	return;
+}
+
+sub cell
+{
+	my ($s, $p, $relation, $text, $standby) = @_;
+	my %how;
+	$how{there} = sub { "$_[0] user=$s->{user}" } if $s->{user};
+	$how{there} = sub { "$_[0] $s->{string}" } if $s->{string};
+	$how{there} = sub { $standby->connstr($_[1]) } if $s->{standby};
+	$how{first} = "SET statement_timeout = '300 ms'" if ($s->{stopped} // '') eq 'timeout';
+	my %options = ($s->{group} eq 'rest' || $s->{standby} ? (recheck => 0) : (), $s->{flow} ? (timeout => "'20 s'", progress => 'true') : (), %{ $s->{options} // {} });
+	my $call = sub { call($p, $relation, \%options, %how) };
+	if ($s->{flow}) { with_replication($s, $p, $text, $call) }
+	elsif ($s->{locked} || $s->{stopped}) { with_lock($s, $p, $text, $call) }
+	else
+	{
+		$call->();
+		check($s, $p, answer($p));
+	}
+	session($p->{from}, 'calls')->run('RESET statement_timeout') if $how{first};
+	return;
+}
+
+# The other side publishes the table of all scenarios about rows in flight.
+sub flow
+{
+	my @made = make({});
+	my ($relation, $name) = @made;
+	track($relation);
+	on('there', "CREATE PUBLICATION flow FOR TABLE $relation");
+	foreach my $pair ([qw(here there)], [qw(third there)], [qw(near far)])
+	{
+		my ($follower, $source) = @$pair;
+		sql($follower, "CREATE SUBSCRIPTION of_$follower CONNECTION ${\ literal(string($source))} PUBLICATION flow WITH (copy_data = false)");
+		$IbltTest::here->poll_query_until($follower, "SELECT count(*) = 1 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+	}
+	return @made;
+}
+
+sub scenarios
+{
+	my ($group) = @_;
+	my @servers = servers_of_placements();
+	my ($standby, @flow);
+	$_->safe_psql('postgres', "CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN; CREATE ROLE sealed LOGIN PASSWORD 'right'") foreach @servers;
+	on('both', 'GRANT USAGE ON SCHEMA shop TO reader');
+	hba($servers[1], 'local all sealed scram-sha-256');
+	my $only = qr/$ENV{IBLT_TEST_SCENARIO}/ if $ENV{IBLT_TEST_SCENARIO};
+	foreach my $s (grep { $_->{group} eq $group && (!$only || $_->{name} =~ $only) } @scenarios)
+	{
+		@flow = flow() if $s->{flow} && !@flow;
+		my ($relation, $name, $text) = $s->{flow} ? @flow : make($s);
+		if (!$s->{flow})
+		{
+			track($relation) if !$s->{not}{digests} && !$s->{of_there};
+			on($_, $text->($s->{$_})) foreach grep { $s->{$_} } qw(here there);
+		}
+		if ($s->{lacks})
+		{
+			on('both', $_) foreach "VACUUM $relation", "ANALYZE $relation";
+			unnoticed_there($text->($s->{lacks}), $relation);
+		}
+		if ($s->{standby})
+		{
+			$standby //= standby($servers[1], 'standby', 'hot_standby_feedback = on');
+			replayed($servers[1], $standby);
+		}
+		foreach my $p (placements())
+		{
+			my $why = $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} } // why_not($p, $s->{options}) // ($p->{live} && $s->{of_there} ? 'digests of such tables are of another kind' : undef);
+		  SKIP:
+			{
+				skip("$s->{name}, $p->{name}: $why", 1) if $why;
+				cell($s, $p, $relation, $text, $standby);
+			}
+		}
+	}
+	nothing_left('at the end', @servers);
+	unlike(slurp_file($_->logfile), qr/s3cr3t/, 'no password in the log') foreach @servers;
+	sql($_, "DROP SUBSCRIPTION of_$_") foreach @flow ? qw(here third near) : ();
+	$_->stop foreach grep { $_ } $standby, @servers;
+	return;
+}
+
+1;
