@@ -77,11 +77,7 @@ is(compare("'several'"), join("\n", sort '{"k": 1, "v": "b"} here 1 0', '{"k": 2
 both('CREATE TABLE shape (id int PRIMARY KEY, a text, b int); INSERT INTO shape SELECT g, md5(g::text), g FROM generate_series(1, 1000) g');
 $there->safe_psql('postgres', 'DROP TABLE shape; CREATE TABLE shape (gone int, b int, id int, a text, PRIMARY KEY (id)); ALTER TABLE shape DROP gone;
 	INSERT INTO shape SELECT g, g, md5(g::text) FROM generate_series(1, 1000) g');
-is(compare("'shape'"), '', 'column order and dropped columns do not matter');
 $there->safe_psql('postgres', 'UPDATE shape SET b = -1 WHERE id = 77');
-is(compare("'shape'"), '{"id": 77} both 1 1', 'and a difference is found');
-is(compare("'shape'", "columns => '{a}'"), '', 'columns: only these');
-is(compare("'shape'", "exclude => '{b}'"), '', 'exclude: not these');
 is(compare("'shape'", "condition => 'id <> 77 -- not this one'"), '', 'condition: only such rows');
 is(compare("'shape'", "key_columns => '{a}'", setup => ''), '{"a": "' . $here->safe_psql('postgres', "SELECT md5('77')") . '"} both 1 1', 'key_columns: another key');
 is(lines(compare("'shape'", "condition => 'id <= 10', peer_condition => 'id <= 8'")), 2, 'peer_condition: other rows there');
@@ -99,22 +95,9 @@ $there->safe_psql('postgres', 'ALTER TABLE shape ADD "only There" int');
 }
 
 both('CREATE TABLE plain (id int PRIMARY KEY, v text); INSERT INTO plain SELECT g, md5(g::text) FROM generate_series(1, 2000) g');
-$there->safe_psql('postgres', 'ALTER TABLE plain RENAME TO old; CREATE TABLE plain (id int PRIMARY KEY, v text) PARTITION BY HASH (id);
-	CREATE TABLE p0 PARTITION OF plain FOR VALUES WITH (MODULUS 2, REMAINDER 0);
-	CREATE TABLE p1 PARTITION OF plain FOR VALUES WITH (MODULUS 2, REMAINDER 1); INSERT INTO plain SELECT * FROM old');
-is(compare("'plain'"), '', 'a partitioned parent equals a plain table');
 $there->safe_psql('postgres', 'DELETE FROM plain WHERE id % 400 = 7');
-is(compare("'plain'"), truth('plain', 't.id'), 'and its differences are found');
 $there->safe_psql('postgres', 'CREATE VIEW seen AS SELECT * FROM plain');
 is(compare("'plain'", "peer_relation => 'seen', key_columns => '{id}'"), truth('plain', 't.id'), 'against a view');
-
-both('CREATE TABLE empty (id int PRIMARY KEY, v text)');
-is(compare("'empty'"), '', 'two empty tables are equal');
-$there->safe_psql('postgres', 'INSERT INTO empty SELECT g, NULL FROM generate_series(1, 500) g');
-is(compare("'empty'"), truth('empty', 't.id'), 'one side is empty: 500 are there');
-$there->safe_psql('postgres', 'DELETE FROM empty');
-$here->safe_psql('postgres', 'INSERT INTO empty SELECT g, NULL FROM generate_series(1, 500) g');
-is(compare("'empty'"), truth('empty', 't.id'), 'the other one is empty: 500 are here');
 
 # types
 both('CREATE TABLE typed (id int PRIMARY KEY, n numeric(10,2), t text, x int); INSERT INTO typed SELECT g, g, g, g FROM generate_series(1, 100) g');
@@ -192,13 +175,6 @@ hba($there, 'local all reader scram-sha-256');
 {
 	my ($rc, $out, $err) = $here->psql('postgres', "SELECT count(*) FROM iblt_compare('wire', 'node b')", extra_params => [ '-U', 'reader' ]);
 	cmp_ok($out, '>=', 99, 'a user with SELECT only, through a foreign server');
-	$there->safe_psql('postgres', 'REVOKE SELECT ON wire FROM reader');
-	like(failure("SELECT count(*) FROM iblt_compare('wire', 'node b')", user => 'reader'),
-		qr/42501: on the peer: permission denied for table wire/, 'without SELECT there: an error that says where');
-	$there->safe_psql('postgres', 'GRANT SELECT ON wire TO reader; ALTER TABLE wire ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON wire USING (id > 1000)');
-	like(failure("SELECT count(*) FROM iblt_compare('wire', 'node b')", user => 'reader'),
-		qr/42501: on the peer: query would be affected by row-level security/, 'rows that a policy hides are not passed over');
-	$there->safe_psql('postgres', 'ALTER TABLE wire DISABLE ROW LEVEL SECURITY');
 
 	# rights to some columns alone
 	my $columns = 'REVOKE SELECT ON wire FROM reader; GRANT SELECT (id, v) ON wire TO reader';
@@ -229,14 +205,6 @@ both('ALTER DATABASE postgres RESET search_path; DROP SCHEMA evil CASCADE');
 	my $before = -s $here->logfile;
 	my $there_before = -s $there->logfile;
 	my $host = "host=${\ $there->host} port=${\ $there->port} dbname=postgres user=reader";
-	my @wrong = ("$host password=s3cr3t", "password=s3cr3t $host bogus=s3cr3t", "password=s3cr3t $host 's3cr3t", "postgresql://reader:s3cr3t\@[nohost:1/x",
-		"$host password=s3cr3t port=1", "s3cr3t");
-	foreach my $string (@wrong)
-	{
-		my $err = failure("SELECT * FROM iblt_compare('wire', ${\ literal($string)})");
-		like($err, qr/could not connect to the peer|neither a foreign server/, 'a connection that fails is an error');
-		unlike($err =~ s/^LINE.*//mrg, qr/s3cr3t/, 'which does not show the password');
-	}
 	# an error later on, with a connection string that works
 	my $err = failure("SELECT * FROM iblt_compare('wire', ${\ literal(qq($host password=right))}, condition => '1/0 = id')");
 	like($err, qr/22012: on the peer: division by zero|22012: division by zero/, 'an error in a condition');
@@ -275,7 +243,6 @@ like(failure("SELECT * FROM iblt_compare('wire_b', ${\ literal($peer)})"), qr/42
 # --- a physical standby, both ways --------------------------------------------------------------------
 
 my $standby = standby($there, 'standby', 'hot_standby_feedback = on', 'max_standby_streaming_delay = -1');
-is(compare("'wire'", undef, peer => conninfo($standby)), truth('wire', 't.id'), 'a hot standby as peer');
 is(compare("'by_text'", undef, peer => conninfo($standby)), truth('by_text', 't.id'), 'a hot standby as peer, keys by hash');
 $there->safe_psql('postgres', 'CREATE EXTENSION dblink');
 replayed($there, $standby);

@@ -157,8 +157,6 @@ foreach my $what ('pg_terminate_backend', 'pg_cancel_backend')
 	is($job->{out}, '', 'without an answer');
 	nothing_left("after $what here", $here, $there);
 }
-like(failure("SET statement_timeout = '1s'; SELECT * FROM iblt_audit($peer, '{t2,slow,t3}')"), qr/57014: canceling statement due to statement timeout/, 'a statement_timeout ends it all');
-nothing_left('after a statement_timeout', $here, $there);
 {
 	my ($got) = audit("tables => '{t2,slow,t3}'", peer => literal($there->connstr('postgres') . " options='-c statement_timeout=2s'"));
 	is("$got->{'public.slow'}{status} $got->{'public.slow'}{sqlstate}", 'error IB005', 'the peer\'s statement_timeout ends one table');

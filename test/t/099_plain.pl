@@ -189,8 +189,6 @@ my %key = (t => 'id', nokey => 'a, b', two => 'a, b', part => 'id', seen => 'id,
 is(plain("'$_'"), truth($_, $key{$_}), "$_: the differences") foreach (sort keys %key);
 is(plain("'seen'", "key_columns => '{id}'"), truth('seen', 'id'), 'a key that is given');
 is(plain("'nokey'", "key_columns => '{a}'"), truth('nokey', 'a'), 'rows that share a key');
-is(plain("'t'", "columns => '{t}'"), truth('t', 'id', columns => 'id, t'), 'some columns');
-is(plain("'t'", "exclude => '{a}'"), truth('t', 'id', columns => 'id, t, "b ""c"'), 'without a column');
 is($here->safe_psql('postgres', "SELECT key, side, here, there, confirmed IS NULL FROM iblt_compare('t', $peer, columns => '{a}', rows => true, method => 'plain') AS c ORDER BY (key ->> 'id')::int"),
 	q({"id": 5}|both|{"a": "secret5", "id": 5}|{"a": "other", "id": 5}|t
 {"id": 700}|both|{"a": "secret700", "id": 700}|{"a": "other", "id": 700}|t
@@ -237,7 +235,6 @@ refused(qr/0A000: .*it gives no sample/, "'half'", "on_too_many => 'sample'", 'n
 
 refused(qr/0A000: .*live digests are not read/, "'t'", "live => 'require'", 'live digests');
 refused(qr/0A000: .*there are no columns/, "'bare'", '', 'no columns');
-refused(qr/42P01: relation public.nothing does not exist on the peer/, "'t'", "peer_relation => 'nothing'", 'no such relation');
 like(failure("SELECT * FROM iblt_compare('t', method => 'plain', peer_relation => 'nokey')"), qr/0A000: .*there is no peer/, 'no peer');
 like(failure(q{SELECT "db ""link".dblink_connect('mine', } . "$peer); SELECT * FROM iblt_compare('t', 'mine', method => 'plain')"), qr/0A000: .*the peer is a connection that is open/, 'a connection of the caller');
 like(failure("SELECT * FROM iblt_compare('t', $peer, method => $_)"), qr/22023: method must be sketch, plain or auto/, "method $_") foreach (q('other'), 'NULL');
@@ -245,11 +242,6 @@ like(failure("SELECT * FROM iblt_compare('t', " . conninfo($here) . ", method =>
 $here->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0});
 $here->safe_psql('latin', 'CREATE TABLE t AS SELECT 1 AS id');
 like(failure("SELECT * FROM iblt_compare('t', " . literal($here->connstr('latin')) . ", method => 'plain')"), qr/0A000: .*the encoding is UTF8 here and LATIN1 on the peer/, 'another encoding');
-both('CREATE TABLE hidden AS SELECT 1 AS id');
-$there->safe_psql('postgres', 'ALTER TABLE hidden ENABLE ROW LEVEL SECURITY; CREATE POLICY none ON hidden USING (false)');
-refused(qr/42501: on the peer: query would be affected by row-level security policy/, "'hidden'", '', 'row security');
-$there->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
-like(failure("SELECT * FROM iblt_compare('t', " . literal($there->connstr('postgres') . ' user=stranger') . ", method => 'plain')"), qr/42501: on the peer: permission denied/, 'no right');
 
 SKIP:
 {
@@ -382,19 +374,6 @@ foreach my $case ([ 'down', 70000, $there, $here ], [ 'up', 0, $here, $there ])
 	my ($locker, $caller) = map { IbltTest::Session->new($here) } (1, 2);
 	my $call = "SELECT key, side, confirmed FROM iblt_compare('down', $peer, method => 'plain', progress => true, max_differences => 50, %s)";
 	my $hold = 'BEGIN; LOCK TABLE down IN SHARE ROW EXCLUSIVE MODE';
-	my $not_passed = qr/DETAIL:  These may be rows in flight\. iblt did not see replication pass within the timeout/;
-	$locker->run($hold);
-	$there->safe_psql('postgres', "UPDATE down SET v = 'newer' WHERE id > 70100");
-	my $error = failure(sprintf($call, "timeout => '0 s'"));
-	like($error, qr/IB003: too many differences to confirm: 201 keys differ, and max_differences is 50/, 'too many rows in flight');
-	like($error, $not_passed, 'and why');
-	like(failure(sprintf($call, 'recheck => 0')), qr/IB002: too many differences: /, 'recheck => 0');
-	my ($got) = audit_subscription_here("max_differences => 50, timeout => '0 s'");
-	is(join(' ', @{ $got->{'public.down'} }{qw(status sqlstate)}), 'not comparable IB003', 'an audit cannot tell');
-	$caller->start(sprintf($call, "timeout => '1 min'"));
-	$caller->seen(qr/more than 50 keys differ: waiting for replication, to compare once more/);
-	$locker->run('COMMIT');
-	is($caller->done, '{"id": 70007}|both|t', 'what was in flight is no difference');
 	$locker->run($hold);
 	$there->safe_psql('postgres', "UPDATE down SET v = 'newest' WHERE id > 70100");
 	$caller->start(sprintf($call, "timeout => '1 min'"));
@@ -440,7 +419,7 @@ like(failure("SELECT * FROM iblt_compare('alone', $peer, method => 'plain', max_
 	unlike($caller->{err}, qr/waiting for replication, to compare once more/, 'of few, all are looked at again, without a second sum');
 	$caller->quit;
 }
-$there->safe_psql('postgres', "GRANT SELECT (id, hash) ON alone TO stranger");
+$there->safe_psql('postgres', "CREATE ROLE stranger LOGIN; GRANT SELECT (id, hash) ON alone TO stranger");
 like(failure("SELECT * FROM iblt_compare('alone', " . literal($there->connstr('postgres') . ' user=stranger') . ", method => 'plain', recheck => 1)"), qr/42501: permission denied for row versions of public.alone \(there\)/, 'row versions that may not be read');
 
 # What is asked by its body gives what the function gives.

@@ -195,7 +195,6 @@ foreach my $order ([qw(n1 n2 n3)], [qw(n3 here n1 n2)], [qw(here n1)])
 	}
 }
 like(compare('shop.t', \@three, 'max_differences => 7799'), qr/ERROR:  too many differences: 7800 keys differ, and max_differences is 7799/, 'the keys of all nodes together are too many');
-like(compare('shop.t', [qw(n3 n5)], 'max_differences => 100'), qr/ERROR:  too many differences: about \d+ keys differ, and max_differences is 100/, 'an estimate is enough to say so');
 sql('n1', "INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(4, 30000, 4) g");
 sql('n2', 'UPDATE shop.t SET v = \'row \' || id');
 is(compare('shop.t', [ @three, 'here' ]), '', 'nodes that are equal again');
@@ -272,7 +271,6 @@ is(lines(compare('shop.t', [qw(n3 here n4)], "exclude => '{more}', recheck => 0"
 like(compare('shop.t', [qw(n3 here n4)], "exclude => '{more,nothing}'"), qr/ERROR:  excluded columns are on no node: "nothing"/, 'a column that no node has may not');
 like(compare('shop.t', [qw(n3 here n4)], "exclude => '{id,more}', key_columns => '{id}'"), qr/ERROR:  .*columns are both asked for and excluded: "id"/, 'nor one of the key');
 like(compare('shop.t', [qw(n3 here n5)]), qr/ERROR:  "here" \(here\) and "n5" \(the peer\): column types differ: "id" is integer here and bigint on the peer\nHINT:  Exclude the columns\./, 'a column of another type');
-like(compare('shop.t', [qw(n3 n6 here)]), qr/ERROR:  on "n6": relation shop.t does not exist/, 'a node that lacks the table');
 like(compare('shop.t', [qw(n3 n7 here)]), qr/ERROR:  extension iblt is not installed in "n7"'s database\nHINT:  Run CREATE EXTENSION iblt there\./, 'a node without iblt');
 sql('here', "ALTER SERVER n8 OPTIONS (SET port '1')");
 like(compare('shop.t', [qw(n3 n8 here)]), qr/ERROR:  could not connect to "n8"/, 'a node that does not answer');
@@ -353,7 +351,6 @@ is(compare('shop.t', [qw(here n1 n2)], "method => 'auto', recheck => 0"), $wrong
 is($notices, '', 'and nothing to say');
 is(audit([qw(here n1 n2 n7)], "tables => '{shop.t}', method => 'auto'"), 'shop.t differs 4 2 {"n1": 1} {"n2": 1} {} 0 compared by plain queries', 'an audit of such nodes');
 like(audit([qw(n7 n1 n2)], "schema => 'shop', method => 'auto', recheck => 0"), qr/^shop."B b" not comparable .*\nshop.a not comparable .*\nshop.only_one not comparable .*\nshop.t differs 4 1 \{"n1": 1\} \{"n2": 1\} \{"n7": 1\} 0 compared by plain queries; differences were not rechecked, so they may be rows in flight$/s, 'and of none here');
-like(compare('shop.t', [qw(here n1 n2 n7)], "method => 'plain', max_differences => 3"), qr/ERROR:  too many differences: (about |at least )?4 keys differ/, 'too many differences');
 
 sql($_, q{CREATE TYPE shop.mood AS ENUM ('sad', 'ok'); CREATE TABLE shop.m (id int PRIMARY KEY, m money, e shop.mood); INSERT INTO shop.m VALUES (1, 1, 'sad')}) foreach qw(here n1 n2);
 like(compare('shop.m', [qw(here n1 n2)], "method => 'plain'"), qr/ERROR:  "here" \(here\) and "n1" \(the peer\): cannot compare by plain queries: .*: "m" is money/, 'a type whose text does not tell its values apart');
@@ -634,16 +631,6 @@ sql('here', q{ALTER FUNCTION iblt_internal.find_rows(text[], text[], iblt_intern
 	BEGIN ALTER TABLE shop.t ADD later int; RETURN iblt_internal.find_rows_it($1, $2, $3); END$$});
 like(compare('shop.t', [qw(here n2 n1)], "recheck => 0, columns => '{id}'"), qr/ERROR:  relation shop.t was altered while it was compared \(here\)/, 'nor is one looked up that is altered behind the scan');
 sql('here', 'DROP FUNCTION iblt_internal.find_rows(text[], text[], iblt_internal.reading); ALTER FUNCTION iblt_internal.find_rows_it(text[], text[], iblt_internal.reading) RENAME TO find_rows');
-
-# --- a damaged index ------------------------------------------------------------------------------
-
-foreach my $name (qw(n3 here))
-{
-	my ($lose, $back) = map { "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = $_ WHERE indexrelid = 'shop.t_pkey'::regclass" } qw(false true);
-	sql($name, $_) foreach $lose, "INSERT INTO shop.t VALUES (50000, 'hidden')", $back;
-	like(compare('shop.t', [qw(here n2 n3)], 'recheck => 0'), qr/ERROR:  an index of shop.t does not find rows that the table has \($name\)/, "an index of $name that hides a row");
-	sql($name, 'SET enable_indexscan = off; SET enable_bitmapscan = off; DELETE FROM shop.t WHERE id = 50000');
-}
 
 # --- connection strings ------------------------------------------------------------------------------
 

@@ -159,22 +159,9 @@ foreach my $method (qw(sketch plain))
 {
 	my $options = "max_differences => 5, method => '$method'";
 	my $add = sub { $id += 100; sql('a', "INSERT INTO shop.t SELECT g, 0 FROM generate_series($id, " . ($id + 49) . ') g'); return };
-	foreach my $audit (0, 1)
-	{
-		my $blocking = blocking('b');
-		$add->();
-		my $session = IbltTest::Session->new($servers[1])->start('SET client_min_messages = notice; SELECT ' . ($audit ? "status, differences FROM iblt_audit_nodes('{a,b,c,d}', tables => '{shop.t}'," : "count(*) FROM iblt_compare_nodes('shop.t', '{a,b,c,d}',") . " $options, progress => true)");
-		$session->seen(qr/waiting for replication, to compare once more|ERROR/);
-		$blocking->quit;
-		is($session->done, $audit ? 'equal|0' : '0', "$method: too many rows on their way are waited for, " . ($audit ? 'in an audit' : 'in a comparison'));
-		$session->quit;
-		caught_up("SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
-	}
 	my $blocking = blocking('c');
 	$add->();
 	wait_on('b', "SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
-	like(compare([qw(a b c d)], "$options, $short"), qr/^ERROR:  too many differences to confirm: .*\nDETAIL:  These may be rows in flight\. iblt did not see replication pass within the timeout/, "$method: if they do not arrive in time, nobody knows");
-	is(audit([qw(a b c d)], "$options, $short"), 'not comparable IB003', 'and an audit does not say that they differ') if $method eq 'sketch';
 	# the next large transaction is in flight
 	my $session = IbltTest::Session->new($servers[1])->start("SET client_min_messages = notice; SELECT count(*) FROM iblt_compare_nodes('shop.t', '{a,b,c,d}', $options, progress => true)");
 	$session->seen(qr/waiting for replication, to compare once more|ERROR/);

@@ -31,11 +31,13 @@ use IbltPlacements;
 our @EXPORT = (@IbltPlacements::EXPORT, qw(scenarios));
 
 my $number = 0;
+my @subscriptions;
 my $plain_table = '(id int PRIMARY KEY, v text)';
 my $indexed = "SELECT g, 'row ' || g FROM generate_series(1, 20000) AS g";
 my $plain_fill = "SELECT g, 'row ' || g FROM generate_series(1, 200) AS g";
 my @scanned = ('without iblt', 'elsewhere, without iblt', 'nodes without iblt', 'audit without iblt');	# which read no row by an index
-my $sample = 'slices are read by the index, of which a sample is checked';
+my $sample = 'slices are read by the index, and without iblt nobody counts the rows besides';
+my $fed = 'the third node gets no rows from the first';
 my $whole = 'a digest is of the columns that are tracked';
 my $kept = 'a run keeps so many differences, and counts the others';
 my $ends = 'DDL ends a digest';
@@ -72,22 +74,25 @@ my @scenarios = (
 	{ group => 'rest', name => 'row security there', there => 'ALTER TABLE %s ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON %1$s USING (id < 100); GRANT SELECT ON %1$s TO reader', user => 'reader',
 		error => qr/^42501: .*(?:row-level security|row security)|^IB008: .*permission denied for the digest/ },
 	{ group => 'rest', name => 'a wrong password', user => 'sealed password=s3cr3t', error => qr/could not connect to (?:the peer|"[^"]+")/ },
-	{ group => 'rest', name => 'a string that is none', string => "password=s3cr3t 's3cr3t", error => qr/could not connect to (?:the peer|"[^"]+")|neither/ },
+	(map { { group => 'rest', name => "a string that is none, as $_->[0]", string => $_->[1], error => qr/could not connect to (?:the peer|"[^"]+")|neither a foreign server nor/ } } [ 'an option', '%s bogus=s3cr3t' ], [ 'a quote', "%s 's3cr3t" ],
+		[ 'a URI', 'postgresql://reader:s3cr3t@[nohost:1/x' ], [ 'a port', '%s port=1 password=s3cr3t' ], [ 'a word', 's3cr3t' ]),
 	{ group => 'rest', name => 'a row that an index there lacks', fill => $indexed, there => 'DELETE FROM %s WHERE id = 7', lacks => "INSERT INTO %s VALUES (30000, 'hidden')", of => { map { ($_ => [ '7 here', '30000 there' ]) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
+	{ group => 'rest', name => 'a row that an index here lacks', fill => $indexed, lacks => "INSERT INTO %s VALUES (30000, 'hidden')", by => 'here', of => { map { ($_ => ['30000 here']) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
 	{ group => 'rest', name => 'a second row of a unique key', fill => $indexed, lacks => "INSERT INTO %s VALUES (7, 'again')", of => { map { ($_ => ['7 both']) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
 
-	{ group => 'flight', name => 'a row in flight is no difference', flow => 1, here => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'] },
-	{ group => 'flight', name => 'rows that come late confirm nothing', flow => 1, here => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "INSERT INTO %s VALUES (1000, 'late')", options => { timeout => "'1 s'" }, rows => [ '1000 there f', '3 both f' ] },
-	{ group => 'flight', name => 'too many in flight', flow => 1, held => "UPDATE %s SET v = 'newer' WHERE id > 100", arrives => 1, options => { max_differences => 20 }, rows => [] },
-	{ group => 'flight', name => 'too many that come late', flow => 1, held => "UPDATE %s SET v = 'newest' WHERE id > 100", options => { max_differences => 20, timeout => "'1 s'" },
+	{ group => 'flight', name => 'a row in flight is no difference', flow => 'on', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'] },
+	{ group => 'flight', name => 'a row in flight from here', flow => 'back', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'], not => { 'audit of nodes' => $fed, 'three nodes' => $fed, 'nodes elsewhere' => $fed } },
+	{ group => 'flight', name => 'rows that come late confirm nothing', flow => 'on', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "INSERT INTO %s VALUES (1000, 'late')", options => { timeout => "'1 s'" }, rows => [ '1000 there f', '3 both f' ] },
+	{ group => 'flight', name => 'too many in flight', flow => 'on', held => "UPDATE %s SET v = 'newer' WHERE id > 100", arrives => 1, options => { max_differences => 20 }, rows => [] },
+	{ group => 'flight', name => 'too many that come late', flow => 'on', held => "UPDATE %s SET v = 'newest' WHERE id > 100", options => { max_differences => 20, timeout => "'1 s'" },
 		error => qr/^IB003: too many differences to confirm: .*(?:rows in flight|did not see replication pass)/s, not => { run => $kept } },
-	{ group => 'flight', name => 'too many that do differ', flow => 1, here => "UPDATE %s SET v = 'drift'", options => { max_differences => 20 }, error => qr/^IB002: too many differences/, not => { run => $kept } },
+	{ group => 'flight', name => 'too many that do differ', flow => 'on', drift => "UPDATE %s SET v = 'drift'", options => { max_differences => 20 }, error => qr/^IB002: too many differences/, not => { run => $kept } },
 	{ group => 'flight', name => 'altered meanwhile, to the same', options => { recheck => 0 }, there => 'DELETE FROM %s WHERE id = 7', locked => 'ALTER TABLE %s ADD x int; ALTER TABLE %1$s DROP x', rows => ['7 here'] },
 	{ group => 'flight', name => 'altered meanwhile, to another type', locked => 'ALTER TABLE %s ALTER id TYPE bigint', back => 'ALTER TABLE %s ALTER id TYPE int', error => qr/^42804: .*column types differ/, not => { digests => $ends } },
 	{ group => 'flight', name => 'dropped meanwhile', locked => 'ALTER TABLE %s RENAME TO gone', back => 'ALTER TABLE shop.gone RENAME TO %2$s', error => qr/^42P01: .*does not exist/, not => { digests => 'a digest is found by its table' } },
 	{ group => 'flight', name => 'cancelled while the peer works', stopped => 'cancel', error => qr/^57014: canceling statement due to user request/ },
 	{ group => 'flight', name => 'statement_timeout while the peer works', stopped => 'timeout', error => qr/^57014: canceling statement due to statement timeout/ },
-	{ group => 'flight', name => 'a connection that is lost', stopped => 'lost', error => qr/^(?:57P01|08\w+|IB00\d): / },
+	{ group => 'flight', name => 'a connection that is lost', stopped => 'lost', of => { map { ($_ => []) } 'run', 'run without iblt' }, error => qr/^(?:57P01|08\w+|IB00\d): / },
 	{ group => 'flight', name => 'a standby as the peer', there => 'DELETE FROM %s WHERE id = 7', standby => 1, rows => ['7 here'], not => { digests => 'a digest is written where it is read' } },
 );
 
@@ -114,11 +119,11 @@ sub track
 }
 
 # An index is not told of a row.
-sub unnoticed_there
+sub unnoticed_by
 {
-	my ($sql, $relation) = @_;
+	my ($role, $sql, $relation) = @_;
 	my $set = "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '${relation}_pkey'::regclass";
-	on('there', $_) foreach sprintf($set, 'false'), $sql, sprintf($set, 'true');
+	on($role, $_) foreach sprintf($set, 'false'), $sql, sprintf($set, 'true');
 	return;
 }
 
@@ -184,12 +189,11 @@ sub with_lock
 sub with_replication
 {
 	my ($s, $p, $text, $call) = @_;
-	my ($there) = of_site($p, 'there');
-	my @here = of_site($p, 'here');
-	sql($_, $text->($s->{here})) foreach $s->{here} ? @here : ();
-	my @holders = map { session($_, 'holds') } @here;
+	my ($source, @followers) = $s->{flow} eq 'back' ? @{ $p->{site} } : (of_site($p, 'there'), of_site($p, 'here'));
+	sql($_, $text->($s->{drift})) foreach $s->{drift} ? grep { $_ ne 'third' || $s->{flow} ne 'back' } @followers : ();
+	my @holders = map { session($_, 'holds') } @followers;
 	$_->run($text->('BEGIN; LOCK TABLE %s IN SHARE MODE')) foreach @holders;
-	sql($there, $text->($s->{held})) if $s->{held};
+	sql($source, $text->($s->{held})) if $s->{held};
 	my $session = $call->();
 	if ($s->{arrives})
 	{
@@ -206,9 +210,9 @@ sub with_replication
 	}
 	check($s, $p, answer($p));
 	$_->run('COMMIT') foreach @holders;
-	sql($there, $text->("DELETE FROM %s WHERE id > 200; UPDATE %1\$s SET v = 'row ' || id WHERE v <> 'row ' || id"));
-	$IbltTest::there->wait_for_catchup("of_$_") foreach @here;
-	sql($_, $text->("UPDATE %s SET v = 'row ' || id WHERE v <> 'row ' || id")) foreach @here;
+	sql($source, $text->("DELETE FROM %s WHERE id > 200; UPDATE %1\$s SET v = 'row ' || id WHERE v <> 'row ' || id"));
+	($s->{flow} eq 'back' ? $IbltTest::here : $IbltTest::there)->wait_for_catchup("${source}_$_") foreach @followers;
+	sql($_, $text->("UPDATE %s SET v = 'row ' || id WHERE v <> 'row ' || id")) foreach @followers;
 	return;
 }
 
@@ -217,7 +221,7 @@ sub cell
 	my ($s, $p, $relation, $text, $standby) = @_;
 	my %how;
 	$how{there} = sub { "$_[0] user=$s->{user}" } if $s->{user};
-	$how{there} = sub { "$_[0] $s->{string}" } if $s->{string};
+	$how{there} = sub { sprintf "$s->{string}", $_[0] } if $s->{string};
 	$how{there} = sub { $standby->connstr($_[1]) } if $s->{standby};
 	$how{first} = "SET statement_timeout = '300 ms'" if ($s->{stopped} // '') eq 'timeout';
 	my %options = ($s->{group} eq 'rest' || $s->{standby} ? (recheck => 0) : (), $s->{flow} ? (timeout => "'20 s'", progress => 'true') : (), %{ $s->{options} // {} });
@@ -233,35 +237,41 @@ sub cell
 	return;
 }
 
-# The other side publishes the table of all scenarios about rows in flight.
+# The tables of all scenarios about rows in flight: of one the other side is the source, of the other one this side.
 sub flow
 {
+	my ($way) = @_;
 	my @made = make({});
-	my ($relation, $name) = @made;
+	my $relation = $made[0];
 	track($relation);
-	on('there', "CREATE PUBLICATION flow FOR TABLE $relation");
-	foreach my $pair ([qw(here there)], [qw(third there)], [qw(near far)])
+	my @pairs = $way eq 'on' ? ([qw(there here)], [qw(there third)], [qw(far near)]) : ([qw(here there)], [qw(near far)]);
+	on($way eq 'on' ? 'there' : 'here', "CREATE PUBLICATION flow FOR TABLE $relation");
+	foreach my $pair (@pairs)
 	{
-		my ($follower, $source) = @$pair;
-		sql($follower, "CREATE SUBSCRIPTION of_$follower CONNECTION ${\ literal(string($source))} PUBLICATION flow WITH (copy_data = false)");
-		$IbltTest::here->poll_query_until($follower, "SELECT count(*) = 1 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+		my ($source, $follower) = @$pair;
+		sql($follower, "CREATE SUBSCRIPTION ${source}_$follower CONNECTION ${\ literal(string($source))} PUBLICATION flow WITH (copy_data = false)");
+		push @subscriptions, [ $follower, "${source}_$follower" ];
+		foreach (1 .. 1000)
+		{
+			last if sql($follower, "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel") eq 't';
+			select undef, undef, undef, 0.02;
+		}
 	}
-	return @made;
+	return \@made;
 }
 
 sub scenarios
 {
 	my ($group) = @_;
 	my @servers = servers_of_placements();
-	my ($standby, @flow);
+	my ($standby, %flow);
 	$_->safe_psql('postgres', "CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN; CREATE ROLE sealed LOGIN PASSWORD 'right'") foreach @servers;
 	on('both', 'GRANT USAGE ON SCHEMA shop TO reader');
 	hba($servers[1], 'local all sealed scram-sha-256');
 	my $only = qr/$ENV{IBLT_TEST_SCENARIO}/ if $ENV{IBLT_TEST_SCENARIO};
 	foreach my $s (grep { $_->{group} eq $group && (!$only || $_->{name} =~ $only) } @scenarios)
 	{
-		@flow = flow() if $s->{flow} && !@flow;
-		my ($relation, $name, $text) = $s->{flow} ? @flow : make($s);
+		my ($relation, $name, $text) = $s->{flow} ? @{ $flow{ $s->{flow} } //= flow($s->{flow}) } : make($s);
 		if (!$s->{flow})
 		{
 			track($relation) if !$s->{not}{digests} && !$s->{of_there};
@@ -270,7 +280,7 @@ sub scenarios
 		if ($s->{lacks})
 		{
 			on('both', $_) foreach "VACUUM $relation", "ANALYZE $relation";
-			unnoticed_there($text->($s->{lacks}), $relation);
+			unnoticed_by($s->{by} // 'there', $text->($s->{lacks}), $relation);
 		}
 		if ($s->{standby})
 		{
@@ -289,7 +299,7 @@ sub scenarios
 	}
 	nothing_left('at the end', @servers);
 	unlike(slurp_file($_->logfile), qr/s3cr3t/, 'no password in the log') foreach @servers;
-	sql($_, "DROP SUBSCRIPTION of_$_") foreach @flow ? qw(here third near) : ();
+	sql($_->[0], "DROP SUBSCRIPTION $_->[1]") foreach @subscriptions;
 	$_->stop foreach grep { $_ } $standby, @servers;
 	return;
 }
