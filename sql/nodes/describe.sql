@@ -29,8 +29,10 @@ BEGIN
 					' such as ''host=node_b dbname=shop''.';
 		END IF;
 	END LOOP;
-	twice := (SELECT min(name) FROM (SELECT name FROM unnest(names) AS u(name)
-		GROUP BY name HAVING count(*) > 1) AS t);
+	-- two sides of one peer would share a connection (peer_conns)
+	twice := (SELECT min(names[b]) FROM generate_subscripts(names, 1) AS a,
+		generate_subscripts(names, 1) AS b
+		WHERE a < b AND (names[a] = names[b] OR nodes[a] = nodes[b]));
 	problem := CASE
 		WHEN coalesce(dimensions, 0) <> 1 OR cardinality(names) NOT BETWEEN 2 AND 16
 			THEN 'nodes must be a list of 2 to 16 nodes'

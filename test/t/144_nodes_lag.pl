@@ -1,7 +1,6 @@
 # Rows in flight between nodes that replicate in a chain and as a star: what iblt_compare_nodes
 # confirms, what an audit says of many of them, and what a repair changes.  Also what it says
-# of roles that may not read row versions, of views that have a vote, and of a COMMIT whose answer
-# is lost.
+# of views that have a vote, and of a COMMIT whose answer is lost.
 use strict;
 use warnings;
 
@@ -180,24 +179,6 @@ foreach my $method (qw(sketch plain))
 	sql('d', 'UPDATE shop.t SET v = id WHERE id <= 10');
 	like(compare([qw(a c)], "max_differences => 5, method => '$method'"), qr/^$/, 'nodes that are equal');
 }
-
-# --- who may not read row versions --------------------------------------------------------------
-
-here('CREATE ROLE reader LOGIN; GRANT USAGE ON FOREIGN SERVER a, b, d TO reader');
-foreach my $name (qw(a b d))
-{
-	$nodes{$name}->safe_psql('postgres', 'CREATE ROLE reader LOGIN') if $name eq 'a';
-	sql($name, 'GRANT USAGE ON SCHEMA shop TO reader; GRANT SELECT (id, v) ON shop.t TO reader');
-}
-my $of_reader = 'ARRAY[' . join(', ', map { literal($nodes{$_}->connstr($_) . ' user=reader') } qw(a b d)) . ']';
-sql('d', 'UPDATE shop.t SET v = -1 WHERE id = 7');
-foreach my $method (qw(sketch plain))
-{
-	like(failure("SELECT * FROM iblt_compare_nodes('shop.t', $of_reader, method => '$method')"), qr/42501: permission denied for row versions of shop\.t \(node 1\)\nDETAIL:  To confirm differences, iblt reads the system columns tableoid, ctid and xmin\./, "$method: nothing is confirmed by contents in secret");
-	is(here("SELECT deviate, confirmed FROM iblt_compare_nodes('shop.t', $of_reader, method => '$method', recheck => 0)"), '{"node 3"}|', 'nor without a recheck');
-	like(here("SELECT status, detail FROM iblt_audit_nodes($of_reader, tables => '{shop.t}', method => '$method')"), qr/^(error|not comparable)\|permission denied for row versions of shop\.t/, 'as an audit says');
-}
-sql('d', 'UPDATE shop.t SET v = 7 WHERE id = 7');
 
 # --- who has a vote -------------------------------------------------------------------------------
 

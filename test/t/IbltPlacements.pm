@@ -103,7 +103,7 @@ sub list { my ($options) = @_; return map { ", $_ => $options->{$_}" } sort keys
 sub call
 {
 	my ($p, $relation, $options, %how) = @_;
-	my %options = (%{ $options // {} }, $p->{method} ? (method => "'$p->{method}'") : (), $p->{live} ? (live => "'require'") : ());
+	my %options = ($p->{method} ? (method => "'$p->{method}'") : (), $p->{live} ? (live => "'require'") : (), %{ $options // {} });
 	my $changed = $how{there} // sub { $_[0] };
 	my @strings = map { literal($role_of{$_} eq 'there' ? $changed->(string($_), $_) : string($_)) } @{ $p->{site} };
 	my $peer = $strings[1];

@@ -38,6 +38,7 @@ my $plain_fill = "SELECT g, 'row ' || g FROM generate_series(1, 200) AS g";
 my @scanned = ('without iblt', 'elsewhere, without iblt', 'nodes without iblt', 'audit without iblt');	# which read no row by an index
 my $sample = 'slices are read by the index, and without iblt nobody counts the rows besides';
 my $fed = 'the third node gets no rows from the first';
+my $all_rights = 'a digest takes a right to the whole table';
 my $whole = 'a digest is of the columns that are tracked';
 my $kept = 'a run keeps so many differences, and counts the others';
 my $ends = 'DDL ends a digest';
@@ -71,6 +72,8 @@ my @scenarios = (
 	{ group => 'rest', name => 'other types', of_there => 'CREATE TABLE %s (id bigint PRIMARY KEY, v text)', error => qr/^42804: .*column types differ: "id" is integer here and bigint/ },
 	{ group => 'rest', name => 'not there', of_there => 'SELECT', error => qr/^42P01: relation shop\.\w+ does not exist/, not => { digests => 'nothing is tracked' } },
 	{ group => 'rest', name => 'no right there', user => 'stranger', error => qr/^42501: permission denied for (?:schema shop|table|the digest)/ },
+	{ group => 'rest', name => 'rights to the columns compared', there => 'DELETE FROM %s WHERE id = 7; GRANT SELECT (id, v) ON %1$s TO reader', user => 'reader', rows => ['7 here'], not => { digests => $all_rights } },
+	{ group => 'rest', name => 'no right to row versions', there => 'DELETE FROM %s WHERE id = 7; GRANT SELECT (id, v) ON %1$s TO reader', user => 'reader', options => { recheck => 1 }, error => qr/^42501: permission denied for row versions of shop/, not => { digests => $all_rights } },
 	{ group => 'rest', name => 'row security there', there => 'ALTER TABLE %s ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON %1$s USING (id < 100); GRANT SELECT ON %1$s TO reader', user => 'reader',
 		error => qr/^42501: .*(?:row-level security|row security)|^IB008: .*permission denied for the digest/ },
 	{ group => 'rest', name => 'a wrong password', user => 'sealed password=s3cr3t', error => qr/could not connect to (?:the peer|"[^"]+")/ },
@@ -79,6 +82,12 @@ my @scenarios = (
 	{ group => 'rest', name => 'a row that an index there lacks', fill => $indexed, there => 'DELETE FROM %s WHERE id = 7', lacks => "INSERT INTO %s VALUES (30000, 'hidden')", of => { map { ($_ => [ '7 here', '30000 there' ]) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
 	{ group => 'rest', name => 'a row that an index here lacks', fill => $indexed, lacks => "INSERT INTO %s VALUES (30000, 'hidden')", by => 'here', of => { map { ($_ => ['30000 here']) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
 	{ group => 'rest', name => 'a second row of a unique key', fill => $indexed, lacks => "INSERT INTO %s VALUES (7, 'again')", of => { map { ($_ => ['7 both']) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven, 'run without iblt' => $sample } },
+	(map { my ($option, $value) = @$_; { group => 'rest', name => "$option => $value", options => { $option => $value }, error => qr/^22(?:023|004): $option must (?:not )?be/, not => $option eq 'live' ? { run => 'a run has no such option' } : {} } }
+		[ 'max_differences', 0 ], [ 'max_differences', 'NULL' ], [ 'recheck', -1 ], [ 'timeout', "'-1 s'" ], [ 'timeout', 'NULL' ], [ 'method', "'other'" ], [ 'method', 'NULL' ], [ 'live', "'other'" ], [ 'live', 'NULL' ]),
+	{ group => 'rest', name => 'the other side is this one', itself => 1, error => qr/^22023: (?:a relation cannot be compared with itself|the peer is this database itself|.*are the same database|node "node 2" is named twice)/ },
+	{ group => 'rest', name => 'a server that is not there', string => 'host=/nonexistent port=1 password=s3cr3t', error => qr/^08001: could not connect to/ },
+	{ group => 'rest', name => 'one snapshot', first => 'BEGIN ISOLATION LEVEL REPEATABLE READ', options => { recheck => 1 }, there => 'DELETE FROM %s WHERE id = 7', error => qr/^25001: (?:.*cannot recheck differences in a REPEATABLE READ|iblt_audit_run cannot run inside)/,
+		of => { map { ($_ => ['7 here t']) } 'elsewhere', 'elsewhere, without iblt', 'nodes elsewhere' } },
 
 	{ group => 'flight', name => 'a row in flight is no difference', flow => 'on', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'] },
 	{ group => 'flight', name => 'a row in flight from here', flow => 'back', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'], not => { 'audit of nodes' => $fed, 'three nodes' => $fed, 'nodes elsewhere' => $fed } },
@@ -223,6 +232,8 @@ sub cell
 	$how{there} = sub { "$_[0] user=$s->{user}" } if $s->{user};
 	$how{there} = sub { sprintf "$s->{string}", $_[0] } if $s->{string};
 	$how{there} = sub { $standby->connstr($_[1]) } if $s->{standby};
+	$how{there} = sub { string($p->{site}[0]) } if $s->{itself};
+	$how{first} = $s->{first};
 	$how{first} = "SET statement_timeout = '300 ms'" if ($s->{stopped} // '') eq 'timeout';
 	my %options = ($s->{group} eq 'rest' || $s->{standby} ? (recheck => 0) : (), $s->{flow} ? (timeout => "'20 s'", progress => 'true') : (), %{ $s->{options} // {} });
 	my $call = sub { call($p, $relation, \%options, %how) };
@@ -233,7 +244,7 @@ sub cell
 		$call->();
 		check($s, $p, answer($p));
 	}
-	session($p->{from}, 'calls')->run('RESET statement_timeout') if $how{first};
+	session($p->{from}, 'calls')->run($s->{first} ? 'ROLLBACK' : 'RESET statement_timeout') if $how{first};
 	return;
 }
 
