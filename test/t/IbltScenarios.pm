@@ -4,22 +4,25 @@
 #	scenarios(GROUP)   runs a group of the table: a test for each cell.  A cell that a placement
 #	                   cannot have is skipped, and says why.
 #
-#	A scenario has
+#	A scenario has some of these.  In SQL, %s is the relation.
 #
 #	name, group
-#	table    the columns of its table, and what follows them.  The default is a key id and a text v.
+#	table    the columns of its table.  The default is a key id and a text v.
 #	fill     the SELECT of the rows that all sides have.  The default is 200 rows.
-#	make     instead of both: SQL for all sides, in which %s is the relation
-#	here, there    SQL in which %s is the relation, for that side alone.  In a third node it is as here.
-#	of_there       the same, but before the relation is made, in place of make
-#	options        of the call
+#	here, there    SQL that changes that side.  A third node is as this side.
+#	of_there       SQL that makes the relation there, instead of table and fill
+#	lacks, by      SQL of which no index is told, and the side of it (there)
+#	options        of the call, those of iblt_compare
+#	first, user, string, itself    a statement before the call, and what the peer's connection string is
+#	locked, back   DDL there that the call has to wait for, and what undoes it after the cell
+#	stopped        what ends the call while it waits: cancel, timeout, lost
+#	flow     a table that is replicated on from there, or back to there, with drift on the follower.  What is held
+#	         there is in flight, and arrives once the call waits for it, or not.
+#	standby  the peer is a standby
 #	rows     what is expected: a list of "key side confirmed"
-#	error, notes   the same as a pattern
-#	flight   a function of the placement and the relation that makes the call and more besides, instead of the call alone
-#	how      what call() is to do
-#	not      placements, or their forms, or "digests", that cannot have it: name => why
+#	error    the same as a pattern
 #	of       rows that a placement tells instead: its name => rows
-#	after    SQL after each cell, here and there, for example to undo what happened in flight
+#	not      placements, or their forms, or "digests", that cannot have it: name => why
 package IbltScenarios;
 
 use strict;
@@ -56,7 +59,7 @@ my @scenarios = (
 	{ group => 'rest', name => 'too many', there => "UPDATE %s SET v = 'other' WHERE id <= 60", options => { max_differences => 50, recheck => 0 },
 		error => qr/^IB002: too many differences: (?:about |at least |more than )?\d+ keys .*max_differences is 50/, not => { run => $kept } },
 	{ group => 'rest', name => 'not one too many', there => "UPDATE %s SET v = 'other' WHERE id <= 50", options => { max_differences => 50 }, rows => [ map { "$_ both" } 1 .. 50 ] },
-	{ group => 'rest', name => 'a key of two columns', table => '(b text, a int, v text, PRIMARY KEY (a, b))', fill => "SELECT 'b' || g % 3, g, 'x' FROM generate_series(1, 90) AS g", there => "DELETE FROM %s WHERE a = 7; UPDATE %1\$s SET v = '' WHERE a = 8",
+	{ group => 'rest', name => 'a key of two columns', table => '(b text, a int, v text, PRIMARY KEY (a, b))', fill => "SELECT 'b' || g %% 3, g, 'x' FROM generate_series(1, 90) AS g", there => "DELETE FROM %s WHERE a = 7; UPDATE %1\$s SET v = '' WHERE a = 8",
 		rows => [ '7,b1 here', '8,b2 both' ] },
 	{ group => 'rest', name => 'no primary key', table => '(a int, b text)', fill => "SELECT g %% 20, nullif('b' || g %% 3, 'b2') FROM generate_series(1, 60) AS g", there => "DELETE FROM %s WHERE a = 5 AND b IS NULL; INSERT INTO %1\$s VALUES (4, 'b1'), (NULL, NULL)",
 		rows => [ '5,null here', '4,b1 both', 'null,null there' ], not => { digests => 'a digest needs a unique key' } },
