@@ -160,19 +160,17 @@ sub check
 	return;
 }
 
-# What a placement waits for with a lock on the other server: once it does, or the call has ended.
+# Waits until a session that has begun since then waits for a lock on the other server, or the call has ended.
 sub waits_there
 {
-	my ($session) = @_;
+	my ($session, $since) = @_;
 	foreach (1 .. 1000)
 	{
-		return if $session->ended || $IbltTest::there->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted") eq 't';
+		return if $session->ended || $IbltTest::there->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_start > '$since'") eq 't';
 		select undef, undef, undef, 0.01;
 	}
 	return;
 }
-
-sub ours { my ($what) = @_; return "FROM pg_stat_activity WHERE application_name LIKE 'iblt%'" . ($what // '') }
 
 # The table is locked there, while the call is made.
 sub with_lock
@@ -180,18 +178,16 @@ sub with_lock
 	my ($s, $p, $text, $call) = @_;
 	my ($there) = of_site($p, 'there');
 	my $holder = session($there, 'holds');
+	my $stopped = $s->{stopped} // '';
+	my $since = $IbltTest::there->safe_psql('postgres', 'SELECT clock_timestamp()');
 	$holder->run('BEGIN; ' . $text->($s->{locked} // 'LOCK TABLE %s'));
 	my $session = $call->();
-	waits_there($session);
-	if ($s->{stopped})
-	{
-		$IbltTest::here->safe_psql('postgres', "SELECT pg_cancel_backend($session->{pid})") if $s->{stopped} eq 'cancel';
-		$IbltTest::there->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) ' . ours(" AND wait_event_type = 'Lock'")) if $s->{stopped} eq 'lost';
-	}
+	waits_there($session, $since);
+	$IbltTest::here->safe_psql('postgres', "SELECT pg_cancel_backend($session->{pid})") if $stopped eq 'cancel';
+	$IbltTest::there->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt%' AND wait_event_type = 'Lock'") if $stopped eq 'lost';
 	# a call that is stopped ends before the lock does
-	my $got = ($s->{stopped} // '') =~ /cancel|timeout/ ? answer($p) : undef;
-	nothing_left("$s->{name}, $p->{name}") if $got;
-	$holder->run('COMMIT');
+	my $got = $stopped =~ /cancel|timeout/ ? answer($p) : undef;
+	$holder->run('COMMIT') if !$got;
 	check($s, $p, $got // answer($p));
 	sql($there, $text->($s->{back})) if $s->{back};
 	return;
@@ -309,6 +305,11 @@ sub scenarios
 				skip("$s->{name}, $p->{name}: $why", 1) if $why;
 				cell($s, $p, $relation, $text, $standby);
 			}
+		}
+		if (($s->{stopped} // '') =~ /cancel|timeout/)
+		{
+			nothing_left($s->{name});
+			session($_, 'holds')->run('COMMIT') foreach qw(there far);
 		}
 	}
 	nothing_left('at the end', @servers);
