@@ -64,7 +64,8 @@ BEGIN
 			name := parse_ident(s.relation);
 			bounds := ask_values(ARRAY[s.place], ARRAY[format('SELECT (SELECT ARRAY[b[least('
 						'n + 1 + %s::int8 * (cardinality(b) - 1) / %s,'
-						' greatest(cardinality(b), n + 1))]]::text[]::text FROM (SELECT histogram_bounds::text::%s[] AS b'
+						' greatest(cardinality(b), n + 1))]]::text[]::text'
+						' FROM (SELECT histogram_bounds::text::%s[] AS b'
 						' FROM pg_catalog.pg_stats WHERE schemaname = %L AND tablename = %L'
 						' AND attname = %L ORDER BY inherited DESC LIMIT 1) AS p,'
 						' width_bucket(%s, b) AS n)', rows, greatest(estimate, 1),
