@@ -186,10 +186,12 @@ CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		RETURN plan.bytes <= 268435456;
+	END IF;
 	-- 256 MB, for a heap page holds at most a row for each 28 bytes
-	RETURN plan.buckets IS NULL
-		AND coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28
-			AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
+	RETURN coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28
+		AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
 END
 $$;
 
