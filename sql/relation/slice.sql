@@ -187,7 +187,7 @@ CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
 AS $$
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		RETURN plan.bytes <= 268435456;
+		RETURN coalesce(plan.bytes <= 268435456, false);
 	END IF;
 	-- 256 MB, for a heap page holds at most a row for each 28 bytes
 	RETURN coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28

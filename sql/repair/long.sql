@@ -37,7 +37,7 @@ BEGIN
 	f := finder(compared, s);
 	LOOP
 		-- each part reads all of the row again, so there are few: later ones are larger
-		size := greatest(4194304, done / 4);
+		size := least(67108864, greatest(4194304, done / 4));
 		part := (ask_values(ARRAY[s.place], ARRAY[format('SELECT min(iblt_p.part)'
 				' FROM (SELECT substr(%s, %s, %s) AS part'
 				' FROM %s JOIN %s ON %s WHERE %s = %L LIMIT 1) AS iblt_p',

@@ -332,8 +332,8 @@ CREATE TABLE sparse (id int);
 INSERT INTO sparse SELECT i FROM generate_series(1, 2000) AS i;
 SELECT relation, p ->> 'rows' AS rows, p ->> 'blocks' AS blocks, p ->> 'file' ~ '^\d+$' AS a_file, p ->> 'file' ~ '^[0-9a-f]{32}$' AS files FROM unnest('{h,crossed}'::text[]) AS relation, LATERAL iblt_internal.run_probe(relation::regclass) AS p;
 SELECT (p ->> 'rows')::bigint BETWEEN 600 AND 800 AS without_statistics FROM iblt_internal.run_probe('sparse') AS p;
-SELECT here, there, buckets, iblt_internal.slice_may_count(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('buckets', buckets, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there)))) AS counts
-FROM (VALUES (9586980, 9586980, NULL), (9586981, 0, NULL), (0, 9586981, NULL), (NULL, 0, NULL), (0, NULL, NULL), (0, 0, 16)) AS v(here, there, buckets);
+SELECT here, there, buckets, bytes, iblt_internal.slice_may_count(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('buckets', buckets, 'bytes', bytes, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there)))) AS counts
+FROM (VALUES (9586980, 9586980, NULL, NULL), (9586981, 0, NULL, NULL), (0, 9586981, NULL, NULL), (NULL, 0, NULL, NULL), (0, NULL, NULL, NULL), (NULL, NULL, 16, NULL), (NULL, NULL, 16, 268435456), (NULL, NULL, 16, 268435457)) AS v(here, there, buckets, bytes);
 -- a table of Citus on either side
 SELECT distributed, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, distributed, '{"distributed": true}'::jsonb))) AS refused FROM unnest('{here,there}'::text[]) AS distributed;
 -- a relation without a page has nothing to look up
