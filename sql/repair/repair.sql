@@ -11,7 +11,7 @@
 --	repair_rows			what was done
 --	repair_commit			(commit.sql)
 --
--- run_repair (sql/run/repair.sql) repairs what a run found.
+-- run_repair (run.sql) repairs what a run found.
 
 -- Completes the steps of a preview, and gives its notices for a target of that many rows, if that
 -- is known: which triggers fire, and how many rows would be lost.
