@@ -21,6 +21,9 @@ BEGIN
 		names[n] := CASE WHEN nodes[n] IS NULL THEN 'here'
 			WHEN nodes[n] <> conns[n] AND iblt_peer_is_string(nodes[n]) THEN 'node ' || n
 			ELSE nodes[n] END;
+		-- two sides of one peer would share a connection (peer_conns)
+		twice := coalesce(twice, CASE WHEN names[n] = ANY (names[: n - 1])
+			OR nodes[n] = ANY (nodes[: n - 1]) THEN names[n] END);
 		IF nodes[n] <> conns[n] AND iblt_peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
 				AND strpos(nodes[n], '://') = 0 THEN
 			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
@@ -29,10 +32,6 @@ BEGIN
 					' such as ''host=node_b dbname=shop''.';
 		END IF;
 	END LOOP;
-	-- two sides of one peer would share a connection (peer_conns)
-	twice := (SELECT min(names[b]) FROM generate_subscripts(names, 1) AS a,
-		generate_subscripts(names, 1) AS b
-		WHERE a < b AND (names[a] = names[b] OR nodes[a] = nodes[b]));
 	problem := CASE
 		WHEN coalesce(dimensions, 0) <> 1 OR cardinality(names) NOT BETWEEN 2 AND 16
 			THEN 'nodes must be a list of 2 to 16 nodes'

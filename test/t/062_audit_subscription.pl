@@ -235,7 +235,8 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit(subscription => NULL)), nod
 		SET auto_explain.log_verbose = on;";
 	my $string = literal($conninfo);
 	foreach my $call ("iblt_compare('r.a', $string)", "iblt_audit($string, '{r.a}')", "iblt_audit(subscription => 'Sub', peer => $string)",
-		"iblt_repair('r.a', $string, direction => 'pull')", "iblt_audit(subscription => 'Sub')")
+		"iblt_repair('r.a', $string, direction => 'pull')", "iblt_audit(subscription => 'Sub')",
+		"iblt_compare_nodes('r.a', ARRAY[NULL, $string])", "iblt_audit_nodes(ARRAY[NULL, $string], '{r.a}')")
 	{
 		my $name = $call =~ s/\(.*//r;
 		my $before = -s $there->logfile;
