@@ -213,7 +213,8 @@ END
 $$;
 
 -- Cuts the slice of a worker, with too many differences for one comparison, in two; false if
--- that cannot be done.
+-- that cannot be done.  The rest may have far more rows than was expected of all, so as many are
+-- expected of it.
 CREATE FUNCTION run_split(w run_worker) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -239,7 +240,6 @@ BEGIN
 		t.slice_rows := least(t.slice_rows, half.rows);
 		half.number := t.cut;
 		s.lo := half.hi;
-		s.rows := greatest(s.rows - half.rows, 2);
 		PERFORM iblt_run_add(half), iblt_run_put(s), iblt_run_put(t);
 	END IF;
 	RETURN true;

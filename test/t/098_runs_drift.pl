@@ -45,6 +45,14 @@ change('run_make_options', 'greatest(compare.max_differences, 100000)', '50');
 	is($rows->{'public.zone'}{status}, 'equal', 'with which the run goes on');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run) WHERE table_number <> 3"), '0', 'and no slice is left over');
 }
+# statistics that are old may put far more rows into a slice than it was to have
+{
+	both('CREATE TABLE aged (id int PRIMARY KEY) WITH (autovacuum_enabled = off); INSERT INTO aged SELECT g * 10000 FROM generate_series(1, 4000) g; ANALYZE aged');
+	$here->safe_psql('postgres', 'INSERT INTO aged SELECT 20000000 + g FROM generate_series(1, 3000) g');
+	my $row = tables(scalar begin_run("'{aged}', slice_ms => 1, progress => false"))->{'public.aged'};
+	is(join(' ', @$row{qw(status extra missing rows_here rows_there)}), 'differs 3000 0 7000 4000', 'with old statistics, each row is counted once');
+	cmp_ok($row->{slices}, '<', 600, "and slices are not cut row by row: $row->{slices}");
+}
 # nor can it be where an index is damaged
 {
 	my @words = ('PERFORM read_begin(described)', q{IF query ~ ''OFFSET [0-9]{1,4} -'' THEN RAISE EXCEPTION USING ERRCODE = ''XX002'', MESSAGE = ''damaged''; END IF; PERFORM read_begin(described)});
