@@ -137,6 +137,20 @@ usual_kind(unsigned limbs)
 						: IBLT_KEY_CANONICAL;
 }
 
+/* A shape with keys of a few limbs, now and then without one of its subtables. */
+static inline IbltParams
+draw_shape(unsigned most_limbs, uint32_t cells)
+{
+	unsigned limbs = 1 + below(most_limbs);
+	IbltParams params =
+		make_params(usual_kind(limbs), limbs, 3 + (int) below(6), cells,
+					below(2) == 0, tap_random());
+
+	if (below(3) == 0)
+		params.subtables &= ~(1u << below((uint32_t) params.hashes));
+	return params;
+}
+
 /* Values of so many limbs: integers, uuids or texts.  The keys have a type. */
 static inline void
 set_values(IbltParams *params, unsigned limbs)

@@ -4,12 +4,10 @@
  *		once or by way of a queue, leave the same bytes as the loop for any
  *		shape, from any state of the cells.
  */
-#include <stdlib.h>
-
 #include "cell.h"
+#include "model.h"
 #include "row.h"
 #include "sizing.h"
-#include "tap.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #define HAS_OWN_WAY		(__builtin_cpu_supports("avx2") != 0)
@@ -30,32 +28,22 @@ edge_word(void)
 	return tap_random() % 3 == 0 ? tap_random() : edges[tap_random() % n];
 }
 
-/* Two sketches with the same arbitrary, lazy cells. */
-static void
-make_pair(IbltSketch *a, IbltSketch *b, uint32_t subtable_cells, unsigned limbs)
+/* A sketch with arbitrary, lazy cells. */
+static IbltSketch *
+lazy_sketch(uint32_t subtable_cells, unsigned limbs)
 {
-	IbltParams params = {.hashes = 4, .subtables = 0x0f,
-		.key = {IBLT_KEY_CANONICAL, 0, (const uint8_t *) "x", 1}};
-	uint8_t *bytes;
+	IbltParams params =
+		make_params(limbs == 1 ? IBLT_KEY_INTEGER : IBLT_KEY_CANONICAL, limbs, 4,
+					subtable_cells, false, tap_random());
+	IbltSketch *sketch = sketch_new(&params);
 
-	if (limbs == 1)
-		params.key.kind = IBLT_KEY_INTEGER;
-	params.key.limbs = limbs;
-	params.subtable_cells = subtable_cells;
-	params.seed = tap_random();
-	if ((bytes = malloc(iblt_core_size(&params))) == NULL)
-		abort();
-	iblt_core_init(a, &params, bytes);
-	for (uint32_t i = 0; i < a->ncells; i++)
+	for (uint32_t i = 0; i < sketch->ncells; i++)
 	{
-		iblt_store32(iblt_cell(a, i), (uint32_t) edge_word());
-		for (unsigned f = 0; f < a->fields; f++)
-			iblt_cell_set_field(iblt_cell(a, i), f, edge_word());
+		iblt_store32(iblt_cell(sketch, i), (uint32_t) edge_word());
+		for (unsigned f = 0; f < sketch->fields; f++)
+			iblt_cell_set_field(iblt_cell(sketch, i), f, edge_word());
 	}
-	if ((bytes = malloc(a->size)) == NULL)
-		abort();
-	memcpy(bytes, a->bytes, a->size);
-	iblt_core_view_copy(b, a, bytes);
+	return sketch;
 }
 
 /* Puts a row into a sketch in the way for any shape.  True if it was refused. */
@@ -77,14 +65,14 @@ static int
 rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 {
 	const IbltRowAdder *adder;
-	IbltSketch a, b;
+	IbltSketch *a = lazy_sketch(cells, limbs);
+	IbltSketch *b = sketch_copy(a);
 	IbltQueue queue;
 	int wrong = 0;
 
 	memset(&queue, 0, sizeof queue);
-	make_pair(&a, &b, cells, limbs);
-	adder = own ? iblt_core_row_adder(&a.params)
-		: iblt_core_row_adder_portable(&a.params);
+	adder = own ? iblt_core_row_adder(&a->params)
+		: iblt_core_row_adder_portable(&a->params);
 	while (rows-- > 0)
 	{
 		uint8_t key[8 * IBLT_QUEUE_LIMBS];
@@ -95,17 +83,17 @@ rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 		for (unsigned l = 0; l < limbs; l++)
 			iblt_store64(key + 8 * l, edge_word());
 		status = queued
-			? adder->queue(&queue, &a, key, y, sign) : adder->add(&a, key, y, sign);
-		wrong += (status != IBLT_OK) != reference_refuses(&b, key, y, sign);
+			? adder->queue(&queue, a, key, y, sign) : adder->add(a, key, y, sign);
+		wrong += (status != IBLT_OK) != reference_refuses(b, key, y, sign);
 	}
-	wrong += a.rows != b.rows;
-	iblt_core_queue_flush(&queue, &a);
-	wrong += memcmp(a.bytes, b.bytes, a.size) != 0;
+	wrong += a->rows != b->rows;
+	iblt_core_queue_flush(&queue, a);
+	wrong += !same_bytes(a, b);
 	/* nothing is left in it */
-	iblt_core_queue_flush(&queue, &a);
-	wrong += memcmp(a.bytes, b.bytes, a.size) != 0;
-	free(a.bytes);
-	free(b.bytes);
+	iblt_core_queue_flush(&queue, a);
+	wrong += !same_bytes(a, b);
+	sketch_free(a);
+	sketch_free(b);
 	return wrong;
 }
 

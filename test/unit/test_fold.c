@@ -2,8 +2,6 @@
  * test_fold.c
  *		Folding and dropping subtables: the same bytes as built smaller.
  */
-#include <stdlib.h>
-
 #include "cell.h"
 #include "fold.h"
 #include "model.h"
@@ -11,17 +9,6 @@
 #include "sizing.h"
 
 #define ROWS	300
-
-/* An empty sketch in memory of its own. */
-static void
-make(IbltSketch *sketch, const IbltParams *params)
-{
-	uint8_t *bytes = malloc(iblt_core_size(params));
-
-	if (bytes == NULL || iblt_core_check_params(params) != IBLT_OK)
-		abort();
-	iblt_core_init(sketch, params, bytes);
-}
 
 /* The same rows for the same seed: inserted, deleted, some keys twice. */
 static void
@@ -39,40 +26,20 @@ fill(IbltSketch *sketch, uint64_t seed)
 	iblt_core_seal(sketch);
 }
 
-static IbltParams
-random_params(void)
-{
-	IbltParams params = {0};
-
-	params.hashes = 3 + (int) (tap_random() % 6);
-	params.subtables = (1U << params.hashes) - 1;
-	params.key.kind = tap_random() % 2 ? IBLT_KEY_INTEGER : IBLT_KEY_UUID;
-	params.key.limbs = params.key.kind == IBLT_KEY_INTEGER ? 1 : 2;
-	if (tap_random() % 2 != 0)
-	{
-		params.value.kind = IBLT_KEY_INTEGER;
-		params.value.limbs = 1;
-	}
-	params.seed = tap_random();
-	params.subtable_cells = iblt_core_ladder_at_least(1 + (uint32_t) (tap_random() % 3000));
-	return params;
-}
-
 /* Is the fold of a large sketch, byte for byte, the one built small? */
 static bool
 folds_to(IbltParams small_params, const IbltSketch *large, uint64_t rows)
 {
-	IbltSketch small, folded;
+	IbltSketch *small = sketch_new(&small_params);
+	IbltSketch *folded = sketch_new(&small_params);
 	bool same;
 
-	make(&small, &small_params);
-	make(&folded, &small_params);
-	fill(&small, rows);
-	iblt_core_fold(&folded, large);
-	iblt_core_seal(&folded);
-	same = memcmp(small.bytes, folded.bytes, small.size) == 0;
-	free(small.bytes);
-	free(folded.bytes);
+	fill(small, rows);
+	iblt_core_fold(folded, large);
+	iblt_core_seal(folded);
+	same = same_bytes(small, folded);
+	sketch_free(small);
+	sketch_free(folded);
 	return same;
 }
 
@@ -84,25 +51,26 @@ test_folds(void)
 
 	for (long round = 0; round < rounds; round++)
 	{
-		IbltParams params = random_params();
+		unsigned limbs = 1 + below(2);
+		uint32_t size = iblt_core_ladder_at_least(1 + below(3000));
+		IbltParams params = make_params(usual_kind(limbs), limbs, 3 + (int) below(6),
+										size, below(2), tap_random());
 		uint64_t rows = tap_random();
-		uint32_t size = params.subtable_cells;
-		IbltSketch large;
+		IbltSketch *large = sketch_new(&params);
 		uint32_t least;
 
-		make(&large, &params);
-		fill(&large, rows);
+		fill(large, rows);
 		for (least = 1; least <= size; least = params.subtable_cells + 1)
 		{
 			params.subtable_cells = iblt_core_fold_cells(size, least);
 			/* every third time, one subtable is dropped on the way */
 			if (tried % 3 == 0)
-				params.subtables = large.params.subtables & ~(1U << (tap_random() % 3));
-			wrong += !folds_to(params, &large, rows);
-			params.subtables = large.params.subtables;
+				params.subtables = large->params.subtables & ~(1U << (tap_random() % 3));
+			wrong += !folds_to(params, large, rows);
+			params.subtables = large->params.subtables;
 			tried++;
 		}
-		free(large.bytes);
+		sketch_free(large);
 	}
 	tap_ok(tried > 5 * rounds && wrong == 0,
 		   "a fold is what would have been built (%d of %d are not)", wrong, tried);

@@ -10,22 +10,6 @@
 #include "get_size.h"
 #include "sizing.h"
 
-/* Parameters of any shape, some with dropped subtables. */
-static IbltParams
-random_params(void)
-{
-	unsigned limbs = 1 + below(5);
-	IbltParams params =
-		make_params(usual_kind(limbs), limbs, 3 + (int) below(6),
-					1u << below(7), below(2) == 0, tap_random());
-
-	if (below(3) == 0)
-		params.subtables &= ~(1u << below((uint32_t) params.hashes));
-	if (params.value.limbs > 0)
-		set_values(&params, 1 + below(4));
-	return params;
-}
-
 /* A key from its number. */
 static void
 make_key(uint8_t *key, unsigned limbs, uint64_t number)
@@ -133,7 +117,11 @@ test_slices(void)
 
 	while (rounds-- > 0)
 	{
-		IbltParams params = random_params();
+		IbltParams params = draw_shape(5, 1u << below(7));
+
+		if (params.value.limbs > 0)
+			set_values(&params, 1 + below(4));
+
 		uint64_t keys = below(2 * params.subtable_cells + 2);
 		IbltSketch *sketch = filled_sketch(&params, keys);
 		size_t size = iblt_core_header_size(sketch->bytes);
