@@ -222,6 +222,16 @@ sketch_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 	return iblt_core_add_pair(sketch, key, value, sign);
 }
 
+/* Adds a row with an integer key to a sketch that takes it. */
+static inline void
+add_integer(IbltSketch *sketch, uint64_t key, uint64_t y, int sign)
+{
+	uint8_t bytes[8];
+
+	iblt_store64(bytes, key);
+	(void) iblt_core_add_row(sketch, bytes, y, sign);
+}
+
 static inline bool
 same_bytes(const IbltSketch *a, const IbltSketch *b)
 {

@@ -16,15 +16,6 @@ small_params(void)
 	return make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 7);
 }
 
-static void
-add_integer(IbltSketch *sketch, uint64_t key, uint64_t y, int sign)
-{
-	uint8_t bytes[8];
-
-	iblt_store64(bytes, key);
-	(void) iblt_core_add_row(sketch, bytes, y, sign);
-}
-
 /*
  * Cells with each field once as a canonical word below 59 and once as the lazy
  * word that stands for the same, added to and taken from others.

@@ -26,15 +26,6 @@ typedef struct Mix
 	uint32_t changed;
 } Mix;
 
-static void
-add(IbltSketch *sketch, uint64_t number, uint64_t y, int sign)
-{
-	uint8_t key[8];
-
-	iblt_store64(key, number);
-	(void) iblt_core_add_row(sketch, key, y, sign);
-}
-
 static IbltSketch *
 sketch_of(const Mix *mix, uint32_t cells)
 {
@@ -44,13 +35,13 @@ sketch_of(const Mix *mix, uint32_t cells)
 	uint64_t number = tap_random();
 
 	for (uint32_t i = 0; i < mix->missing; i++)
-		add(sketch, number++, tap_random(), -1);
+		add_integer(sketch, number++, tap_random(), -1);
 	for (uint32_t i = 0; i < mix->extra; i++)
-		add(sketch, number++, tap_random(), 1);
+		add_integer(sketch, number++, tap_random(), 1);
 	for (uint32_t i = 0; i < mix->changed; i++)
 	{
-		add(sketch, number, tap_random(), 1);
-		add(sketch, number++, tap_random(), -1);
+		add_integer(sketch, number, tap_random(), 1);
+		add_integer(sketch, number++, tap_random(), -1);
 	}
 	iblt_core_seal(sketch);
 	return sketch;
@@ -256,7 +247,7 @@ test_duplicates(void)
 	uint64_t y = tap_random();
 
 	for (int i = 0; i < 30; i++)
-		add(sketch, 1, y, -1);
+		add_integer(sketch, 1, y, -1);
 	iblt_core_seal(sketch);
 	check(fabs(iblt_core_net_squares(sketch) - 900) < 1e-6,
 		  "30 rows of a key are %f", iblt_core_net_squares(sketch));
@@ -264,13 +255,13 @@ test_duplicates(void)
 			  bound >= 900,
 		  "and are estimated at %f", iblt_core_estimate_keys(sketch, &bound));
 	for (int i = 0; i < 30; i++)
-		add(sketch, 1, y + 1, 1);
+		add_integer(sketch, 1, y + 1, 1);
 	iblt_core_seal(sketch);
 	check(iblt_core_net_squares(sketch) == 0, "net rows of 0 are not 0");
 	check(iblt_core_estimate_keys(sketch, &bound) >= 450,
 		  "30 rows changed are fewer than half of their squares");
 	for (int i = 0; i < 30; i++)
-		add(sketch, 1, tap_random(), 1);
+		add_integer(sketch, 1, tap_random(), 1);
 	iblt_core_seal(sketch);
 	check(iblt_core_estimate_keys(sketch, &bound) <=
 			  (double) iblt_core_estimate(sketch, &rows_bound),

@@ -32,13 +32,8 @@ trial(Trials *trials, uint32_t d, bool changed)
 	double estimate;
 
 	for (uint32_t i = 0; i < d; i++)
-	{
-		uint8_t key[8];
-
-		iblt_store64(key, start + (changed ? i / 2 : i));
-		(void) iblt_core_add_row(sketch, key, tap_random(),
-								 changed && i & 1 ? -1 : 1);
-	}
+		add_integer(sketch, start + (changed ? i / 2 : i), tap_random(),
+					changed && i & 1 ? -1 : 1);
 	estimate = (double) iblt_core_meter_estimate(sketch->meter);
 	trials->sum += estimate - d;
 	trials->squares += (estimate - d) * (estimate - d);

@@ -20,7 +20,7 @@ strata_params(int strata, int hashes, uint32_t cells, uint64_t seed)
 }
 
 static void
-add_integer(IbltSketch *strata, uint64_t key, uint64_t y, int sign)
+add_to_strata(IbltSketch *strata, uint64_t key, uint64_t y, int sign)
 {
 	uint8_t		bytes[8];
 
@@ -231,10 +231,10 @@ test_order(void)
 		int			rows = (int) below(300);
 
 		for (int i = 0; i < rows; i++)
-			add_integer(i % 3 == 0 ? part : forward, base + (uint64_t) i / 2,
+			add_to_strata(i % 3 == 0 ? part : forward, base + (uint64_t) i / 2,
 						(uint64_t) i, i % 5 == 0 ? -1 : 1);
 		for (int i = rows - 1; i >= 0; i--)
-			add_integer(backward, base + (uint64_t) i / 2, (uint64_t) i,
+			add_to_strata(backward, base + (uint64_t) i / 2, (uint64_t) i,
 						i % 5 == 0 ? -1 : 1);
 		/* a state that a worker sends is sealed */
 		iblt_core_seal(part);
@@ -378,18 +378,18 @@ random_difference(const IbltParams *params, uint32_t nkeys,
 
 		iblt_store64(bytes, key);
 		hash[i] = iblt_strata_hash(a, bytes, sizeof bytes);
-		add_integer(i % 3 == 1 ? b : a, key, 1, 1);
+		add_to_strata(i % 3 == 1 ? b : a, key, 1, 1);
 		if (i % 3 == 2)
-			add_integer(b, key, 2, 1);
+			add_to_strata(b, key, 2, 1);
 		if (i % 5 == 0)
-			add_integer(a, key, 3, 1);
+			add_to_strata(a, key, 3, 1);
 	}
 	for (uint32_t i = 0; i < 100; i++)
 	{
 		uint64_t	key = tap_random();
 
-		add_integer(a, key, i, 1);
-		add_integer(b, key, i, 1);
+		add_to_strata(a, key, i, 1);
+		add_to_strata(b, key, i, 1);
 	}
 	iblt_core_seal(b);
 	iblt_core_add_sketch(a, b, -1);
@@ -471,7 +471,7 @@ test_contradictions(void)
 	uint64_t	keys;
 
 	for (uint64_t i = 0; i < 20; i++)
-		add_integer(strata, i, i, 1);
+		add_to_strata(strata, i, i, 1);
 	iblt_core_seal(strata);
 	check(estimate(strata, &keys) == IBLT_PEEL_COMPLETE && keys == 20, "honest");
 	strata->rows = 19;
