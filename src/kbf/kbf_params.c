@@ -254,7 +254,7 @@ kbf_info(PG_FUNCTION_ARGS)
 	values[INFO_BITS_PER_KEY] = Float8GetDatum(kbf.keys == 0 ? 0
 											   : 8.0 * kbf.size / kbf.keys);
 	values[INFO_UNKNOWN] = Float8GetDatum(rates.unknown);
-	values[INFO_FALSE_POSITIVE] = Float8GetDatum(rates.false_positive);
+	values[INFO_FALSE_POSITIVE] = Float8GetDatum(Min(1, rates.false_positive));
 	values[INFO_ABSENT_UNKNOWN] = Float8GetDatum(rates.absent_unknown);
 	return iblt_value_row(fcinfo, values, nulls);
 }
