@@ -173,7 +173,7 @@ sub waits_there
 		return if $session->ended || $IbltTest::there->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_start > '$since'") eq 't';
 		select undef, undef, undef, 0.01;
 	}
-	return;
+	die 'the call neither waits for the lock nor ends';
 }
 
 # The table is locked there, while the call is made.
@@ -265,11 +265,7 @@ sub flow
 		my ($source, $follower) = @$pair;
 		sql($follower, "CREATE SUBSCRIPTION ${source}_$follower CONNECTION ${\ literal(string($source))} PUBLICATION flow WITH (copy_data = false)");
 		push @subscriptions, [ $follower, "${source}_$follower" ];
-		foreach (1 .. 1000)
-		{
-			last if sql($follower, "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel") eq 't';
-			select undef, undef, undef, 0.02;
-		}
+		($way eq 'on' ? $IbltTest::here : $IbltTest::there)->poll_query_until($follower, "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die "$follower is not fed";
 	}
 	return \@made;
 }
@@ -282,8 +278,8 @@ sub scenarios
 	$_->safe_psql('postgres', "CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN; CREATE ROLE sealed LOGIN PASSWORD 'right'") foreach @servers;
 	on('both', 'GRANT USAGE ON SCHEMA shop TO reader');
 	hba($servers[1], 'local all sealed scram-sha-256');
-	my $only = qr/$ENV{IBLT_TEST_SCENARIO}/ if $ENV{IBLT_TEST_SCENARIO};
-	foreach my $s (grep { $_->{group} eq $group && (!$only || $_->{name} =~ $only) } @scenarios)
+	my $only = $ENV{IBLT_TEST_SCENARIO} ? qr/$ENV{IBLT_TEST_SCENARIO}/ : qr/./;
+	foreach my $s (grep { $_->{group} eq $group && $_->{name} =~ $only } @scenarios)
 	{
 		my ($relation, $name, $text) = $s->{flow} ? @{ $flow{ $s->{flow} } //= flow($s->{flow}) } : make($s);
 		if (!$s->{flow})
