@@ -73,9 +73,10 @@ extern Datum iblt_codec_read(IbltCodec *codec, const uint8 **pos,
 /*
  * The type's portable name, palloc'd, in UTF-8 whatever the database's
  * encoding: "text", "int4[]", "(int4,text)", "public.mood".  Every description
- * can be read back.  So there is an ERROR for arrays of domains over arrays and of
- * anonymous rows, which may differ in their columns, for names with control characters, for a type that is not known
- * (iblt_codec_is_known), and beyond the bounds above.
+ * can be read back.  So there is an ERROR for arrays of domains over arrays, for
+ * arrays of anonymous rows, which may differ in their columns, for names with
+ * control characters, for a type that is not known (iblt_codec_is_known), and
+ * beyond the bounds above.
  */
 extern char *iblt_codec_description(IbltCodec *codec);
 
