@@ -56,22 +56,17 @@ CREATE FUNCTION repair_present(plan plan, s side, ids text[]) RETURNS text[]
 AS $$
 DECLARE
 	hashes text[] := hashes_of_keys(plan, ids);
-	query text;
 	found found_rows[];
 BEGIN
 	IF ids = '{}' THEN
 		RETURN '{}';
 	END IF;
-	query := format('SELECT array_agg(iblt_h.hash::text), NULL::jsonb[], NULL::bigint[],'
-			' NULL::text[], NULL::bigint[], NULL::text[], NULL::jsonb[], NULL::text[], %s FROM'
-			' (SELECT %s FROM %s OFFSET 0) AS iblt_h(hash) WHERE iblt_h.hash = ANY ($1::int8[])',
-		fingerprint_sql(s), key_hash_sql(plan), rows_sql(plan, s));
-	found := find_rows(ARRAY[s.place], ARRAY[query],
-		ROW('read_heap', hashes, NULL, NULL, reads(s))::reading);
-	-- either side may be a node of any name
+	plan.by_hash := true;
+	plan.by_index := false;
+	found := find_rows(ARRAY[s.place], ARRAY[(finder(plan, s)).lookup], reading_of(plan, hashes));
 	PERFORM require_side_described(s, found[1].fingerprint);
 	RETURN ARRAY(SELECT k.id FROM unnest(ids, hashes) AS k(id, hash)
-		WHERE k.hash IN (SELECT unnest(found[1].id)));
+		WHERE k.hash IN (SELECT split_part(u, ' ', 1) FROM unnest(found[1].id) AS u));
 END
 $$;
 
@@ -108,12 +103,7 @@ BEGIN
 			|| repair_present(whole, repair_target_of(target_side, whole.here, whole.there),
 				inserts[i : i + size - 1]);
 	END LOOP;
-	IF present <> '{}' THEN
-		PERFORM check_index(repair_whole(plan), present);
-		FOR n IN 1 .. work.batches LOOP
-			PERFORM iblt_repair_put(plan.secret, n, repair_skip(repair_batch(work, n), present,
-				'changed since it was compared'));
-		END LOOP;
-	END IF;
+	PERFORM check_index(repair_whole(plan), present),
+		repair_skip_all(work, present, 'changed since it was compared');
 END
 $$;

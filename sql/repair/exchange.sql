@@ -10,37 +10,6 @@
 -- index may be on an expression.  Rows wait for each other in one repair of a pair of relations
 -- only: those of several runs, or of several nodes, are not looked at together.
 
--- Which rows wait for which
-
--- The unique indexes that updates of a repair may violate for a while, as far as there are several.
-CREATE FUNCTION repair_uniques(work repair_work) RETURNS repair_unique[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan repair_plan := work.plan;
-	generated text[] := ARRAY(SELECT c.name FROM unnest((plan.described).columns) AS c
-		WHERE c.generated);
-	-- no update sets the columns of the key
-	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
-		WHERE NOT u.columns <@ ARRAY(SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
-	changed text[] := '{}';
-	updates bigint := 0;
-	x record;
-BEGIN
-	IF uniques = '{}' OR NOT (plan.compared).is_unique THEN
-		RETURN '{}';
-	END IF;
-	FOR n IN 1 .. work.batches LOOP
-		SELECT count(DISTINCT s.id) AS number, array_agg(DISTINCT c.name) AS columns INTO x
-		FROM unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c(name);
-		updates := updates + x.number;
-		changed := changed || x.columns;
-	END LOOP;
-	RETURN ARRAY(SELECT u FROM unnest(uniques) AS u
-		WHERE updates > 1 AND u.columns && (changed || generated));
-END
-$$;
-
 -- The steps of an action, each as the text of an array: the key's columns, and then these columns,
 -- if they are compared; and the ids of those with long values, which have NULL in their place.
 CREATE FUNCTION repair_unique_rows(work repair_work, columns text[], action text,
@@ -72,6 +41,32 @@ BEGIN
 END
 $$;
 
+-- What the target's server says to a query over iblt_v, the texts of these rows, and iblt_o, these
+-- columns of the rows that it has of the same keys.
+CREATE FUNCTION repair_ask_rows(plan repair_plan, rows text[], columns text, query text)
+RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s side := repair_target(plan);
+BEGIN
+	RETURN (ask_values(ARRAY[s.place], ARRAY[(
+		SELECT format('WITH iblt_v AS MATERIALIZED (SELECT iblt_n, iblt_r::text[] AS iblt_r'
+				' FROM unnest(%s) WITH ORDINALITY AS iblt_u(iblt_r, iblt_n)),'
+				' iblt_o AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v JOIN %s AS t ON %s)'
+				'%s', CASE WHEN s.bare THEN format('%L::text[]', rows) ELSE '$1' END, columns,
+			relation_sql(s), string_agg(CASE WHEN t.type LIKE 'pg_catalog.%'
+				THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier,
+					coalesce(k.equal, 'OPERATOR(pg_catalog.=)'), k.n, k.suffix)
+				ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
+				' AND ' ORDER BY k.n), query)
+		FROM (SELECT c.*, row_number() OVER (ORDER BY c.i) AS n
+			FROM unnest(plan.columns) AS c WHERE c.key) AS k
+		LEFT JOIN unnest((plan.described).columns) AS t USING (name))], 0.01, NULL,
+		ROW('read_planned', rows, NULL, NULL, reads(s))::reading))[1];
+END
+$$;
+
 -- The pairs of steps for these rows on the target's server of which the first is to get a value of
 -- an index on these columns that the second has, and the number of that index, in the order of the
 -- second.
@@ -82,59 +77,44 @@ CREATE FUNCTION repair_waiting(plan repair_plan, uniques repair_unique[], column
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
-	query text := (
-		SELECT format('WITH iblt_v AS MATERIALIZED (SELECT iblt_n, iblt_r::text[] AS iblt_r'
-				' FROM unnest(%s) WITH ORDINALITY AS iblt_u(iblt_r, iblt_n)),'
-				' iblt_o AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v JOIN %s AS t ON %s),'
-				' iblt_w AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v LEFT JOIN iblt_o'
-				' ON iblt_o.iblt_n = iblt_v.iblt_n)'
-				' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
-			CASE WHEN s.bare THEN format('%L::text[]', rows) ELSE '$1' END,
-			string_agg(format(CASE WHEN x.own THEN 't.%1$I'
-					ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END
-				|| ' AS %1$I', x.name), ', ' ORDER BY x.n),
-			relation_sql(s),
-			(SELECT string_agg(CASE WHEN t.type LIKE 'pg_catalog.%'
-					THEN format('t.%s %s (iblt_v.iblt_r[%s])%s', k.identifier,
-						coalesce(k.equal, 'OPERATOR(pg_catalog.=)'), k.n, k.suffix)
-					ELSE format('format(''%%s'', t.%s) = iblt_v.iblt_r[%s]', k.identifier, k.n) END,
-				' AND ' ORDER BY k.n)
-				FROM (SELECT c.*, row_number() OVER (ORDER BY c.i) AS n
-					FROM unnest(plan.columns) AS c WHERE c.key) AS k
-				LEFT JOIN unnest((plan.described).columns) AS t USING (name)),
-			string_agg(format(CASE WHEN x.compared THEN '(iblt_v.iblt_r[%2$s])%3$s AS %1$I'
-					ELSE 'iblt_o.%1$I AS %1$I' END, x.name, x.n + x.keys,
-				CASE WHEN x.own THEN concat_ws(' ', x.suffix, x.collated) END), ', ' ORDER BY x.n),
-			(SELECT string_agg(p.pairs, ' UNION ALL ')
-				FROM unnest(uniques) WITH ORDINALITY AS u, LATERAL (
-				SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s)'
-						' FROM (SELECT iblt_n, %s FROM iblt_w%s) AS a'
-						' JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b ON %s'
-						' WHERE a.iblt_n <> b.iblt_n', u.ordinality,
-					string_agg(format('(%s) AS iblt_k%s', k.value, k.ordinality), ', '
-						ORDER BY k.ordinality),
-					' WHERE ' || u.condition,
-					string_agg(format(CASE WHEN u.nulls
-						THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
-							' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
-						ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, k.ordinality, k.equal,
-						k.collated), ' AND ' ORDER BY k.ordinality))
-				FROM unnest(u.keys) WITH ORDINALITY AS k) AS p(pairs)))
-		FROM (SELECT u.name, u.n, t.type LIKE 'pg_catalog.%' AS own, t.collated, c.suffix,
-				c.name IS NOT NULL AS compared,
-				(SELECT count(*) FROM unnest(plan.columns) AS k WHERE k.key) AS keys
-			FROM unnest(columns) WITH ORDINALITY AS u(name, n)
-			LEFT JOIN unnest((plan.described).columns) AS t USING (name)
-			LEFT JOIN unnest(plan.columns) AS c USING (name)) AS x);
-	pairs text[] := ask_values(ARRAY[s.place], ARRAY[query], 0.01, NULL,
-		ROW('read_planned', rows, NULL, NULL, reads(s))::reading);
+	of_keys integer := (SELECT count(*) FROM unnest(plan.columns) AS k WHERE k.key);
+	x record;
 BEGIN
-	SELECT coalesce(array_agg(x.p[1] ORDER BY x.p[2]), '{}'),
-		coalesce(array_agg(x.p[2] ORDER BY x.p[2]), '{}'),
-		coalesce(array_agg(x.p[3] ORDER BY x.p[2]), '{}') INTO wants, has, by_index
-	FROM unnest(pairs[1]::text[]) AS u(pair),
-	LATERAL (SELECT string_to_array(u.pair, ' ')::integer[] OFFSET 0) AS x(p);
+	SELECT string_agg(format(CASE WHEN u.own THEN 't.%1$I'
+				ELSE 'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END' END
+			|| ' AS %1$I', u.name), ', ' ORDER BY u.n) AS has,
+		string_agg(format(CASE WHEN u.compared THEN '(iblt_v.iblt_r[%2$s])%3$s AS %1$I'
+				ELSE 'iblt_o.%1$I AS %1$I' END, u.name, u.n + of_keys,
+			CASE WHEN u.own THEN concat_ws(' ', u.suffix, u.collated) END), ', ' ORDER BY u.n)
+			AS wants INTO x
+	FROM (SELECT u.name, u.n, t.type LIKE 'pg_catalog.%' AS own, t.collated, c.suffix,
+			c.name IS NOT NULL AS compared
+		FROM unnest(columns) WITH ORDINALITY AS u(name, n)
+		LEFT JOIN unnest((plan.described).columns) AS t USING (name)
+		LEFT JOIN unnest(plan.columns) AS c USING (name)) AS u;
+	SELECT coalesce(array_agg(p.pair[1] ORDER BY p.pair[2]), '{}'),
+		coalesce(array_agg(p.pair[2] ORDER BY p.pair[2]), '{}'),
+		coalesce(array_agg(p.pair[3] ORDER BY p.pair[2]), '{}') INTO wants, has, by_index
+	FROM unnest(repair_ask_rows(plan, rows, x.has, (
+		SELECT format(', iblt_w AS MATERIALIZED (SELECT iblt_v.iblt_n, %s FROM iblt_v'
+				' LEFT JOIN iblt_o ON iblt_o.iblt_n = iblt_v.iblt_n)'
+				' SELECT coalesce(array_agg(iblt_p), ''{}'')::text FROM (%s) AS iblt_q(iblt_p)',
+			x.wants, string_agg(p.pairs, ' UNION ALL '))
+		FROM unnest(uniques) WITH ORDINALITY AS u, LATERAL (
+			SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s)'
+					' FROM (SELECT iblt_n, %s FROM iblt_w%s) AS a'
+					' JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b ON %s'
+					' WHERE a.iblt_n <> b.iblt_n', u.ordinality,
+				string_agg(format('(%s) AS iblt_k%s', k.value, k.ordinality), ', '
+					ORDER BY k.ordinality),
+				' WHERE ' || u.condition,
+				string_agg(format(CASE WHEN u.nulls
+					THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
+						' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
+					ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, k.ordinality, k.equal,
+					k.collated), ' AND ' ORDER BY k.ordinality))
+			FROM unnest(u.keys) WITH ORDINALITY AS k) AS p(pairs)))) AS answer(said),
+	LATERAL (SELECT string_to_array(answer.said, ' ')::integer[] OFFSET 0) AS p(pair);
 END
 $$;
 
@@ -173,97 +153,50 @@ BEGIN
 END
 $$;
 
--- These rows in groups, of which each has nothing to do with another one: the least row of the
--- group of each.
-CREATE FUNCTION repair_groups(rows integer[], wants integer[], has integer[]) RETURNS integer[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	up integer[] := array_fill(0, ARRAY[rows[cardinality(rows)]]);
-	a integer;
-	b integer;
-BEGIN
-	FOREACH a IN ARRAY rows LOOP
-		up[a] := a;
-	END LOOP;
-	FOR i IN 1 .. cardinality(wants) LOOP
-		a := wants[i];
-		b := has[i];
-		CONTINUE WHEN up[a] = 0 OR up[b] = 0 OR greatest(a, b) > cardinality(up);
-		WHILE up[a] <> a LOOP
-			up[a] := up[up[a]];
-			a := up[a];
-		END LOOP;
-		WHILE up[b] <> b LOOP
-			up[b] := up[up[b]];
-			b := up[b];
-		END LOOP;
-		up[greatest(a, b)] := least(a, b);
-	END LOOP;
-	FOREACH a IN ARRAY rows LOOP
-		up[a] := up[up[a]];	-- a smaller row, which is done
-	END LOOP;
-	RETURN ARRAY(SELECT up[r] FROM unnest(rows) WITH ORDINALITY AS u(r, n) ORDER BY n);
-END
-$$;
-
--- May they be deleted and inserted?
-
--- Why the rows of these keys must not be deleted, because others refer to them; NULL if none do.
--- No row can begin to refer to one that the claim has locked.
-CREATE FUNCTION repair_exchange_referring(plan repair_plan, ids text[]) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	k repair_foreign_key;
-BEGIN
-	FOREACH k IN ARRAY (plan.described).foreign_keys LOOP
-		IF NOT k.readable THEN
-			RETURN format('rows of %s, which may not be read, may refer to them by constraint %s',
-				k.relation, k.name);
-		ELSIF repair_ask(plan, repair_referring_sql(plan, k, ids), ids) > 0 THEN
-			RETURN format('rows of %s refer to them by constraint %s', k.relation, k.name);
-		END IF;
-	END LOOP;
-	RETURN NULL;
-END
-$$;
-
--- Changing the steps
-
 -- The work in which updates that no order helps are deletes and inserts, or skipped.
--- Rows that others refer to, or with long values, are skipped with those that exchange values with
--- them, and the rest is done.
+-- Rows that others refer to, or with long values, are skipped with those that wait for their
+-- values, and the rest is done.  No row can begin to refer to one that the claim has locked.
 CREATE FUNCTION repair_exchange(INOUT work repair_work) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
 	asked repair_options := plan.asked;
-	uniques repair_unique[] := repair_uniques(work);
-	columns text[] := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
-		ORDER BY 1);
+	-- no update sets the columns of the key
+	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
+		WHERE (plan.compared).is_unique AND NOT u.columns <@ ARRAY(
+			SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
+	changed text[];
+	columns text[];
 	triggers text := repair_triggers(plan, '{insert,update,delete}');
 	others text := (SELECT string_agg(quote_ident(t.name), ', ')
 		FROM unnest((plan.described).columns) AS t
 		WHERE NOT t.generated AND t.name NOT IN (SELECT c.name FROM unnest(plan.columns) AS c));
-	of_plan text;
-	one_by_one boolean;
 	problem text;
 	updates record;
+	inserts record;
 	waiting record;
+	more record;
 	stuck integer[];
-	ids text[];
-	clear text[] := '{}';
+	clear text[];			-- the ids of those that can be deleted and inserted
+	rows text[];
+	ids text[];				-- of those that cannot
+	rows_left text[];
 	said text;
 	x record;
-	more record;
-	inserts record;
-	skipped text[];
 BEGIN
 	IF uniques = '{}' THEN
 		RETURN;
 	END IF;
+	changed := ARRAY(SELECT DISTINCT c FROM generate_series(1, work.batches) AS n,
+			unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c)
+		|| ARRAY(SELECT t.name FROM unnest((plan.described).columns) AS t WHERE t.generated);
+	uniques := ARRAY(SELECT u FROM unnest(uniques) AS u WHERE u.columns && changed);
+	IF uniques = '{}' THEN
+		RETURN;
+	END IF;
+	columns := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
+		ORDER BY 1);
 	updates := repair_unique_rows(work, columns, 'update');
 	waiting := repair_waiting(plan, uniques, columns, updates.rows);
 	stuck := repair_stuck(cardinality(updates.ids), waiting.wants, waiting.has);
@@ -274,9 +207,10 @@ BEGIN
 		FROM unnest(uniques) WITH ORDINALITY AS u WHERE u.ordinality IN (
 			SELECT w.by_index FROM unnest(waiting.wants, waiting.by_index) AS w(wants, by_index)
 			WHERE w.wants = ANY (stuck))));
-	ids := ARRAY(SELECT u.id FROM unnest(updates.ids) WITH ORDINALITY AS u(id, place)
-		JOIN unnest(stuck) AS g(place) USING (place));
-	of_plan := CASE WHEN asked.winner = 'newest' THEN 'winner => ''newest'''
+	SELECT array_agg(u.id ORDER BY u.place), array_agg(u.row ORDER BY u.place) INTO clear, rows
+	FROM unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
+	JOIN unnest(stuck) AS g(place) USING (place);
+	problem := CASE WHEN asked.winner = 'newest' THEN 'winner => ''newest'''
 		WHEN NOT asked.deletes THEN 'deletes => false'
 		WHEN NOT asked.inserts THEN 'inserts => false'
 		WHEN triggers <> '' THEN 'triggers would fire: ' || triggers
@@ -284,35 +218,53 @@ BEGIN
 		WHEN others <> '' THEN 'columns that are not compared would be lost: ' || others
 		WHEN EXISTS (SELECT FROM unnest((plan.described).foreign_keys) AS k WHERE k.self)
 		THEN 'the table refers to itself' END;
-	one_by_one := of_plan IS NULL AND repair_exchange_referring(plan, ids) IS NOT NULL;
-	FOR x IN SELECT array_agg(u.id ORDER BY g.place) AS ids, array_agg(u.row ORDER BY g.place)
-				AS rows
-			FROM unnest(stuck, repair_groups(stuck, waiting.wants, waiting.has)) AS g(place, least)
-			JOIN unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
-				USING (place) GROUP BY g.least ORDER BY g.least LOOP
-		problem := CASE WHEN one_by_one THEN repair_exchange_referring(plan, x.ids)
-			WHEN of_plan IS NOT NULL THEN of_plan
-			WHEN EXISTS (SELECT unnest(updates.long) INTERSECT SELECT unnest(x.ids))
-			THEN 'a value is too long to be read again' END;
-		IF problem IS NULL THEN
-			clear := clear || x.ids;
-			CONTINUE;
+	-- why they must not be deleted and inserted, and the places of those for which that is so
+	FOR x IN SELECT problem, stuck AS places WHERE problem IS NOT NULL
+			UNION ALL
+			SELECT format('rows of %s, which may not be read, may refer to them by constraint %s',
+				k.relation, k.name), stuck
+			FROM unnest((plan.described).foreign_keys) AS k
+			WHERE problem IS NULL AND NOT k.readable
+			UNION ALL
+			SELECT format('rows of %s refer to them by constraint %s', k.relation, k.name),
+				ARRAY(SELECT g.place FROM unnest(repair_ask_rows(plan, rows, c.referenced, format(
+						' SELECT coalesce(array_agg(DISTINCT iblt_o.iblt_n), ''{}'')::text'
+						' FROM iblt_o JOIN %s AS r ON %s', k.relation, c.refers))) AS r(n)
+					JOIN unnest(stuck) WITH ORDINALITY AS g(place, n) ON g.n = r.n::bigint)
+			FROM unnest((plan.described).foreign_keys) AS k, LATERAL (
+				SELECT string_agg(format('t.%I AS iblt_r%s', u.referenced, u.n), ', '),
+					string_agg(format('iblt_o.iblt_r%s %s r.%I', u.n, u.equal, u.referring),
+						' AND ')
+				FROM unnest(k.columns) WITH ORDINALITY AS u(referenced, referring, equal, n))
+				AS c(referenced, refers)
+			WHERE problem IS NULL AND k.readable
+			UNION ALL
+			SELECT 'a value is too long to be read again', ARRAY(SELECT g.place
+				FROM unnest(stuck) AS g(place)
+				JOIN unnest(updates.ids) WITH ORDINALITY AS u(id, place) USING (place)
+				WHERE u.id IN (SELECT unnest(updates.long))) LOOP
+		-- with those that wait for their values
+		SELECT array_agg(u.id), array_agg(u.row) INTO ids, rows_left
+		FROM unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
+		WHERE u.id IN (SELECT unnest(clear)) AND u.place IN (
+			WITH RECURSIVE waiter AS (
+				SELECT unnest(x.places) AS place
+				UNION
+				SELECT w.wants FROM waiter
+				JOIN unnest(waiting.wants, waiting.has) AS w(wants, has) ON w.has = waiter.place)
+			SELECT place FROM waiter);
+		CONTINUE WHEN ids IS NULL;
+		clear := ARRAY(SELECT unnest(clear) EXCEPT SELECT unnest(ids));
+		-- and inserts that do
+		inserts := repair_unique_rows(work, columns, 'insert');
+		IF inserts.ids <> '{}' THEN
+			more := repair_waiting(plan, uniques, columns, rows_left || inserts.rows);
+			ids := ids || ARRAY(SELECT i.id FROM unnest(more.wants, more.has) AS w(wants, has)
+				JOIN unnest(inserts.ids) WITH ORDINALITY AS i(id, place)
+					ON i.place = w.wants - cardinality(rows_left)
+				WHERE w.has <= cardinality(rows_left));
 		END IF;
-		skipped := x.ids;
-		-- and inserts that wait for a value of their rows
-		more := repair_unique_rows(work, columns, 'insert');
-		IF more.ids <> '{}' THEN
-			inserts := repair_waiting(plan, uniques, columns, x.rows || more.rows);
-			skipped := skipped || ARRAY(SELECT i.id
-				FROM unnest(inserts.wants, inserts.has) AS w(wants, has)
-				JOIN unnest(more.ids) WITH ORDINALITY AS i(id, place)
-					ON i.place = w.wants - cardinality(x.rows)
-				WHERE w.has <= cardinality(x.rows));
-		END IF;
-		FOR n IN 1 .. work.batches LOOP
-			PERFORM iblt_repair_put(plan.secret, n,
-				repair_skip(repair_batch(work, n), skipped, said || ': ' || problem));
-		END LOOP;
+		PERFORM repair_skip_all(work, ids, said || ': ' || x.problem);
 	END LOOP;
 	-- the updates of the other keys become deletes and inserts
 	FOR n IN 1 .. work.batches LOOP

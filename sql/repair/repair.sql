@@ -4,7 +4,8 @@
 --
 --	repair_plan_of			the plan (plan.sql)
 --	find_keys, differences		the comparison (sql/compare)
---	repair_add_steps		what is to be done, or why nothing is (steps.sql)
+--	repair_add_steps		what is to be done, or why nothing is (steps.sql); repair_add_found if
+--				the claim finds that out
 --	repair_show			a preview, which calls repair_exchange
 --	repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
@@ -59,6 +60,9 @@ DECLARE
 	found found_keys;
 	work repair_work;
 	b batch;
+	at_once boolean;
+	started timestamptz;
+	figures figures;
 	again boolean;
 	e failure;
 BEGIN
@@ -77,21 +81,31 @@ BEGIN
 			-- with another seed, keys would have other hashes
 			plan.compared := found.plan;
 			work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
-			IF asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
-					AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
-					AND (plan.compared).from_digests IS NOT TRUE THEN
-				work := repair_claim_found(work, found);
-				EXIT;
+			at_once := asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
+				AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
+				AND (plan.compared).from_digests IS NOT TRUE;
+			IF at_once THEN
+				started := clock_timestamp();
+				work := repair_add_found(work, found);
+			ELSE
+				FOR b IN SELECT * FROM differences(found) LOOP
+					work := repair_add_steps(work, b.differences, (b.waited).problem);
+				END LOOP;
+				work.figures := b.figures;
 			END IF;
-			FOR b IN SELECT * FROM differences(found) LOOP
-				work := repair_add_steps(work, b.differences, (b.waited).problem);
-			END LOOP;
-			work.figures := b.figures;
 			IF asked.apply THEN
 				PERFORM repair_claim_all(ARRAY[work]);
 			ELSE
 				work := repair_show(work, repair_target_of(asked.target_side,
 					(work.figures).rows_here, (work.figures).rows_there));
+			END IF;
+			IF at_once THEN
+				figures := found.figures;
+				figures.lookup_ms := CASE WHEN found.number > 0 THEN ms(started) END;
+				work.figures := all_figures(plan.compared, figures, found.number, found.number
+					- (SELECT count(*) FROM generate_series(1, work.batches) AS n,
+						unnest(repair_due(work, n, 'skipped')) AS s
+						WHERE s.detail = 'equal by now'), 0);
 			END IF;
 			EXIT;
 		EXCEPTION WHEN @on_error@ THEN

@@ -111,10 +111,22 @@ BEGIN
 END
 $$;
 
+-- Skips the steps of all batches for these keys for a reason.
+CREATE FUNCTION repair_skip_all(work repair_work, ids text[], reason text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	FOR n IN 1 .. CASE WHEN ids = '{}' THEN 0 ELSE work.batches END LOOP
+		PERFORM iblt_repair_put((work.plan).secret, n,
+			repair_skip(repair_batch(work, n), ids, reason));
+	END LOOP;
+END
+$$;
+
 -- The keys of steps that are to be executed, and the checksums of their rows when they were
--- compared.
+-- compared, or if they were not looked up then, their weights in the difference.
 CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT here text[],
-	OUT there text[]) RETURNS record
+	OUT there text[], OUT weights bigint[]) RETURNS record
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -122,6 +134,9 @@ BEGIN
 	ids := iblt_field(steps, 'id');
 	here := iblt_field(steps, 'here_checksum');
 	there := iblt_field(steps, 'there_checksum');
+	IF (steps[1]).weight IS NOT NULL THEN
+		weights := ARRAY(SELECT (u.s).weight FROM (SELECT unnest(steps) AS s) AS u);
+	END IF;
 END
 $$;
 
@@ -193,12 +208,35 @@ BEGIN
 		array_agg(c.step) FILTER (WHERE c.action = 'update') AS updates,
 		array_agg(c.step) FILTER (WHERE c.action = 'insert') AS inserts INTO x
 	FROM (SELECT u.action, ROW(u.id, u.key, u.action, 'due', u.problem, u.n, NULL, NULL, NULL,
-			u.here_checksum, u.there_checksum)::repair_step
+			u.here_checksum, u.there_checksum, NULL)::repair_step
 		FROM repair_unique_changes(differences, asked.target_side, asked.winner = 'newest') AS u)
 		AS c(action, step);
 	work := repair_add(work, repair_judged(plan, x.deletes, unconfirmed, cause, false));
 	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, cause,
 		asked.winner = 'newest'));
 	work := repair_add(work, repair_judged(plan, x.inserts, unconfirmed, cause, false));
+END
+$$;
+
+-- Keeps steps for keys of a difference, whose rows the claim looks up for the first time.
+CREATE FUNCTION repair_add_found(INOUT work repair_work, found found_keys) RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	compared plan := (work.plan).compared;
+	size integer := batch_size(compared);
+	named key_sides;
+	part text;
+BEGIN
+	FOR done IN 0 .. found.number - 1 BY size LOOP
+		named := iblt_compare_keys(found.sample, found.keys, done::integer, size);
+		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
+			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part WHEN 'both' THEN 'update'
+					WHEN ((work.plan).asked).target_side THEN 'delete' ELSE 'insert' END, 'due', NULL,
+					1, NULL, NULL, NULL, NULL, NULL, k.weight)::repair_step
+				FROM (SELECT unnest(named.keys) AS id, unnest(named.sides) AS side,
+					unnest(named.weights) AS weight) AS k WHERE k.side = part));
+		END LOOP;
+	END LOOP;
 END
 $$;

@@ -140,7 +140,8 @@ CREATE TYPE repair_step AS (
 	texts text[],			-- of the columns of the row, on the target for a delete
 	long text,				-- the checksum of that row, if some texts are too long (is_long)
 	here_checksum text,		-- of the rows of the key when they were compared
-	there_checksum text
+	there_checksum text,
+	weight bigint			-- of the key in the difference, if they were not looked up then
 );
 
 -- A statement of a repair.

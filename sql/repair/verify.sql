@@ -43,16 +43,15 @@ BEGIN
 			PERFORM require_side_described(s, found[1].fingerprint);
 			CONTINUE WHEN found[1].checksum::text[] = wanted;
 		END IF;
-		now := repair_look(plan, repair_ids(plan, steps), false);
+		now := repair_look(plan, before.ids, false);
 		SELECT array_agg(DISTINCT d.id) AS differ,
 			count(DISTINCT d.id) FILTER (WHERE j.wrong) AS number,
 			min(d.id) FILTER (WHERE j.wrong) AS wrong
 		INTO x
-		FROM unnest(now.ids, now.here, now.there) AS d(id, here, there)
-		LEFT JOIN unnest(before.ids, wanted) AS b(id, wanted) USING (id),
+		FROM unnest(before.ids, wanted, now.here, now.there) AS d(id, wanted, here, there),
 		LATERAL (SELECT
-			repair_target_of(target_side, d.here, d.there) IS DISTINCT FROM b.wanted
-			OR repair_source_of(target_side, d.here, d.there) IS NOT DISTINCT FROM b.wanted)
+			repair_target_of(target_side, d.here, d.there) IS DISTINCT FROM d.wanted
+			OR repair_source_of(target_side, d.here, d.there) IS NOT DISTINCT FROM d.wanted)
 			AS j(wrong)
 		WHERE d.here IS DISTINCT FROM d.there;
 		work.differ := work.differ || x.differ;
@@ -109,15 +108,16 @@ BEGIN
 		END IF;
 		PERFORM repair_progress(work, 'reading the rows of the source once more', n);
 		before := repair_compared(steps);
-		now := repair_look(plan, repair_ids(plan, steps), false);
+		now := repair_look(plan, before.ids, false);
 		-- a row that was updated by a delete and an insert (exchange.sql) was locked
-		changed := ARRAY(SELECT DISTINCT d.id FROM unnest(now.ids, now.here, now.there)
-				AS d(id, here, there)
-			JOIN unnest(before.ids, before.here, before.there) AS b(id, here, there) USING (id)
-			WHERE repair_source_of(target_side, d.here, d.there) IS DISTINCT FROM
-				split_part(repair_source_of(target_side, b.here, b.there), ' ', 1)
+		changed := ARRAY(SELECT DISTINCT d.id
+			FROM unnest(before.ids, before.here, before.there, now.here, now.there)
+				AS d(id, was_here, was_there, here, there)
+			WHERE d.here IS DISTINCT FROM d.there
+			AND repair_source_of(target_side, d.here, d.there) IS DISTINCT FROM
+				split_part(repair_source_of(target_side, d.was_here, d.was_there), ' ', 1)
 			AND NOT ((plan.compared).is_unique
-				AND repair_target_of(target_side, b.here, b.there) IS NOT NULL));
+				AND repair_target_of(target_side, d.was_here, d.was_there) IS NOT NULL));
 		CONTINUE WHEN changed = '{}';
 		PERFORM repair_send(conn, 'left', repair_execute_steps(plan, 'delete', ARRAY(
 			SELECT jsonb_populate_record(x, '{"action": "delete"}') FROM unnest(steps) AS x
