@@ -25,8 +25,8 @@ BEGIN
 END
 $$;
 
--- The checksums of the rows of keys on both sides, in their order.  Both may be NULL if the rows are
--- equal.
+-- The checksums of the rows of keys on both sides, in their order.  Where rows are equal, both may be
+-- NULL.
 -- Checksums tell what has changed.  The rows themselves may be large.
 CREATE FUNCTION repair_look(plan repair_plan, ids text[], stamps boolean,
 	OUT here text[], OUT there text[]) RETURNS record
@@ -118,9 +118,9 @@ BEGIN
 END
 $$;
 
--- Claims or shows the rows of a batch, as far as they have not changed since they were compared; the
--- keys whose rows an index may hide, because a side has a row that it had not, or has none that it
--- had.
+-- Claims or shows the rows of a batch, as far as they have not changed since they were compared.
+-- Returns the keys whose rows an index may hide, because a side has a row that it had not, or has
+-- none that it had.
 -- A row that came while one was locked is not in the snapshot of the lock, so keys that are equal
 -- in it are looked at once more.
 CREATE FUNCTION repair_claim_batch(work repair_work, batch integer) RETURNS text[]

@@ -10,6 +10,28 @@
 -- index may be on an expression.  Rows wait for each other in one repair of a pair of relations
 -- only: those of several runs, or of several nodes, are not looked at together.
 
+-- The unique indexes that updates of a repair may violate for a while.
+CREATE FUNCTION repair_uniques(work repair_work) RETURNS repair_unique[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := work.plan;
+	-- no update sets the columns of the key
+	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
+		WHERE (plan.compared).is_unique AND NOT u.columns <@ ARRAY(
+			SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
+BEGIN
+	IF uniques = '{}' THEN
+		RETURN '{}';
+	END IF;
+	RETURN ARRAY(SELECT u FROM (
+		SELECT ARRAY(SELECT DISTINCT c FROM generate_series(1, work.batches) AS n,
+				unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c)
+			|| ARRAY(SELECT t.name FROM unnest((plan.described).columns) AS t WHERE t.generated))
+		AS changed(columns), unnest(uniques) AS u WHERE u.columns && changed.columns);
+END
+$$;
+
 -- The steps of an action, each as the text of an array: the key's columns, and then these columns,
 -- if they are compared; and the ids of those with long values, which have NULL in their place.
 CREATE FUNCTION repair_unique_rows(work repair_work, columns text[], action text,
@@ -162,12 +184,9 @@ AS $$
 DECLARE
 	plan repair_plan := work.plan;
 	asked repair_options := plan.asked;
-	-- no update sets the columns of the key
-	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
-		WHERE (plan.compared).is_unique AND NOT u.columns <@ ARRAY(
-			SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
-	changed text[];
-	columns text[];
+	uniques repair_unique[] := repair_uniques(work);
+	columns text[] := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
+		ORDER BY 1);
 	triggers text := repair_triggers(plan, '{insert,update,delete}');
 	others text := (SELECT string_agg(quote_ident(t.name), ', ')
 		FROM unnest((plan.described).columns) AS t
@@ -188,15 +207,6 @@ BEGIN
 	IF uniques = '{}' THEN
 		RETURN;
 	END IF;
-	changed := ARRAY(SELECT DISTINCT c FROM generate_series(1, work.batches) AS n,
-			unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c)
-		|| ARRAY(SELECT t.name FROM unnest((plan.described).columns) AS t WHERE t.generated);
-	uniques := ARRAY(SELECT u FROM unnest(uniques) AS u WHERE u.columns && changed);
-	IF uniques = '{}' THEN
-		RETURN;
-	END IF;
-	columns := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
-		ORDER BY 1);
 	updates := repair_unique_rows(work, columns, 'update');
 	waiting := repair_waiting(plan, uniques, columns, updates.rows);
 	stuck := repair_stuck(cardinality(updates.ids), waiting.wants, waiting.has);

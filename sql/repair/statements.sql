@@ -136,8 +136,8 @@ BEGIN
 			'CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %%L END', c.i)) AS d(form);
 	END IF;
 	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, ''due'', p.problem, x.n,'
-			' w.columns, y.texts, %s, x.here_checksum, x.there_checksum, NULL)::repair_step%s), ''{}'')'
-			' AS steps, coalesce(bool_or(p.problem IS NOT NULL), false) AS problems FROM %s,'
+			' w.columns, y.texts, %s, x.here_checksum, x.there_checksum, NULL)::repair_step%s),'
+			' ''{}'') AS steps, coalesce(bool_or(p.problem IS NOT NULL), false) AS problems FROM %s,'
 			' LATERAL (SELECT ARRAY[%s]::text[] OFFSET 0) AS y(texts),'
 			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
 			' LATERAL (SELECT %s OFFSET 0) AS p(problem)',
