@@ -80,32 +80,21 @@ BEGIN
 END
 $$;
 
--- Lets the transaction wait until its commit is on disk, if it would not.
--- Who is told that a repair was applied must find it so after a crash.
-CREATE FUNCTION repair_flushed() RETURNS void
+-- Prepares a session for the statements of a repair.
+-- Who is told that a repair was applied must find it so after a crash, so the transaction waits
+-- until its commit is on disk.  session_replication_role also decides what becomes of checks that
+-- are deferred.
+CREATE FUNCTION repair_open(as_replica boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF current_setting('synchronous_commit') = 'off' THEN
 		PERFORM set_config('synchronous_commit', 'local', true);
 	END IF;
-END
-$$;
-
--- Prepares a session for the statements of a repair; the role of its triggers before.
--- session_replication_role also decides what becomes of checks that are deferred.
-CREATE FUNCTION repair_open(as_replica boolean) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	role text := current_setting('session_replication_role');
-BEGIN
-	PERFORM repair_flushed();
-	IF as_replica AND role <> 'replica' THEN
+	IF as_replica AND current_setting('session_replication_role') <> 'replica' THEN
 		PERFORM set_config('session_replication_role', 'replica', true);
 	END IF;
 	SET CONSTRAINTS ALL DEFERRED;
-	RETURN role;
 END
 $$;
 

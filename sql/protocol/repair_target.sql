@@ -147,29 +147,9 @@ AS $$
 	FROM pg_class c WHERE c.oid = relation
 $$;
 
--- An error if this session cannot write under a replication origin.
-CREATE FUNCTION repair_check_origin(origin text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF NOT EXISTS (SELECT FROM pg_replication_origin WHERE roname = origin) THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('replication origin "%s" does not exist', origin),
-			DETAIL = 'It must be on the side to be changed.',
-			HINT = format('SELECT pg_replication_origin_create(%L);', origin);
-	ELSIF NOT has_function_privilege('pg_replication_origin_session_setup(text)', 'execute')
-			OR NOT has_function_privilege('pg_replication_origin_session_reset()', 'execute') THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = 'permission denied to write under a replication origin',
-			HINT = format('GRANT EXECUTE ON FUNCTION pg_replication_origin_session_setup(text), '
-				'pg_replication_origin_session_reset() TO %I;', current_user);
-	END IF;
-END
-$$;
-
--- An error if this session cannot run statements under a search_path, or as replication does.
--- It sets both for a moment to find out.
-CREATE FUNCTION repair_check_session(path text, as_replica boolean) RETURNS void
+-- An error if this session cannot run statements under a search_path, or as replication does, which
+-- it sets for a moment to find out, or under a replication origin.
+CREATE FUNCTION repair_check_session(path text, as_replica boolean, origin text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -184,18 +164,20 @@ BEGIN
 		PERFORM set_config('session_replication_role', 'replica', true),
 			set_config('session_replication_role', role, true);
 	END IF;
-EXCEPTION
-	WHEN invalid_parameter_value THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'apply_search_path is not a list of schemas',
-			HINT = 'Give it as in SET search_path: names with commas between them, '
-				'in double quotes where needed.';
-	WHEN insufficient_privilege THEN
+	IF origin IS NOT NULL
+			AND NOT EXISTS (SELECT FROM pg_replication_origin WHERE roname = origin) THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('replication origin "%s" does not exist', origin),
+			DETAIL = 'It must be on the side to be changed.',
+			HINT = format('SELECT pg_replication_origin_create(%L);', origin);
+	ELSIF origin IS NOT NULL
+			AND NOT (has_function_privilege('pg_replication_origin_session_setup(text)', 'execute')
+			AND has_function_privilege('pg_replication_origin_session_reset()', 'execute')) THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = 'permission denied to set session_replication_role',
-			DETAIL = 'as_replica sets it on the side to be changed.',
-			HINT = 'Repair as a superuser there, or from PostgreSQL 15 on as a role that was '
-				'granted SET ON PARAMETER session_replication_role.';
+			MESSAGE = 'permission denied to write under a replication origin',
+			HINT = format('GRANT EXECUTE ON FUNCTION pg_replication_origin_session_setup(text), '
+				'pg_replication_origin_session_reset() TO %I;', current_user);
+	END IF;
 END
 $$;
 

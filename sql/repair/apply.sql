@@ -289,7 +289,6 @@ $$;
 -- session of the target's that is prepared for it.
 -- Those checks that the caller deferred before run first, under the role that they were meant
 -- for.  What is deferred runs at the end, before anyone is told that the repair was applied.
--- The transaction on a server without iblt has deferred nothing yet, and with it ends what is set.
 CREATE FUNCTION repair_execute_session(works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -297,9 +296,9 @@ DECLARE
 	plan repair_plan := (works[1]).plan;
 	asked repair_options := plan.asked;
 	conn text := (repair_target(plan)).place;
-	set_role text := 'SELECT set_config(''session_replication_role'', %L, true)';
-	sets_role boolean := asked.as_replica AND NOT (plan.described).replica;
-	role text;
+	-- the caller's transaction goes on
+	resets_role boolean := conn IS NULL AND asked.as_replica AND NOT (plan.described).replica;
+	role text := current_setting('session_replication_role');
 	size CONSTANT integer := 10000;		-- steps at a time
 	work repair_work;
 	action text;
@@ -307,18 +306,10 @@ DECLARE
 	steps repair_step[];
 	rest repair_statement[] := '{}';
 BEGIN
-	IF peer_is_bare(conn) THEN
-		PERFORM ask_call(conn, 'repair_flushed()');
-		IF sets_role THEN
-			PERFORM ask_one(conn, format(set_role, 'replica'));
-		END IF;
-		PERFORM ask_one(conn, 'SET CONSTRAINTS ALL DEFERRED');
-	ELSE
-		IF sets_role AND conn IS NULL THEN
-			PERFORM repair_deferred(asked.apply_search_path, conn);
-		END IF;
-		role := ask_call(conn, format('repair_open(%L)', asked.as_replica));
+	IF resets_role THEN
+		PERFORM repair_deferred(asked.apply_search_path, conn);
 	END IF;
+	PERFORM ask_call(conn, format('repair_open(%L)', asked.as_replica));
 	FOREACH action IN ARRAY '{delete,update,insert}'::text[] LOOP
 		FOREACH work IN ARRAY works LOOP
 			-- a row may go with the row that it refers to
@@ -340,8 +331,8 @@ BEGIN
 		PERFORM repair_take_back(work);
 	END LOOP;
 	PERFORM repair_deferred(asked.apply_search_path, conn);
-	IF sets_role THEN
-		PERFORM ask_one(conn, format(set_role, role));
+	IF resets_role THEN
+		PERFORM set_config('session_replication_role', role, true);
 	END IF;
 END
 $$;

@@ -17,79 +17,67 @@
 -- foreign key with ON DELETE CASCADE.  DDL that this lock does not keep away is found before COMMIT
 -- (repair_require_described).
 
--- Locks the targets and the sources; an error if they are not what was described.
+-- Begins transactions on the other servers, of which that of the target may write and goes on, and
+-- locks what some of the plans of a repair, which have one target, are about to change, and their
+-- sources; an error if they are not what was described.
 -- An identity begins with that of the server.  1768057972 is "iblt" in ASCII.
-CREATE FUNCTION repair_lock_all(plans repair_plan[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	compared plan := (plans[1]).compared;
-	before text := current_setting('lock_timeout');
-	patience text := 'SELECT pg_catalog.set_config(name, %s, true) FROM pg_catalog.pg_settings'
-		' WHERE name = ''lock_timeout''';
-	places text[] := ARRAY(SELECT DISTINCT place
-		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place);
-	targets text[] := ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p);
-	keyless text[] := ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p
-		WHERE NOT (p.compared).is_unique);
-	plan repair_plan;
-	x record;
-	members oid[];
-BEGIN
-	-- how long a transaction waits for a lock, unless its session waits less
-	PERFORM ask_values(places, array_fill(format(patience, format(
-		'least(nullif(setting::int8, 0), %s)::text',
-		greatest(1, least(2147483647, round(extract(epoch FROM compared.timeout) * 1000))))),
-		ARRAY[cardinality(places)]));
-	FOR x IN SELECT s.place, array_agg(DISTINCT s.relation) AS relations
-			FROM unnest(plans) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
-			GROUP BY 1 ORDER BY min(s.identity COLLATE "C") LOOP
-		members := ask_call(x.place,
-			format('relation_sources(%L::pg_catalog.regclass[])', x.relations));
-		PERFORM ask_one(x.place, format('SELECT pg_catalog.count('
-			'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'
-			' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
-	END LOOP;
-	PERFORM ask_call((repair_target(plans[1])).place, format(
-		'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
-		targets, keyless));
-	-- That loses a SET since the session began, so it is restored here.  Those of peers have none.
-	PERFORM ask_values(places, array_fill(format(patience, 'reset_val'),
-			ARRAY[cardinality(places)])),
-		set_config('lock_timeout', before, true);
-	FOREACH plan IN ARRAY plans LOOP
-		PERFORM repair_require_described(plan);
-	END LOOP;
-EXCEPTION WHEN lock_not_available THEN
-	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
-		MESSAGE = format('could not lock %s for a repair: %s', targets[1], SQLERRM),
-		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
-			'and it has no unique key.',
-		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
-END
-$$;
-
--- Locks what some of the plans of a repair, which have one target, are about to change; on other
--- servers in transactions.  That of the target may write, and goes on.
 CREATE FUNCTION repair_begin(plans repair_plan[], locked repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	target_place text := (repair_target(plans[1])).place;
+	before text := current_setting('lock_timeout');
+	patience text := 'SELECT pg_catalog.set_config(name, %s, true) FROM pg_catalog.pg_settings'
+		' WHERE name = ''lock_timeout''';
 	places text[] := ARRAY(SELECT DISTINCT place
-		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place WHERE place IS NOT NULL);
+		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place);
 	place text;
+	plan repair_plan;
+	x record;
+	members oid[];
 BEGIN
-	FOREACH place IN ARRAY places LOOP
+	FOREACH place IN ARRAY array_remove(places, NULL) LOOP
 		PERFORM peer_send(place, 'BEGIN ISOLATION LEVEL READ COMMITTED READ '
 				|| CASE WHEN place = target_place THEN 'WRITE' ELSE 'ONLY' END),
 			peer_value(place, 0.001, 0);
 	END LOOP;
 	IF locked <> '{}' THEN
-		PERFORM repair_lock_all(locked);
+		-- how long a transaction waits for a lock, unless its session waits less
+		PERFORM ask_values(places, array_fill(format(patience, format(
+			'least(nullif(setting::int8, 0), %s)::text', greatest(1, least(2147483647, round(extract(
+			epoch FROM ((plans[1]).compared).timeout) * 1000))))), ARRAY[cardinality(places)]));
+		FOR x IN SELECT s.place, array_agg(DISTINCT s.relation) AS relations
+				FROM unnest(locked) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
+				GROUP BY 1 ORDER BY min(s.identity COLLATE "C") LOOP
+			members := ask_call(x.place,
+				format('relation_sources(%L::pg_catalog.regclass[])', x.relations));
+			PERFORM ask_one(x.place, format('SELECT pg_catalog.count('
+				'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'
+				' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
+		END LOOP;
+		PERFORM ask_call(target_place, format(
+			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
+			ARRAY(SELECT (repair_target(p)).relation FROM unnest(locked) AS p),
+			ARRAY(SELECT (repair_target(p)).relation FROM unnest(locked) AS p
+				WHERE NOT (p.compared).is_unique)));
+		-- That loses a SET since the session began, so it is restored here.  Those of peers have
+		-- none.
+		PERFORM ask_values(places, array_fill(format(patience, 'reset_val'),
+				ARRAY[cardinality(places)])),
+			set_config('lock_timeout', before, true);
 	END IF;
-	FOREACH place IN ARRAY array_remove(places, target_place) LOOP
+	FOREACH plan IN ARRAY locked LOOP
+		PERFORM repair_require_described(plan);
+	END LOOP;
+	FOREACH place IN ARRAY array_remove(array_remove(places, target_place), NULL) LOOP
 		PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0.001, 0);
 	END LOOP;
+EXCEPTION WHEN lock_not_available THEN
+	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+		MESSAGE = format('could not lock %s for a repair: %s',
+			(repair_target(locked[1])).relation, SQLERRM),
+		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
+			'and it has no unique key.',
+		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
 END
 $$;

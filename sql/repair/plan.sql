@@ -270,13 +270,9 @@ BEGIN
 		PERFORM progress(true, format('only the own rows of %s are repaired, not those of tables '
 			'that inherit from it', (repair_target(plan)).relation));
 	END IF;
-	IF asked.origin IS NOT NULL THEN
-		PERFORM ask_call((repair_target(plan)).place, format('repair_check_origin(%L)',
-			asked.origin));
-	END IF;
-	IF asked.apply_search_path IS NOT NULL OR asked.as_replica THEN
-		PERFORM ask_call((repair_target(plan)).place, format('repair_check_session(%L, %L)',
-			asked.apply_search_path, asked.as_replica AND asked.apply));
+	IF num_nonnulls(asked.origin, asked.apply_search_path) > 0 OR asked.as_replica THEN
+		PERFORM ask_call((repair_target(plan)).place, format('repair_check_session(%L, %L, %L)',
+			asked.apply_search_path, asked.as_replica AND asked.apply, asked.origin));
 	END IF;
 	RETURN plan;
 END

@@ -248,7 +248,7 @@ plpgsql_findings() {
 			('routine is marked as IMMUTABLE, but expression is STABLE|%', NULL, 'the tests above tell more precisely'),
 			('routine is marked as STABLE, but expression is VOLATILE|%', '{collation_order,describe,describe_collations,describe_own_collation,describe_replication,describe_storage,describe_system,live_plan,live_read,repair_written}',
 				'stable, to read in the snapshot of their callers; volatile are built-in functions and views, and ones that raise errors'),
-			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,peer_fetch,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_keys,repair_execute_steps,repair_rows,structure_here}',
+			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,peer_fetch,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_execute_steps,repair_rows,structure_here}',
 				'it runs a whole statement that its callers put together with format()'),
 			('OUT variable % is maybe unmodified|%', '{repair_rows}', 'RETURN QUERY EXECUTE gives them'),
 			('text type variable is not sanitized|%', '{peer_close}', 'quote_ident() is in a query')

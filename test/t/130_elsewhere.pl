@@ -341,7 +341,7 @@ sql('c', q{CREATE TABLE shop.log (v text); CREATE FUNCTION shop.does() RETURNS t
 is(sorts("direction => 'pull', apply_search_path => 'shop, public', as_replica => true"), 'insert applied 3', 'as replication does');
 is(sql('c', 'SELECT DISTINCT v FROM shop.log'), 'local shop, public replica off', 'with these settings');
 sql('c', 'ALTER DATABASE c RESET synchronous_commit; DROP FUNCTION shop.does() CASCADE');
-like(sorts("direction => 'pull', apply_search_path => 'a,,b'"), qr/^ERROR:  on "c": apply_search_path is not a list of schemas/, 'which is checked');
+like(sorts("direction => 'pull', apply_search_path => 'a,,b'"), qr/^ERROR:  on "c": invalid value for parameter "search_path"/, 'which is checked');
 like(sorts("direction => 'pull', origin => 'nobody'"), qr/^ERROR:  on "c": replication origin "nobody" does not exist/, 'and so is an origin');
 sql('c', "SELECT pg_replication_origin_create('mender')");
 sql('d', 'DELETE FROM shop.s WHERE "Id" = 6');
