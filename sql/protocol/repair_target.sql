@@ -67,17 +67,16 @@ AS $$
 		'readable', has_table_privilege(k.conrelid, 'SELECT'),
 		'on_delete', action.name ->> k.confdeltype::text,
 		'on_update', action.name ->> k.confupdtype::text,
-		'columns', (SELECT jsonb_agg(jsonb_build_object('referenced', u.attname,
-				'referring', r.attname, 'equal', format('OPERATOR(%I.%s)', m.nspname, o.oprname))
-				ORDER BY x.position)
-			FROM unnest(k.confkey, k.conkey, k.conpfeqop)
-				WITH ORDINALITY AS x(referenced, referring, operator, position)
-			JOIN pg_attribute u ON u.attrelid = k.confrelid AND u.attnum = x.referenced
-			JOIN pg_attribute r ON r.attrelid = k.conrelid AND r.attnum = x.referring
-			JOIN pg_operator o ON o.oid = x.operator
-			JOIN pg_namespace m ON m.oid = o.oprnamespace)) ORDER BY k.oid), '[]')
+		'referenced', columns.referenced, 'matches', columns.matches) ORDER BY k.oid), '[]')
 	FROM action, pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
-	JOIN pg_namespace n ON n.oid = c.relnamespace
+	JOIN pg_namespace n ON n.oid = c.relnamespace,
+	LATERAL (SELECT jsonb_agg(u.attname), string_agg(format('iblt_d.%I OPERATOR(%I.%s) r.%I',
+			u.attname, m.nspname, o.oprname, r.attname), ' AND ')
+		FROM unnest(k.confkey, k.conkey, k.conpfeqop) AS x(referenced, referring, operator)
+		JOIN pg_attribute u ON u.attrelid = k.confrelid AND u.attnum = x.referenced
+		JOIN pg_attribute r ON r.attrelid = k.conrelid AND r.attnum = x.referring
+		JOIN pg_operator o ON o.oid = x.operator
+		JOIN pg_namespace m ON m.oid = o.oprnamespace) AS columns(referenced, matches)
 	WHERE k.contype = 'f' AND k.confrelid IN (SELECT relid FROM tree)
 	AND NOT EXISTS (SELECT FROM pg_constraint p
 		WHERE p.oid = k.conparentid AND p.confrelid IN (SELECT relid FROM tree))
@@ -196,31 +195,8 @@ AS $$
 				OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
 					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
 					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum))),
-		'keys', (SELECT jsonb_agg(CASE WHEN u.own THEN jsonb_build_object('value', e.value,
-					'equal', (SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname)
-						FROM pg_opclass k JOIN pg_amop p ON p.amopfamily = k.opcfamily
-							AND p.amoplefttype = k.opcintype AND p.amoprighttype = k.opcintype
-							AND p.amopstrategy = 3
-						JOIN pg_operator o ON o.oid = p.amopopr
-						JOIN pg_namespace s ON s.oid = o.oprnamespace
-						WHERE k.oid = i.indclass[e.n - 1]),
-					'collated', (SELECT format('COLLATE %I.%I', s.nspname, c.collname)
-						FROM pg_collation c JOIN pg_namespace s ON s.oid = c.collnamespace
-						WHERE c.oid = i.indcollation[e.n - 1]))
-				ELSE jsonb_build_object('value', format('CASE WHEN %1$s IS NOT NULL'
-						' THEN pg_catalog.format(''%%s'', %1$s) END', e.value),
-					'equal', 'OPERATOR(pg_catalog.=)') END ORDER BY e.n)
-			FROM (SELECT n, pg_get_indexdef(i.indexrelid, n, false)
-				FROM generate_series(1, i.indnkeyatts) AS n WHERE u.own OR i.indexprs IS NULL
-				UNION ALL
-				-- of an expression, all columns
-				SELECT a.attnum, quote_ident(a.attname) FROM pg_depend d
-				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = d.refobjsubid
-				WHERE NOT u.own AND i.indexprs IS NOT NULL AND d.classid = 'pg_class'::regclass
-				AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
-				AND d.refobjid = i.indrelid AND a.attnum > 0) AS e(n, value)),
-		'condition', CASE WHEN u.own THEN pg_get_expr(i.indpred, i.indrelid) END,
-		'nulls', coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false))
+		'keys', keys.list, 'same', keys.same,
+		'condition', CASE WHEN u.own THEN pg_get_expr(i.indpred, i.indrelid) END)
 		ORDER BY i.indexrelid), '[]')
 	FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam,
 	LATERAL (SELECT m.amname = 'btree' AND NOT EXISTS (SELECT FROM pg_depend d
@@ -231,7 +207,36 @@ AS $$
 			AND (a.attnum = ANY (i.indkey::int2[]) OR EXISTS (SELECT FROM pg_depend d
 				WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
 				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid
-				AND d.refobjsubid = a.attnum)))) AS u(own)
+				AND d.refobjsubid = a.attnum)))) AS u(own),
+	LATERAL (SELECT string_agg(format('(%s) AS iblt_k%s', e.value, e.n), ', ' ORDER BY e.n),
+			string_agg(format(CASE (to_jsonb(i) ->> 'indnullsnotdistinct')::boolean WHEN true
+				THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
+					' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
+				ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, e.n, e.equal, e.collated), ' AND '
+				ORDER BY e.n)
+		FROM (SELECT n, pg_get_indexdef(i.indexrelid, n, false), format('OPERATOR(%I.%s)',
+				s.nspname, o.oprname), (SELECT format('COLLATE %I.%I', s.nspname, c.collname)
+					FROM pg_collation c JOIN pg_namespace s ON s.oid = c.collnamespace
+					WHERE c.oid = i.indcollation[n - 1])
+			FROM generate_series(1, i.indnkeyatts) AS n
+			JOIN pg_opclass k ON k.oid = i.indclass[n - 1]
+			JOIN pg_amop p ON p.amopfamily = k.opcfamily AND p.amoplefttype = k.opcintype
+				AND p.amoprighttype = k.opcintype AND p.amopstrategy = 3
+			JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace
+			WHERE u.own
+			UNION ALL
+			-- the columns, of an expression all
+			SELECT a.attnum, format('CASE WHEN %1$I IS NOT NULL'
+					' THEN pg_catalog.format(''%%s'', %1$I) END', a.attname),
+				'OPERATOR(pg_catalog.=)', NULL
+			FROM pg_attribute a
+			WHERE NOT u.own AND a.attrelid = i.indrelid AND a.attnum > 0 AND CASE
+				WHEN i.indexprs IS NULL THEN a.attnum = ANY (
+					(i.indkey::int2[])[:i.indnkeyatts - 1])
+				ELSE EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
+					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum) END)
+			AS e(n, value, equal, collated)) AS keys(list, same)
 	WHERE i.indrelid IN (SELECT target UNION SELECT relid FROM pg_partition_tree(target))
 	AND i.indisunique AND i.indimmediate AND i.indisvalid
 	AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid

@@ -296,9 +296,10 @@ DECLARE
 	plan repair_plan := (works[1]).plan;
 	asked repair_options := plan.asked;
 	conn text := (repair_target(plan)).place;
-	-- the caller's transaction goes on
-	resets_role boolean := conn IS NULL AND asked.as_replica AND NOT (plan.described).replica;
-	role text := current_setting('session_replication_role');
+	sets_role boolean := asked.as_replica AND NOT (plan.described).replica;
+	-- the session of a peer ends with the repair
+	role text := CASE WHEN conn IS NULL THEN current_setting('session_replication_role')
+		ELSE 'origin' END;
 	size CONSTANT integer := 10000;		-- steps at a time
 	work repair_work;
 	action text;
@@ -306,7 +307,7 @@ DECLARE
 	steps repair_step[];
 	rest repair_statement[] := '{}';
 BEGIN
-	IF resets_role THEN
+	IF sets_role AND conn IS NULL THEN
 		PERFORM repair_deferred(asked.apply_search_path, conn);
 	END IF;
 	PERFORM ask_call(conn, format('repair_open(%L)', asked.as_replica));
@@ -331,8 +332,9 @@ BEGIN
 		PERFORM repair_take_back(work);
 	END LOOP;
 	PERFORM repair_deferred(asked.apply_search_path, conn);
-	IF resets_role THEN
-		PERFORM set_config('session_replication_role', role, true);
+	IF sets_role THEN
+		PERFORM ask_one(conn, format('SELECT set_config(''session_replication_role'', %L, true)',
+			role));
 	END IF;
 END
 $$;

@@ -25,8 +25,8 @@ BEGIN
 END
 $$;
 
--- The checksums of the rows of keys on both sides, in their order.  Where rows are equal, both may be
--- NULL.
+-- The checksums of the rows of keys on both sides, in their order.  Where rows are equal, both may
+-- be NULL.
 -- Checksums tell what has changed.  The rows themselves may be large.
 CREATE FUNCTION repair_look(plan repair_plan, ids text[], stamps boolean,
 	OUT here text[], OUT there text[]) RETURNS record

@@ -126,16 +126,8 @@ BEGIN
 			SELECT format('SELECT concat_ws('' '', a.iblt_n, b.iblt_n, %s)'
 					' FROM (SELECT iblt_n, %s FROM iblt_w%s) AS a'
 					' JOIN (SELECT iblt_n, %2$s FROM iblt_o%3$s) AS b ON %s'
-					' WHERE a.iblt_n <> b.iblt_n', u.ordinality,
-				string_agg(format('(%s) AS iblt_k%s', k.value, k.ordinality), ', '
-					ORDER BY k.ordinality),
-				' WHERE ' || u.condition,
-				string_agg(format(CASE WHEN u.nulls
-					THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
-						' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
-					ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, k.ordinality, k.equal,
-					k.collated), ' AND ' ORDER BY k.ordinality))
-			FROM unnest(u.keys) WITH ORDINALITY AS k) AS p(pairs)))) AS answer(said),
+					' WHERE a.iblt_n <> b.iblt_n', u.ordinality, u.keys, ' WHERE ' || u.condition,
+				u.same)) AS p(pairs)))) AS answer(said),
 	LATERAL (SELECT string_to_array(answer.said, ' ')::integer[] OFFSET 0) AS p(pair);
 END
 $$;
@@ -237,16 +229,13 @@ BEGIN
 			WHERE problem IS NULL AND NOT k.readable
 			UNION ALL
 			SELECT format('rows of %s refer to them by constraint %s', k.relation, k.name),
-				ARRAY(SELECT g.place FROM unnest(repair_ask_rows(plan, rows, c.referenced, format(
-						' SELECT coalesce(array_agg(DISTINCT iblt_o.iblt_n), ''{}'')::text'
-						' FROM iblt_o JOIN %s AS r ON %s', k.relation, c.refers))) AS r(n)
+				ARRAY(SELECT g.place FROM unnest(repair_ask_rows(plan, rows,
+						(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
+						format(' SELECT coalesce(array_agg(DISTINCT iblt_n), ''{}'')::text'
+							' FROM iblt_o AS iblt_d JOIN %s AS r ON %s', k.relation, k.matches)))
+						AS r(n)
 					JOIN unnest(stuck) WITH ORDINALITY AS g(place, n) ON g.n = r.n::bigint)
-			FROM unnest((plan.described).foreign_keys) AS k, LATERAL (
-				SELECT string_agg(format('t.%I AS iblt_r%s', u.referenced, u.n), ', '),
-					string_agg(format('iblt_o.iblt_r%s %s r.%I', u.n, u.equal, u.referring),
-						' AND ')
-				FROM unnest(k.columns) WITH ORDINALITY AS u(referenced, referring, equal, n))
-				AS c(referenced, refers)
+			FROM unnest((plan.described).foreign_keys) AS k
 			WHERE problem IS NULL AND k.readable
 			UNION ALL
 			SELECT 'a value is too long to be read again', ARRAY(SELECT g.place

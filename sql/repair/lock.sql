@@ -44,8 +44,8 @@ BEGIN
 	IF locked <> '{}' THEN
 		-- how long a transaction waits for a lock, unless its session waits less
 		PERFORM ask_values(places, array_fill(format(patience, format(
-			'least(nullif(setting::int8, 0), %s)::text', greatest(1, least(2147483647, round(extract(
-			epoch FROM ((plans[1]).compared).timeout) * 1000))))), ARRAY[cardinality(places)]));
+			'least(nullif(setting::int8, 0), %s)::text', greatest(1, least(2147483647, round(1000
+			* extract(epoch FROM ((plans[1]).compared).timeout)))))), ARRAY[cardinality(places)]));
 		FOR x IN SELECT s.place, array_agg(DISTINCT s.relation) AS relations
 				FROM unnest(locked) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
 				GROUP BY 1 ORDER BY min(s.identity COLLATE "C") LOOP

@@ -8,12 +8,8 @@ AS $$
 	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s'
 			' FROM %s) SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
 			' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
-		string_agg(format('t.%I AS iblt_r%s', c.referenced, c.position), ', ' ORDER BY c.position),
-		repair_rows_sql(plan, ids, '{tableoid,ctid}' || array_agg(c.referenced)),
-		k.relation,
-		string_agg(format('iblt_d.iblt_r%s %s r.%I', c.position, c.equal, c.referring),
-			' AND ' ORDER BY c.position))
-	FROM unnest(k.columns) WITH ORDINALITY AS c(referenced, referring, equal, position)
+		(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
+		repair_rows_sql(plan, ids, '{tableoid,ctid}' || k.referenced), k.relation, k.matches)
 $$;
 
 -- Says what foreign keys would change too, or what would violate them, if the rows of all steps of
@@ -48,11 +44,9 @@ BEGIN
 			ids := ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
 				unnest(repair_batch(work, n)) AS s
 				WHERE s.status = 'due' AND s.action = part
-				AND (s.action = 'delete'
-					OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
+				AND (s.action = 'delete' OR s.columns && k.referenced
 					OR EXISTS (SELECT FROM unnest((plan.described).columns) AS t
-						WHERE t.generated
-						AND t.name IN (SELECT c.referenced FROM unnest(k.columns) AS c))));
+						WHERE t.generated AND t.name = ANY (k.referenced))));
 			CONTINUE WHEN ids = '{}';
 			does := format('by constraint %s ON %s %s', k.name, upper(part), does);
 			IF NOT k.readable THEN

@@ -137,7 +137,8 @@ BEGIN
 	END IF;
 	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, ''due'', p.problem, x.n,'
 			' w.columns, y.texts, %s, x.here_checksum, x.there_checksum, NULL)::repair_step%s),'
-			' ''{}'') AS steps, coalesce(bool_or(p.problem IS NOT NULL), false) AS problems FROM %s,'
+			' ''{}'') AS steps, coalesce(bool_or(p.problem IS NOT NULL), false) AS problems'
+			' FROM %s,'
 			' LATERAL (SELECT ARRAY[%s]::text[] OFFSET 0) AS y(texts),'
 			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
 			' LATERAL (SELECT %s OFFSET 0) AS p(problem)',

@@ -21,13 +21,6 @@ CREATE TYPE repair_options AS (
 	newest_by text			-- a column, or NULL for the commit time
 );
 
--- A column of a foreign key, and what it refers to.
-CREATE TYPE repair_key_pair AS (
-	referenced text,
-	referring text,
-	equal text				-- operator, as SQL
-);
-
 -- A foreign key that refers to the target.
 CREATE TYPE repair_foreign_key AS (
 	name text,				-- quoted
@@ -36,7 +29,8 @@ CREATE TYPE repair_foreign_key AS (
 	readable boolean,		-- this role may read that relation
 	on_delete text,
 	on_update text,
-	columns repair_key_pair[]
+	referenced text[],		-- columns
+	matches text			-- condition that row r refers to iblt_d, as SQL
 );
 
 -- A column of the target, as repair_describe gives it.
@@ -57,20 +51,13 @@ CREATE TYPE repair_trigger AS (
 	events text[]			-- INSERT, UPDATE, DELETE
 );
 
--- A value of a unique index.
-CREATE TYPE repair_unique_key AS (
-	value text,				-- as SQL, of the columns by their names
-	equal text,				-- operator, as SQL
-	collated text			-- COLLATE clause, or NULL
-);
-
 -- A unique index of the target that is checked at once.
 CREATE TYPE repair_unique AS (
 	name text,				-- quoted
 	columns text[],			-- that it depends on
-	keys repair_unique_key[],
-	condition text,			-- of a partial index, as SQL, or NULL
-	nulls boolean			-- NULLS NOT DISTINCT
+	keys text,				-- its values iblt_k1, ..., as SQL of the columns by their names
+	same text,				-- condition that those of a and b are equal, as SQL
+	condition text			-- of a partial index, as SQL, or NULL
 );
 
 -- The target, as repair_describe gives it.  repair_require_described compares all of it with what

@@ -273,6 +273,11 @@ fresh($there, '(id int PRIMARY KEY, u int UNIQUE, long text)', "(1,20,repeat('b'
 is(in_order(repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", 'a long value')),
 	in_order(join "\n", (map { my $id = $_; map { "$_ $id applied exchanges values of ex_u_key with other rows" } 'delete', 'insert' } 3, 4),
 		map { "update $_ skipped exchanges values of ex_u_key with other rows: a value is too long to be read again" } 1, 2), 'of two pairs, the one without a long value is repaired');
+# a pair with a long value, and one to which rows refer
+fresh($here, '(id int PRIMARY KEY, u int UNIQUE, long text)', "(1,10,'a'), (2,20,'a'), (3,30,repeat('b', 100000)), (4,40,'a')", 'CREATE TABLE refers (r int REFERENCES ex)', 'INSERT INTO refers VALUES (1)');
+fresh($there, '(id int PRIMARY KEY, u int UNIQUE, long text)', "(1,20,'a'), (2,10,'a'), (3,40,repeat('b', 100000)), (4,30,'a')");
+is(in_order(repaired("iblt_repair('ex', 'there', direction => 'pull', apply => %s)", 'a long value beside rows that others refer to')),
+	in_order(join "\n", (map { "update $_ $says" } 1, 2), map { "update $_ skipped exchanges values of ex_u_key with other rows: a value is too long to be read again" } 3, 4), 'each pair has its own reason');
 fresh($_, '(id int PRIMARY KEY, u int UNIQUE)', $_ == $here ? '(1,10), (2,20)' : '(1,20), (2,10)') foreach $here, $there;
 like(repaired("iblt_repair('ex', 'there', direction => 'pull', deletes => false, apply => %s)", 'deletes => false'), qr/^update 1 skipped exchanges values of ex_u_key with other rows: deletes => false$/m, 'a caller who wants no deletes');
 
