@@ -36,7 +36,8 @@ CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	planned record := audit_plan(w.conns, run_item_of(t), options);
+	planned record := audit_plan(w.conns,
+		jsonb_populate_record(NULL::audit_item, t.item), options);
 	compared plan := planned.plan;
 	plan repair_plan;
 	size integer := batch_size(compared);
@@ -225,7 +226,7 @@ BEGIN
 	of_run.compare.timeout := options.timeout;
 	of_run.compare.progress := options.progress;
 	tables := ARRAY(SELECT x FROM iblt_run_rows(NULL::run_table, run) AS x
-		WHERE (run_repair.relation IS NULL OR x.relid IS NOT DISTINCT FROM run_repair.relation)
+		WHERE (run_repair.relation IS NULL OR x.item ->> 'relid' = run_repair.relation::oid::text)
 			AND (name IS NULL OR x.relation = name)
 		ORDER BY x.table_number);
 	IF tables = '{}' AND (relation IS NOT NULL OR name IS NOT NULL) THEN

@@ -86,12 +86,12 @@ BEGIN
 		IF run IS NOT NULL THEN
 			head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
 			report.name := coalesce(name, head.target);
-			peer := coalesce(peer, head.peer);
-			here_peer := coalesce(here_peer, head.here);
+			peer := coalesce(peer, head.peers[2]);
+			here_peer := coalesce(here_peer, head.peers[1]);
 			subscription := (SELECT max(t.item ->> 'subscription')
 				FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
 				-- not that of this database in place of another one
-				WHERE head.here_identity IS NULL OR here_peer IS NOT NULL);
+				WHERE head.identities[1] IS NULL OR here_peer IS NOT NULL);
 		END IF;
 		IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
 			report.state := subscription_state(subscription, peer, here_peer);

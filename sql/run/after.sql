@@ -10,7 +10,6 @@ RETURNS run_table
 AS $$
 DECLARE
 	change record;
-	d run_difference;
 	ended timestamptz := t.finished_at;	-- the run has not read the table since
 BEGIN
 	SELECT coalesce(sum(u.n) FILTER (WHERE u.side = 'there'), 0) AS missing,
@@ -26,12 +25,11 @@ BEGIN
 	t.unconfirmed := t.unconfirmed + CASE WHEN (w.item).unready
 		THEN change.missing + change.extra + change.changed ELSE change.unconfirmed END;
 	t.kept := cardinality(differences);
-	PERFORM iblt_run_remove(NULL::run_difference, t.run, t.table_number);
 	FOR n IN 1 .. t.kept LOOP
-		d := differences[n];
-		d.number := n;
-		PERFORM iblt_run_add(d);
+		differences[n].number := n;
 	END LOOP;
+	PERFORM iblt_run_remove(NULL::run_difference, t.run, t.table_number),
+		iblt_run_add(VARIADIC differences);
 	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
 		t := run_finish_table(w, t);
 		t.finished_at := ended;
@@ -73,7 +71,6 @@ BEGIN
 			IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
 				doubtful := '{}';
 				still := '{}';
-				w.table_number := t.table_number;
 				w := run_plan(w, t);
 				plan := w.plan;
 				PERFORM run_require_same(t, plan);

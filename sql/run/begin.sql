@@ -67,7 +67,7 @@ AS $$
 DECLARE
 	head run_head;
 	sides side[];
-	other text;
+	given text[] := '{here_peer,peer}';
 	compare options := ((w.options).audit).compare;
 BEGIN
 	IF iblt_peer_is_open(w.conns[2]) THEN
@@ -85,15 +85,13 @@ BEGIN
 	IF w.run IS NOT NULL THEN
 		head := run_head_of(w.run);
 		sides := audit_greet(w.conns, 'iblt_audit_run');
-		other := CASE WHEN run_identity(sides[2]) IS DISTINCT FROM head.identity THEN 'peer'
-			WHEN w.conns[1] IS NOT NULL
-				AND run_identity(sides[1]) IS DISTINCT FROM head.here_identity THEN 'here_peer' END;
-		IF other IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = format(CASE other WHEN 'peer' THEN 'run %s was begun with another peer'
-					ELSE 'run %s was begun with another here_peer' END, w.run),
-				HINT = format('Give the same database as %s, or begin another run.', other);
-		END IF;
+		FOR n IN 1 .. 2 LOOP
+			IF run_identity(sides[n]) <> head.identities[n] THEN
+				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+					MESSAGE = format('run %s was begun with another %s', w.run, given[n]),
+					HINT = format('Give the same database as %s, or begin another run.', given[n]);
+			END IF;
+		END LOOP;
 	END IF;
 	RETURN w;
 END
@@ -112,7 +110,6 @@ BEGIN
 	w.conns := ARRAY[CASE WHEN here_peer IS NOT NULL THEN 'iblt_run_here' END, 'iblt_run'];
 	w.progress := coalesce(progress, false);
 	w.act := act;
-	w.done := false;
 	w.tried := 0;
 	w.failures := 0;
 	w.last := clock_timestamp();
@@ -132,9 +129,6 @@ DECLARE
 	sides side[];
 	items audit_item[];
 	probes text[];
-	item audit_item;
-	head run_head;
-	t run_table;
 BEGIN
 	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, ((w.options).audit).compare);
 	PERFORM run_check_options(w.options);
@@ -145,44 +139,25 @@ BEGIN
 	PERFORM peers_close(w.conns);
 	w := run_connect(w);
 	sides := audit_check_peers(w.conns);
-	IF (w.options).max_lag IS NOT NULL THEN
-		PERFORM run_lagging(w.conns, (w.options).max_lag);
-	END IF;
+	PERFORM run_lagging(w.conns, (w.options).max_lag);
 	items := audit_list(w.conns, target, ((w.options).audit).mappings);
 	probes := audit_ask_each(w.conns[1], items, ARRAY['run_probe(c.oid::regclass)']);
-	head.run := 0;	-- iblt_run_add_head numbers it
-	head.table_number := 0;
-	head.number := 0;
-	head.peer := CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END;
-	IF elsewhere THEN
-		head.here := CASE WHEN NOT iblt_peer_is_string(w.peers[1]) THEN w.peers[1] END;
-		head.here_identity := run_identity(sides[1]);
-	END IF;
-	head.subscription := CASE target.kind WHEN 'subscription' THEN target.name END;
-	head.identity := run_identity(sides[2]);
-	head.target := concat_ws(' ', target.kind, coalesce(target.name, target.tables::text,
-			target.here_tables::text),
-		'(' || target.peer_schema || ' on the peer)');
-	head.options := to_jsonb(w.options);
-	head.started_at := clock_timestamp();
-	w.run := iblt_run_add_head(head);
-	FOR n IN 1 .. cardinality(items) LOOP
-		item := items[n];
-		t.run := w.run;
-		t.table_number := n;
-		t.number := 0;
-		t.relid := item.relid;
-		t.relation := audit_name(item);
-		t.estimate := probes[n]::jsonb -> 0 ->> 'rows';
-		t.generation := 0;
-		t.at_end := false;
-		t.kept := 0;
-		item.relid := NULL;
-		t.item := to_jsonb(item);
-		PERFORM iblt_run_add(t);
-	END LOOP;
-	PERFORM progress(w.progress,
-		format('run %s has %s tables', w.run, cardinality(items)));
+	w.run := iblt_run_add(ROW(NULL, 0, 0, 0,
+		ARRAY(SELECT CASE WHEN NOT iblt_peer_is_string(u.peer) THEN u.peer END
+			FROM unnest(w.peers) WITH ORDINALITY AS u(peer, n) ORDER BY u.n),
+		CASE WHEN target.kind = 'subscription' AND NOT elsewhere THEN target.name END,
+		ARRAY[CASE WHEN elsewhere THEN run_identity(sides[1]) END, run_identity(sides[2])],
+		concat_ws(' ', target.kind, coalesce(target.name, target.tables::text,
+			target.here_tables::text), '(' || target.peer_schema || ' on the peer)'),
+		to_jsonb(w.options), NULL, clock_timestamp())::run_head);
+	PERFORM iblt_run_add(VARIADIC ARRAY(SELECT jsonb_populate_record(NULL::run_table,
+			jsonb_build_object('run', w.run, 'table_number', n, 'number', 0, 'generation', 0,
+				'at_end', false, 'kept', 0, 'relation', audit_name(items[n]),
+				'item', to_jsonb(items[n]) || jsonb_build_object('relid',
+					(items[n]).relid::oid::text),
+				'estimate', probes[n]::jsonb -> 0 -> 'rows'))
+		FROM generate_subscripts(items, 1) AS n));
+	PERFORM progress(w.progress, format('run %s has %s tables', w.run, cardinality(items)));
 	w.act := 'claim';
 	RETURN w;
 END
@@ -215,35 +190,39 @@ BEGIN
 END
 $$;
 
--- Connects a session to the peers of a run that there is.  The caller may have given some; an error
--- for one that was not kept.
+-- Connects a session to the peers of a run that there is.  The caller may have given some, and how
+-- gentle the run is from now on; an error for a peer that was not kept.
 CREATE FUNCTION run_open(w run_worker, run bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	head run_head := run_head_of(run);
-	peers text[] := ARRAY[coalesce(w.peers[1], head.here), coalesce(w.peers[2], head.peer)];
-	unkept text := CASE WHEN peers[1] IS NULL AND head.here_identity IS NOT NULL THEN 'here_peer'
-		WHEN peers[2] IS NULL AND head.subscription IS NULL THEN 'peer' END;
+	given run_options := w.options;
 BEGIN
 	w.run := run;
 	w.options := jsonb_populate_record(NULL::run_options, head.options);
+	w.options.max_load := coalesce(given.max_load, (w.options).max_load);
+	w.options.max_rate := coalesce(given.max_rate, (w.options).max_rate);
+	w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
 	PERFORM run_check_options(w.options);
-	IF peers[1] IS NOT NULL AND head.here_identity IS NULL THEN
+	IF w.peers[1] IS NOT NULL AND head.identities[1] IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = format('run %s compares tables of this database', head.run),
+			MESSAGE = format('run %s compares tables of this database', run),
 			HINT = 'Leave here_peer out, or begin another run.';
-	ELSIF unkept IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = format(CASE unkept
-				WHEN 'peer' THEN 'the connection string of the peer of run %s was not kept'
-				ELSE 'the connection string of here of run %s was not kept' END, head.run),
-			DETAIL = 'It may hold a password.',
-			HINT = format('Give it again as %s. The name of a foreign server is kept.', unkept);
-	ELSIF peers[2] IS NULL THEN
-		peers[2] := audit_peer(head.subscription, NULL);
 	END IF;
-	w.peers := peers;
+	w.peers[2] := coalesce(w.peers[2], head.peers[2],
+		CASE WHEN head.subscription IS NOT NULL THEN audit_peer(head.subscription, NULL) END);
+	w.peers[1] := coalesce(w.peers[1], head.peers[1]);
+	FOR n IN REVERSE 2 .. 1 LOOP
+		IF w.peers[n] IS NULL AND head.identities[n] IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+				MESSAGE = format('the connection string of %s of run %s was not kept',
+					CASE n WHEN 1 THEN 'here' ELSE 'the peer' END, run),
+				DETAIL = 'It may hold a password.',
+				HINT = format('Give it again as %s. The name of a foreign server is kept.',
+					CASE n WHEN 1 THEN 'here_peer' ELSE 'peer' END);
+		END IF;
+	END LOOP;
 	w.conns[1] := CASE WHEN w.peers[1] IS NOT NULL
 		THEN coalesce(w.conns[1], 'iblt_run_here') END;
 	PERFORM peers_close(w.conns);

@@ -2,40 +2,30 @@
 
 -- Which table
 
--- The first table with work, and its slice if that was left by another session; no table if
--- others are at all of it, but one of their slices (0: a table that is being begun).
+-- The first work of a run: a table and its slice if that was left by another session, 0 for a table
+-- that begins, or no number if a slice can be cut.  If others are at all of it, what one of them is
+-- at; if there is none, no table.
 -- A slice whose lock is free was left by a session that died, or another session has chosen it
 -- too and has yet to lock it, or it will be gone when run_work looks for it again.  run_work
 -- locks it for the time of its work.
-CREATE FUNCTION run_next(run bigint, OUT t run_table, OUT number bigint, OUT busy run_slice)
+CREATE FUNCTION run_next(run bigint, OUT table_number integer, OUT number bigint, OUT busy boolean)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s run_slice;
-	slices run_slice[] := ARRAY(SELECT x
-		FROM iblt_run_rows(NULL::run_slice, run) AS x);
+	slices run_slice[] := ARRAY(SELECT s FROM iblt_run_rows(NULL::run_slice, run) AS s);
 BEGIN
-	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
-			WHERE x.status IS NULL ORDER BY x.table_number LOOP
-		IF t.generation = 0 AND NOT iblt_run_lock(run, t.table_number, 0, false) THEN
-			busy.table_number := t.table_number;
-			busy.number := 0;
-			CONTINUE;
-		END IF;
-		FOR s IN SELECT x.* FROM unnest(slices) AS x
-				WHERE x.table_number = t.table_number ORDER BY x.number LOOP
-			IF iblt_run_lock(run, s.table_number, s.number, false) THEN
-				number := s.number;
-				RETURN;
-			END IF;
-			busy := s;
-		END LOOP;
-		IF NOT t.at_end THEN
-			RETURN;
-		END IF;
+	FOR table_number, number IN SELECT t.table_number, c.number
+			FROM iblt_run_rows(NULL::run_table, run) AS t, LATERAL (
+				SELECT 0 WHERE t.generation = 0
+				UNION ALL
+				SELECT s.number FROM unnest(slices) AS s WHERE s.table_number = t.table_number
+				UNION ALL
+				SELECT NULL WHERE t.generation > 0 AND NOT t.at_end) AS c(number)
+			WHERE t.status IS NULL ORDER BY t.table_number, c.number LOOP
+		busy := number IS NOT NULL AND NOT iblt_run_lock(run, table_number, number, false);
+		EXIT WHEN NOT busy;
 	END LOOP;
-	t := NULL;
 END
 $$;
 
@@ -57,27 +47,6 @@ $$;
 
 -- Its slice
 
--- A hash of a text, of 32 hexadecimal digits.
--- FIPS builds do not have md5.
-CREATE FUNCTION run_hash(value text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT left(encode(sha256(convert_to(value, CASE getdatabaseencoding()
-		WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32)
-$$;
-
--- A hash of what the ids of differences are made of: the key, and how it is kept.
--- Ids that were stored can be looked up only if that is what it was.
-CREATE FUNCTION run_key_fingerprint(plan plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN run_hash(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
-		(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
-			FROM unnest(plan.key) AS k)));
-END
-$$;
-
 -- What run_probe answers on both sides of a plan.  It is part of the protocol, and a peer without
 -- iblt is asked for its body (plain_call).
 CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
@@ -85,39 +54,31 @@ CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
 AS $$
 DECLARE
 	call text := 'run_probe(pg_catalog.to_regclass(%L))';
-	answers text[] := ask_calls(places_of(plan), format(call, (plan.here).relation),
-		format(call, (plan.there).relation));
 BEGIN
-	RETURN ARRAY[answers[1]::jsonb, answers[2]::jsonb];
+	RETURN ask_calls(places_of(plan), format(call, (plan.here).relation),
+		format(call, (plan.there).relation))::jsonb[];
 END
 $$;
 
--- What a worker's table is on both sides now.  Its shape is what all its slices must have in
--- common: fingerprints, files, the order of slices, and a hash of the rest.  run_require_same
--- looks for the fingerprints in it.
-CREATE FUNCTION run_see(w run_worker) RETURNS run_seen
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- What all slices of a table must have in common, from what run_probe answers: what its differences
+-- rest on (run_basis), files, the order of slices, and a hash of the rest.
+-- All have the same columns and conditions, or the verdict would tell more of a table than some
+-- have compared.
+CREATE FUNCTION run_see(plan plan, probes jsonb[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-DECLARE
-	plan plan := w.plan;
-	seen run_seen;
 BEGIN
-	seen.probes := run_probes(plan);
-	-- all slices have the same columns and conditions, or the verdict would tell more of a table
-	-- than some have compared
-	seen.shape := concat_ws(' ', (plan.here).fingerprint, seen.probes[1] ->> 'file',
-		(plan.there).fingerprint, seen.probes[2] ->> 'file',
+	RETURN run_basis(plan) || ARRAY[probes[1] ->> 'file', probes[2] ->> 'file',
 		run_hash(order_text((slice_key(plan)).here)),
-		run_hash(jsonb_build_array(run_key_fingerprint(plan), plan.columns, (plan.here).condition,
-			(plan.there).condition)::text));
-	seen.estimate := greatest((seen.probes[1] ->> 'rows')::bigint,
-		(seen.probes[2] ->> 'rows')::bigint);
-	RETURN seen;
+		run_hash(jsonb_build_array(plan.columns, (plan.here).condition,
+			(plan.there).condition)::text)];
 END
 $$;
 
--- A table at its beginning; what was found before it was altered is deleted.
-CREATE FUNCTION run_start_table(w run_worker, t run_table, seen run_seen) RETURNS run_table
+-- A table at its beginning, with the worker's shape; what was found before it was altered is
+-- deleted.
+CREATE FUNCTION run_start_table(w run_worker, t run_table, how text, whole boolean)
+RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -127,18 +88,16 @@ BEGIN
 	IF t.shape IS NOT NULL THEN
 		PERFORM progress(w.progress,
 			format('run %s: %s was %s, it starts again', t.run, t.relation,
-				CASE t.shape WHEN seen.shape THEN 'not read as a whole' ELSE 'altered' END));
+				CASE t.shape WHEN w.shape THEN 'not read as a whole' ELSE 'altered' END));
 	END IF;
 	t.generation := t.generation + 1;
 	t.relation := ((w.plan).here).relation;
 	t.peer_relation := ((w.plan).there).relation;
-	t.shape := seen.shape;
-	t.key_fingerprint := run_key_fingerprint(w.plan);
-	t.estimate := seen.estimate;
-	t.how := seen.how;
+	t.shape := w.shape;
+	t.how := how;
 	t.frontier := NULL;
 	t.at_end := false;
-	t.slice_rows := CASE WHEN NOT seen.whole
+	t.slice_rows := CASE WHEN NOT whole
 		THEN greatest(1000, least(10000, 10 * (w.options).slice_ms)) END;
 	t.started_at := clock_timestamp();
 	@each audit_counts: t.% := 0;@
@@ -153,7 +112,8 @@ CREATE FUNCTION run_plan(w run_worker, t run_table) RETURNS run_worker
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	planned record := audit_plan(w.conns, run_item_of(t), (w.options).audit);
+	planned record := audit_plan(w.conns,
+		jsonb_populate_record(NULL::audit_item, t.item), (w.options).audit);
 BEGIN
 	w.item := planned.item;
 	w.plan := planned.plan;
@@ -171,23 +131,22 @@ CREATE FUNCTION run_plan_and_cut(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	t run_table := run_table_of(w.run, w.table_number);
-	seen run_seen;
+	probes jsonb[];
 	bound text[];
 	problem text;
+	how text;				-- a table that begins is read
 BEGIN
-	seen.shape := w.shape;
 	IF w.planned IS NULL OR t.shape IS DISTINCT FROM w.shape THEN
 		w := run_plan(w, t);
-		seen := run_see(w);
-		w.shape := seen.shape;
-		IF t.shape IS DISTINCT FROM seen.shape
+		probes := run_probes(w.plan);
+		w.shape := run_see(w.plan, probes);
+		IF t.shape IS DISTINCT FROM w.shape
 				AND iblt_run_lock(w.run, w.table_number, 0, false) THEN
 			t := run_table_of(w.run, w.table_number);
-			IF t.shape IS DISTINCT FROM seen.shape THEN
-				problem := slice_problem(w.plan);
-				seen.whole := problem IS NOT NULL;
-				seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || problem
-					ELSE slice_guard(w.plan, (w.options).check_indexes, seen.probes) END;
+			IF t.shape IS DISTINCT FROM w.shape THEN
+				problem := 'compared in one slice: ' || slice_problem(w.plan);
+				how := coalesce(problem,
+					slice_guard(w.plan, (w.options).check_indexes, probes));
 			END IF;
 		END IF;
 	END IF;
@@ -195,11 +154,12 @@ BEGIN
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NOT NULL THEN
 		RETURN w;
-	ELSIF t.shape IS DISTINCT FROM seen.shape AND seen.whole IS NULL THEN
+	ELSIF t.shape IS DISTINCT FROM w.shape AND how IS NULL THEN
 		-- another session begins the table
 		RETURN run_wait_then_claim(w, 0.2);
-	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
-		t := run_start_table(w, t, seen);
+	ELSIF t.shape IS DISTINCT FROM w.shape THEN
+		t.estimate := greatest((probes[1] ->> 'rows')::bigint, (probes[2] ->> 'rows')::bigint);
+		t := run_start_table(w, t, how, problem IS NOT NULL);
 		w.number := NULL;
 	END IF;
 	IF w.number IS NULL AND NOT t.at_end THEN
@@ -212,10 +172,9 @@ BEGIN
 				IF t.frontier IS NOT NULL THEN
 					RAISE;
 				END IF;
-				GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
 				PERFORM ask_discard(places_of(w.plan));
 				t.slice_rows := NULL;
-				t.how := 'compared in one slice: ' || problem;
+				t.how := 'compared in one slice: ' || SQLERRM;
 			END;
 		END IF;
 		t.cut := t.cut + 1;		-- its number
@@ -256,14 +215,12 @@ BEGIN
 	IF leaves IS NOT NULL THEN
 		PERFORM peers_close(w.conns);
 		PERFORM progress(w.progress, format('run %s %s', w.run, leaves));
-		w.done := true;
+		w.act := NULL;
 		RETURN w;
 	END IF;
 	w := run_connect(w);
-	IF (w.options).max_lag IS NOT NULL
-			AND run_lagging(w.conns, (w.options).max_lag) THEN
-		w := run_say_paused(w,
-			format('replication lags by more than %s', (w.options).max_lag));
+	IF run_lagging(w.conns, (w.options).max_lag) THEN
+		w := run_say_paused(w, 'replication lags by more than ' || (w.options).max_lag);
 		RETURN run_wait_then_claim(w, 0.5);
 	END IF;
 	w := run_say_paused(w, NULL);
@@ -278,20 +235,19 @@ BEGIN
 		RETURN run_wait_then_claim(w, 1);
 	END IF;
 	next := run_next(w.run);
-	IF (next.t).table_number IS NULL AND (next.busy).table_number IS NOT NULL THEN
+	IF next.busy THEN
 		-- waits until another session has done the slice, but for a moment only, as in a pause
-		PERFORM run_lock_slice(w.run, (next.busy).table_number, (next.busy).number);
+		PERFORM run_lock_slice(w.run, next.table_number, next.number);
 		RETURN run_wait_then_claim(w);
-	ELSIF (next.t).table_number IS NULL THEN
+	ELSIF next.table_number IS NULL THEN
 		-- the last slice has ended meanwhile, or REFRESH has removed it
 		PERFORM run_lock_to_write(w.run);
-		next := run_next(w.run);
 		PERFORM run_require_stored(w.run,
-			num_nonnulls((next.t).table_number, (next.busy).table_number) > 0 OR run_over(w.run));
+			(run_next(w.run)).table_number IS NOT NULL OR run_over(w.run));
 		RETURN run_wait_then_claim(w, 0.2);
 	END IF;
-	IF w.table_number IS DISTINCT FROM (next.t).table_number THEN
-		w.table_number := (next.t).table_number;
+	IF w.table_number IS DISTINCT FROM next.table_number THEN
+		w.table_number := next.table_number;
 		w.uneven := false;
 		w.planned := NULL;
 	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
@@ -299,9 +255,10 @@ BEGIN
 	END IF;
 	IF w.planned IS NULL THEN
 		w.plan := NULL;
-		w.item := run_item_of(next.t);
+		w.item := jsonb_populate_record(NULL::audit_item,
+			(run_table_of(w.run, w.table_number)).item);
 	END IF;
-	w.number := next.number;
+	w.number := nullif(next.number, 0);
 	IF (w.item).problem IS NOT NULL OR (w.item).absent THEN
 		RETURN run_fail_table(w, NULL);
 	END IF;

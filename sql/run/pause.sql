@@ -22,28 +22,25 @@ EXCEPTION WHEN @on_error@ THEN
 END
 $$;
 
--- Does a follower of either side lag behind by more than that?
+-- Does a follower of either side lag behind by more than that?  NULL for no limit.
 CREATE FUNCTION run_lagging(conns text[], max_lag text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	allowed record := run_lag_limit(max_lag);
-	lags text[] := ask_calls(conns, 'run_lag()', 'run_lag()');
-	lag jsonb;
+	lags jsonb[] := CASE WHEN max_lag IS NOT NULL
+		THEN ask_calls(conns, 'run_lag()', 'run_lag()')::jsonb[] END;
+	hidden text := CASE WHEN (lags[1] ->> 'hidden')::boolean THEN 'here'
+		WHEN (lags[2] ->> 'hidden')::boolean THEN 'there' END;
 BEGIN
-	FOR n IN 1 .. 2 LOOP
-		lag := lags[n];
-		IF (lag ->> 'hidden')::boolean THEN
-			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-				MESSAGE = format('permission denied to see how replication lags (%s)',
-					CASE n WHEN 1 THEN 'here' ELSE 'there' END),
-				HINT = 'max_lag needs the privileges of pg_monitor on both sides.';
-		ELSIF (lag ->> 'bytes')::numeric > allowed.bytes
-				OR (lag ->> 'seconds')::numeric > allowed.seconds THEN
-			RETURN true;
-		END IF;
-	END LOOP;
-	RETURN false;
+	IF hidden IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('permission denied to see how replication lags (%s)', hidden),
+			HINT = 'max_lag needs the privileges of pg_monitor on both sides.';
+	END IF;
+	RETURN (SELECT bool_or((lag ->> 'bytes')::numeric > allowed.bytes
+			OR (lag ->> 'seconds')::numeric > allowed.seconds)
+		FROM unnest(lags) AS lag);
 END
 $$;
 

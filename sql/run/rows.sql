@@ -33,20 +33,13 @@ CREATE FUNCTION run_head_of(run bigint) RETURNS run_head
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	heads run_head[] := ARRAY(SELECT h
-		FROM iblt_run_rows(NULL::run_head, run) AS h);
+	heads run_head[] := ARRAY(SELECT h FROM iblt_run_rows(NULL::run_head, run) AS h);
 BEGIN
 	IF run IS NULL THEN
 		-- it would stand for any run, without locks
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'run must not be null';
-	ELSIF cardinality(heads) > 1 THEN
-		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
-			MESSAGE = format('run number %s is not unique', run),
-			HINT = 'Begin another run. iblt_audit_prune deletes these.';
-	ELSIF heads = '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('there is no run %s of this role', run),
-			HINT = 'See iblt_audit_runs. The role that began a run goes on with it.';
+	ELSIF cardinality(heads) <> 1 THEN
+		PERFORM iblt_run_lock(run, 0, 0, true);		-- an error that says why
 	END IF;
 	RETURN heads[1];
 END
@@ -59,8 +52,7 @@ AS $$
 DECLARE
 	t run_table;
 BEGIN
-	SELECT x.* INTO t
-	FROM iblt_run_rows(NULL::run_table, run, table_number) AS x;
+	SELECT x.* INTO t FROM iblt_run_rows(NULL::run_table, run, table_number) AS x;
 	RETURN t;
 END
 $$;
@@ -77,18 +69,36 @@ BEGIN
 END
 $$;
 
+-- A hash of a text, of 32 hexadecimal digits.
+-- FIPS builds do not have md5.
+CREATE FUNCTION run_hash(value text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT left(encode(sha256(convert_to(value, CASE getdatabaseencoding()
+		WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32)
+$$;
+
+-- What the differences that a run keeps rest on: the fingerprints of both sides, and a hash of what
+-- ids are made of, the key and how it is kept.
+CREATE FUNCTION run_basis(plan plan) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN ARRAY[(plan.here).fingerprint, (plan.there).fingerprint,
+		run_hash(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
+			(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
+				FROM unnest(plan.key) AS k)))];
+END
+$$;
+
 -- An error if a table is not what it was when a run compared it.
 -- What the run found tells nothing of columns that have come since, and ids of stored differences
 -- can be looked up only by the key that they were made of.
 CREATE FUNCTION run_require_same(t run_table, plan plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-DECLARE
-	shape text := concat(' ', t.shape, ' ');
 BEGIN
-	IF run_key_fingerprint(plan) IS DISTINCT FROM t.key_fingerprint
-			OR strpos(shape, format(' %s ', (plan.here).fingerprint)) = 0
-			OR strpos(shape, format(' %s ', (plan.there).fingerprint)) = 0 THEN
+	IF run_basis(plan) IS DISTINCT FROM t.shape[1:3] THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB004',
 			MESSAGE = format('%s was altered since run %s compared it', t.relation, t.run),
 			DETAIL = 'Its key or its columns are not what they were, on one side or both.',
@@ -106,18 +116,5 @@ DECLARE
 BEGIN
 	PERFORM run_require_stored(run, open <> '{}');
 	RETURN true <> ALL (open);
-END
-$$;
-
--- The item of an audit that a table of a run is.
--- The name of a table may mean another one by now, its OID cannot.
-CREATE FUNCTION run_item_of(t run_table) RETURNS audit_item
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	item audit_item := jsonb_populate_record(NULL::audit_item, t.item);
-BEGIN
-	item.relid := t.relid;
-	RETURN item;
 END
 $$;

@@ -28,7 +28,6 @@ CREATE FUNCTION run_step(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	begun boolean := w.act NOT IN ('begin', 'resume');
-	given run_options;
 	secret boolean;
 	e failure;
 BEGIN
@@ -43,13 +42,8 @@ BEGIN
 		CASE w.act
 			WHEN 'begin' THEN w := run_begin(w);
 			WHEN 'resume' THEN
-				-- it may be gentler or less so than the run was
-				given := w.options;
 				w := run_open(w, w.run);
-				w.options.max_load := coalesce(given.max_load, (w.options).max_load);
-				w.options.max_rate := coalesce(given.max_rate, (w.options).max_rate);
-				w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
-				PERFORM run_check_options(w.options), run_reopen(w.run, w.progress);
+				PERFORM run_reopen(w.run, w.progress);
 				w.act := 'claim';
 			WHEN 'claim' THEN w := run_claim(w);
 			WHEN 'work' THEN w := run_work(w);
@@ -119,7 +113,7 @@ BEGIN
 		peer_schema, here_tables);
 	audit := iblt_internal.audit_make_options(@arguments options@, trust_filters, mappings);
 	w.options := iblt_internal.run_make_options(@arguments run_options@, rows);
-	WHILE NOT w.done LOOP
+	WHILE w.act IS NOT NULL LOOP
 		w := iblt_internal.run_step(w);
 		run := w.run;
 		COMMIT;
@@ -148,7 +142,7 @@ BEGIN
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'resume', max_time);
 	w.run := run;
 	w.options := @arguments run_options@;
-	WHILE NOT w.done LOOP
+	WHILE w.act IS NOT NULL LOOP
 		w := iblt_internal.run_step(w);
 		COMMIT;
 	END LOOP;

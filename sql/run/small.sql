@@ -16,7 +16,6 @@ DECLARE
 	most integer := least((w.options).slice_ms / 10, 100);
 	tables run_table[] := '{}';
 	places integer[];
-	items audit_item[];
 	batch record;
 	t run_table;
 	r audit_row;
@@ -36,8 +35,9 @@ BEGIN
 	IF cardinality(tables) < 2 THEN
 		RETURN;
 	END IF;
-	items := ARRAY(SELECT run_item_of(u) FROM unnest(tables) AS u);
-	batch := audit_batch(w.conns, w.peers, items, 1, (w.options).audit, cardinality(tables));
+	batch := audit_batch(w.conns, w.peers,
+		ARRAY(SELECT jsonb_populate_record(NULL::audit_item, u.item) FROM unnest(tables) AS u), 1,
+		(w.options).audit, cardinality(tables));
 	w.tried := tables[batch.last].table_number;
 	IF batch.equal IS NULL THEN
 		RETURN;

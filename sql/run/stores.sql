@@ -2,18 +2,16 @@
 --
 -- A run is an audit in slices, which is kept (run.sql says how it goes).  What is known of
 -- it is in materialized views that are never refreshed: C functions write them
--- (src/run/store.h).  Only these functions read them, too.
+-- (src/run/rows.c).  Only these functions read them, too.
 
 -- The runs, written by C functions; do not refresh it.
 -- Of the last run, the number stays.  It is not a sequence, because setval would set that back.
 CREATE MATERIALIZED VIEW run_head USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
-		NULL::text AS peer,				-- a foreign server, or NULL for a connection string
+		NULL::text[] AS peers,			-- of both sides: foreign servers, or NULL for a connection string
 		NULL::text AS subscription,		-- whose connection string it is, if none was given
-		NULL::text AS identity,			-- of the peer's database
-		NULL::text AS here,				-- the same of this side, if it is another database
-		NULL::text AS here_identity,	-- NULL if it is not
+		NULL::text[] AS identities,		-- of the databases of both sides, NULL for this one
 		NULL::text AS target,			-- what is audited, for people
 		NULL::jsonb AS options,			-- run_options
 		NULL::text AS paused,			-- why nobody works just now
@@ -24,14 +22,13 @@ CREATE MATERIALIZED VIEW run_head USING heap AS
 CREATE MATERIALIZED VIEW run_table USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
-		NULL::oid AS relid, NULL::text AS relation, NULL::text AS peer_relation,
-		NULL::jsonb AS item,			-- audit_item
+		NULL::text AS relation, NULL::text AS peer_relation,
+		NULL::jsonb AS item,			-- audit_item, with the OID: a name may mean another table later
 		NULL::text AS status,			-- NULL while there is work
 		NULL::text AS detail, NULL::text AS sqlstate,
 		NULL::text AS how,				-- how it is read, for the detail
 		NULL::bigint AS generation,		-- how often it has begun
-		NULL::text AS shape,			-- run_see, NULL before it begins
-		NULL::text AS key_fingerprint,	-- of what ids of differences are made of
+		NULL::text[] AS shape,			-- run_see, NULL before it begins
 		NULL::text[] AS frontier,		-- up to where slices are cut, as hi of a slice
 		NULL::boolean AS at_end,		-- there are no more to cut
 		NULL::bigint AS cut, NULL::bigint AS done,	-- slices
@@ -83,8 +80,9 @@ CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
 RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- Adds a row to the store of its type, for a run of this role.
-CREATE FUNCTION iblt_run_add("row" anyelement) RETURNS void
+-- Adds rows of runs of this role to the store of their type, or a run, and gives its number,
+-- which no other has or had.
+CREATE FUNCTION iblt_run_add(VARIADIC rows anyarray) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Puts rows in place of those with the same numbers; the caller holds the lock of the run.
@@ -94,10 +92,6 @@ CREATE FUNCTION iblt_run_put(VARIADIC rows anyarray) RETURNS void
 -- Deletes rows of a store, and returns how many.
 CREATE FUNCTION iblt_run_remove(store anyelement, run bigint, table_number integer DEFAULT NULL,
 	number bigint DEFAULT NULL, own boolean DEFAULT true) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
--- Adds a run of this role, and gives its number, which no other has or had.
-CREATE FUNCTION iblt_run_add_head(head run_head) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1)

@@ -20,8 +20,7 @@ CREATE TYPE run_worker AS (
 	target audit_target,	-- of a run that begins
 	options run_options,
 	progress boolean,
-	act text,				-- what it does next: 'begin', 'resume', 'claim', 'work' or 'pause'
-	done boolean,			-- it stops
+	act text,				-- what it does next: 'begin', 'resume', 'claim', 'work', 'pause', or nothing
 	deadline timestamptz,	-- when max_time is over
 	tried integer,			-- the last table that it compared together with others
 	table_number integer,	-- the table of its slice
@@ -29,7 +28,7 @@ CREATE TYPE run_worker AS (
 	item audit_item,
 	plan plan,
 	planned timestamptz,	-- when the plan was made; NULL if it does not hold any more
-	shape text,				-- of the table when the plan was made (run_see)
+	shape text[],			-- of the table when the plan was made (run_see)
 	uneven boolean,			-- a slice of the table had far more rows than it was cut for
 	began timestamptz,		-- when it claimed the slice
 	until timestamptz,		-- when its pause ends
@@ -38,13 +37,4 @@ CREATE TYPE run_worker AS (
 	paused text,			-- the reason of its pause, as the views show it
 	failures integer,		-- since a slice succeeded
 	stuck text				-- where replication was that a slice waited for in vain
-);
-
--- What a table of a run is at the moment.
-CREATE TYPE run_seen AS (
-	shape text,				-- what has to stay until its last slice
-	probes jsonb[],			-- what run_probe answered on both sides
-	estimate bigint,		-- rows of the larger side
-	whole boolean,			-- one slice; NULL unless the table begins
-	how text				-- how it is read, for the detail
 );

@@ -44,7 +44,8 @@ COMMENT ON VIEW @extschema@.iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run: the status of each, as iblt_audit gives it';
 
 CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
-	SELECT h.run, pg_get_userbyid(h.owner) AS owner, h.here, h.peer, h.target,
+	SELECT h.run, pg_get_userbyid(h.owner) AS owner, h.peers[1] AS here, h.peers[2] AS peer,
+		h.target,
 		CASE WHEN x.open = 0 THEN 'finished' WHEN w.pids IS NULL THEN 'stopped'
 			WHEN h.paused IS NOT NULL THEN 'paused: ' || h.paused ELSE 'running' END AS state,
 		coalesce(w.pids, '{}') AS workers,

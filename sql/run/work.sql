@@ -47,48 +47,42 @@ BEGIN
 END
 $$;
 
--- Counts the rows of a table that was read by an index, and notes that, or begins again with
--- it as one slice.  It takes the place of a slice, so it returns a comparison of nothing.
+-- Counts the rows of a table that was read by an index: a comparison that has found nothing.
 -- If the number is another one, an index lacks rows, or somebody wrote meanwhile.  A scan of all
 -- rows needs to know neither, unless there are too many differences for one comparison.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION run_check_count(w run_worker, s run_slice) RETURNS comparison
+CREATE FUNCTION run_check_count(plan plan) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	plan plan := w.plan;
-	query text := 'SELECT count(*)::text FROM %s%s';
-	counted bigint[] := ask_values(places_of(plan), ARRAY[
-		format(query, from_sql(plan, plan.here), condition_sql(plan, plan.here)),
-		format(query, from_sql(plan, plan.there), condition_sql(plan, plan.there))], 0.01, NULL,
-		reading_of(plan))::bigint[];
-	t run_table;
 	figures figures;
-	seen run_seen;
+	counted text[] := ask_values(places_of(plan), ARRAY(SELECT format(
+				'SELECT count(*)::text FROM %s%s', from_sql(plan, s), condition_sql(plan, s))
+			FROM unnest(sides_of(plan)) AS s), 0.01, NULL, reading_of(plan));
 BEGIN
-	PERFORM run_lock_to_write(w.run);
-	t := run_table_of(w.run, w.table_number);
-	IF t.status IS NULL AND t.generation = s.generation THEN
-		-- run_store counts the final slice as done, which has read no slice of the table
-		t.done := t.done - 1;
-		IF counted = ARRAY[t.rows_here, t.rows_there] THEN
-			t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
-		ELSIF t.missing + t.extra + t.changed
-				<= (((w.options).audit).compare).max_differences THEN
-			seen.shape := t.shape;
-			seen.estimate := t.estimate;
-			seen.whole := true;
-			seen.how := 'compared in one slice: a scan counted other rows than slices had read';
-			t := run_start_table(w, t, seen);
-		ELSE
-			t.how := concat_ws('; ', t.how,
-				format('a later scan counted %s rows here and %s there', counted[1], counted[2]));
-		END IF;
-		PERFORM iblt_run_put(t);
-	END IF;
-	figures.rows_here := 0;
-	figures.rows_there := 0;
+	figures.rows_here := counted[1];
+	figures.rows_there := counted[2];
 	RETURN ROW(plan, all_figures(plan, figures, 0, 0, 0), '{}'::difference[], NULL)::comparison;
+END
+$$;
+
+-- A table that slices have read, with these numbers of rows by a scan: compared, or at its
+-- beginning as one slice.
+CREATE FUNCTION run_counted(w run_worker, t run_table, here bigint, there bigint) RETURNS run_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF (here, there) = (t.rows_here, t.rows_there) THEN
+		t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
+	ELSIF t.missing + t.extra + t.changed
+			<= (((w.options).audit).compare).max_differences THEN
+		RETURN run_start_table(w, t,
+			'compared in one slice: a scan counted other rows than slices had read', true);
+	ELSE
+		t.how := concat_ws('; ', t.how,
+			format('a later scan counted %s rows here and %s there', here, there));
+	END IF;
+	RETURN t;
 END
 $$;
 
@@ -97,15 +91,13 @@ CREATE FUNCTION range_key(plan plan, bound text[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	key plan_column[];
 	result jsonb;
 BEGIN
-	IF bound IS NULL THEN
-		RETURN NULL;
+	IF bound IS NOT NULL THEN
+		EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_k(id)',
+			key_json_sql((require_slice_key(plan)).columns))
+		INTO result USING CASE cardinality(bound) WHEN 1 THEN bound[1] ELSE bound::text END;
 	END IF;
-	key := (require_slice_key(plan)).columns;
-	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_k(id)', key_json_sql(key))
-	INTO result USING CASE cardinality(bound) WHEN 1 THEN bound[1] ELSE bound::text END;
 	RETURN result;
 END
 $$;
@@ -118,10 +110,11 @@ CREATE FUNCTION run_store(w run_worker, s run_slice,
 AS $$
 DECLARE
 	r audit_row := audit_result(w.item, compared);
-	seen bigint := greatest(r.rows_here, r.rows_there);
+	-- the scan that counts reads no slice
+	seen bigint := CASE WHEN s.final THEN 0 ELSE greatest(r.rows_here, r.rows_there) END;
 	differences bigint := r.missing + r.extra + r.changed;
 	t run_table;
-	kept bigint;
+	kept run_difference[];
 	read bigint;
 	pause double precision;
 BEGIN
@@ -130,24 +123,29 @@ BEGIN
 	IF t.status IS NOT NULL OR t.shape IS NULL OR t.generation IS DISTINCT FROM s.generation THEN
 		RETURN w;
 	END IF;
-	SELECT count(iblt_run_add(ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id,
-		(compared.plan).seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-		d.there_count, clock_timestamp(), d.differs)::run_difference)) INTO kept
-	FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
-	WHERE t.kept + d.n <= (w.options).most_kept;
-	t.kept := t.kept + kept;
-	t.done := t.done + 1;
-	@each audit_counts: t.% := t.% + r.%;@
+	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.table_number, s.number);
+	IF s.final THEN
+		t := run_counted(w, t, r.rows_here, r.rows_there);
+	ELSE
+		kept := ARRAY(SELECT ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id,
+				(compared.plan).seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
+				d.there_count, clock_timestamp(), d.differs)::run_difference
+			FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
+			WHERE t.kept + d.n <= (w.options).most_kept);
+		PERFORM iblt_run_add(VARIADIC kept);
+		IF differences > 0 THEN
+			PERFORM iblt_run_add(ROW(NULL, s.run, s.table_number, s.number,
+				range_key(w.plan, s.lo), range_key(w.plan, s.hi),
+				@each audit_counts: r.%,@ clock_timestamp())::run_range);
+		END IF;
+		t.kept := t.kept + cardinality(kept);
+		t.done := t.done + 1;
+		@each audit_counts: t.% := t.% + r.%;@
+		t.slice_rows := run_next_rows(s, seen, differences,
+			(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
+	END IF;
 	t.bytes := t.bytes + r.bytes;
 	t.work_ms := t.work_ms + ms(w.began)::double precision;
-	IF differences > 0 THEN
-		PERFORM iblt_run_add(ROW(NULL, s.run, s.table_number, s.number,
-			range_key(w.plan, s.lo), range_key(w.plan, s.hi),
-			@each audit_counts: r.%,@ clock_timestamp())::run_range);
-	END IF;
-	t.slice_rows := run_next_rows(s, seen, differences,
-		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
-	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.table_number, s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
 			NULL::run_slice, w.run, w.table_number) AS x) THEN
 		PERFORM run_require_stored(w.run, t.done + s.final::integer >= t.cut);
@@ -329,13 +327,13 @@ BEGIN
 		PERFORM iblt_traffic_take();
 		-- nothing is left to cut, so the table has to be what it was when its plan was made
 		IF t.at_end AND w.planned < w.began
-				AND (run_see(w)).shape IS DISTINCT FROM t.shape THEN
+				AND run_see(plan, run_probes(plan)) IS DISTINCT FROM t.shape THEN
 			RAISE EXCEPTION USING ERRCODE = 'IB004',
 				MESSAGE = format('relation %s was altered while it was compared', t.relation);
 		END IF;
 		plan.stuck := w.stuck;
 		IF s.final THEN
-			compared := run_check_count(w, s);
+			compared := run_check_count(plan);
 		ELSE
 			plan.lo := s.lo;
 			plan.hi := s.hi;

@@ -3,27 +3,41 @@
  * rows.c
  *	  Reads and writes the rows of runs, for the functions in sql/run.
  *
- * The type of an argument says which store is meant.
+ * The stores are materialized views that are never refreshed, as those of live digests are
+ * (digest/store.h says why).  The type of an argument says which store is meant.  A role writes
+ * rows of its own alone, and reads those of roles whose privileges it has.
  *
  *-------------------------------------------------------------------------
  */
-#include "run/store.h"
+#include "postgres.h"
 
 #include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "sketch/value.h"
+
+/* The columns that all stores begin with: the role that began the run, its number, and so on. */
+enum
+{
+	RUN_OWNER, RUN_RUN, RUN_TABLE_NUMBER, RUN_NUMBER, RUN_PREFIX
+};
 
 /* The numbers of locks of a run, without a table: see iblt_run_lock(), and new_number(). */
 enum
@@ -31,223 +45,164 @@ enum
 	TO_WRITE, TO_WORK, TO_NUMBER
 };
 
-/* The filter in arguments first and on; NULL matches every value. */
-static void
-filter_args(IbltRunFilter *filter, FunctionCallInfo fcinfo, int first)
+/* Which rows: those that have these numbers. */
+typedef struct Filter
 {
-	filter->any_run = PG_ARGISNULL(first);
-	filter->run = filter->any_run ? 0 : PG_GETARG_INT64(first);
-	filter->any_table_number = PG_ARGISNULL(first + 1);
-	filter->table_number = filter->any_table_number ? 0 : PG_GETARG_INT32(first + 1);
-	filter->any_number = PG_ARGISNULL(first + 2);
-	filter->number = filter->any_number ? 0 : PG_GETARG_INT64(first + 2);
-	filter->own = PG_ARGISNULL(first + 3) || PG_GETARG_BOOL(first + 3);
-	filter->all = false;
+	enum
+	{
+		OWN,					/* of this role alone */
+		SEEN,					/* of roles whose privileges it has */
+		ALL
+	}			owners;
+	bool		any[RUN_PREFIX];
+	int64		number[RUN_PREFIX];
+} Filter;
+
+typedef struct Scan
+{
+	TableScanDesc heap;
+	Filter		filter;
+} Scan;
+
+/* The store of the runs themselves, and the others. */
+static const char *const stores[] = {
+	"run_head", "run_table", "run_slice", "run_difference", "run_range"
+};
+
+static Oid
+store_oid(const char *name)
+{
+	return get_relname_relid(name, get_namespace_oid("iblt_internal", false));
 }
 
-static void
-require_writable(void)
+static bool
+is_head(Relation store)
 {
-	PreventCommandIfReadOnly("a run");
-	PreventCommandDuringRecovery("a run");
+	return RelationGetRelid(store) == store_oid(stores[0]);
+}
+
+/* The store of a row type.  ERROR if it is none. */
+static Relation
+store_open(Oid row_type, LOCKMODE lock)
+{
+	Oid			store = get_typ_typrelid(row_type);
+	bool		found = false;
+	Relation	relation;
+
+	for (int i = 0; i < (int) lengthof(stores); i++)
+		found |= OidIsValid(store) && store_oid(stores[i]) == store;
+	if (!found)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("type %s is not that of a store of runs",
+						format_type_be(row_type))));
+	if (lock != AccessShareLock)
+	{
+		PreventCommandIfReadOnly("a run");
+		PreventCommandDuringRecovery("a run");
+	}
+	relation = relation_open(store, lock);
+	if (relation->rd_rel->relkind != RELKIND_MATVIEW ||
+		relation->rd_tableam != GetHeapamTableAmRoutine())
+		elog(ERROR, "\"%s\" is not a heap", RelationGetRelationName(relation));
+	return relation;
+}
+
+static int64
+number_of(HeapTuple tuple, TupleDesc desc, int column)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, column + 1, desc, &isnull);
+
+	return column == RUN_TABLE_NUMBER ? DatumGetInt32(value) : DatumGetInt64(value);
+}
+
+static bool
+matches(HeapTuple tuple, TupleDesc desc, const Filter *filter)
+{
+	bool		isnull;
+	Oid			owner;
+
+	/* REFRESH MATERIALIZED VIEW leaves a row of nulls */
+	if (heap_attisnull(tuple, RUN_RUN + 1, desc))
+		return false;
+	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
+		if (!filter->any[i] && number_of(tuple, desc, i) != filter->number[i])
+			return false;
+	/* a number without a run has no owner */
+	owner = DatumGetObjectId(heap_getattr(tuple, RUN_OWNER + 1, desc, &isnull));
+	return filter->owners == ALL ||
+		(filter->owners == OWN ? owner == GetUserId()
+		 : OidIsValid(owner) && has_privs_of_role(GetUserId(), owner));
+}
+
+/* Scans an open store in a snapshot of this moment, for all rows of these owners. */
+static void
+scan_begin(Scan *scan, Relation store, int owners)
+{
+	scan->heap = table_beginscan_strat(store, RegisterSnapshot(GetLatestSnapshot()), 0, NULL,
+									   true, true);
+	scan->filter.owners = owners;
+	for (int i = 0; i < RUN_PREFIX; i++)
+		scan->filter.any[i] = true;
+}
+
+/* The same with the rows that arguments 1 to 4 say.  NULL matches every value. */
+static void
+scan_arguments(Scan *scan, Relation store, FunctionCallInfo fcinfo)
+{
+	scan_begin(scan, store, PG_ARGISNULL(4) || PG_GETARG_BOOL(4) ? OWN : SEEN);
+	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
+	{
+		scan->filter.any[i] = PG_ARGISNULL(i);
+		if (!PG_ARGISNULL(i))
+			scan->filter.number[i] = i == RUN_TABLE_NUMBER ? PG_GETARG_INT32(i) : PG_GETARG_INT64(i);
+	}
+}
+
+/* The next row.  After the last one, the scan is over, and its lock on the store stays. */
+static HeapTuple
+scan_next(Scan *scan)
+{
+	Snapshot	snapshot = scan->heap->rs_snapshot;
+	HeapTuple	tuple;
+
+	while ((tuple = heap_getnext(scan->heap, ForwardScanDirection)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (matches(tuple, RelationGetDescr(scan->heap->rs_rd), &scan->filter))
+			return tuple;
+	}
+	table_endscan(scan->heap);
+	UnregisterSnapshot(snapshot);
+	return NULL;
 }
 
 PG_FUNCTION_INFO_V1(iblt_run_rows);
 
 /*
- * iblt_run_rows(store anyelement, run bigint, table_number integer, number
- * bigint, own boolean) -> setof anyelement: rows of this role's runs, or of all
+ * iblt_run_rows(store, run, table_number, number, own) -> rows of this role's runs, or of all
  * runs that it may see
  */
 Datum
 iblt_run_rows(PG_FUNCTION_ARGS)
 {
-	Relation	store = iblt_run_store_open(get_fn_expr_argtype(fcinfo->flinfo, 0),
-											AccessShareLock);
+	Relation	store = store_open(get_fn_expr_argtype(fcinfo->flinfo, 0), AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(store);
 	Tuplestorestate *result = iblt_value_rows(fcinfo, desc);
-	IbltRunFilter filter;
-	IbltRunScan scan;
+	Scan		scan;
 	HeapTuple	tuple;
 
-	filter_args(&filter, fcinfo, 1);
-	iblt_run_scan_begin(&scan, store, &filter);
-	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
+	scan_arguments(&scan, store, fcinfo);
+	while ((tuple = scan_next(&scan)) != NULL)
 	{
 		HeapTuple	flat = toast_flatten_tuple(tuple, desc);
 
 		tuplestore_puttuple(result, flat);
 		heap_freetuple(flat);
 	}
-	iblt_run_scan_end(&scan);
 	relation_close(store, NoLock);
 	return (Datum) 0;
-}
-
-/* Makes a tuple of a store from a row, of this role's, and the filter that finds it. */
-static HeapTuple
-tuple_of(Datum row, Relation store, IbltRunFilter *filter)
-{
-	HeapTupleHeader header = DatumGetHeapTupleHeader(row);
-	TupleDesc	desc = RelationGetDescr(store);
-	HeapTupleData given;
-	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
-	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
-
-	given.t_len = HeapTupleHeaderGetDatumLength(header);
-	ItemPointerSetInvalid(&given.t_self);
-	given.t_tableOid = InvalidOid;
-	given.t_data = header;
-	heap_deform_tuple(&given, desc, values, nulls);
-	values[RUN_OWNER] = ObjectIdGetDatum(GetUserId());
-	nulls[RUN_OWNER] = false;
-	for (int i = 0; i < RUN_PREFIX; i++)
-	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("run, table number and number of a row of \"%s\" must not be null",
-							RelationGetRelationName(store))));
-	}
-	memset(filter, 0, sizeof *filter);
-	filter->own = true;
-	filter->run = DatumGetInt64(values[RUN_RUN]);
-	filter->table_number = DatumGetInt32(values[RUN_TABLE_NUMBER]);
-	filter->number = DatumGetInt64(values[RUN_NUMBER]);
-	return heap_form_tuple(desc, values, nulls);
-}
-
-static void
-require_row(bool isnull)
-{
-	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("row of a run must not be null")));
-}
-
-static Relation
-open_for_write(FunctionCallInfo fcinfo, Oid type)
-{
-	require_row(PG_ARGISNULL(0));
-	require_writable();
-	return iblt_run_store_open(type, RowExclusiveLock);
-}
-
-static void
-insert_tuple(Relation store, HeapTuple tuple)
-{
-	heap_insert(store, tuple, GetCurrentCommandId(true), HEAP_INSERT_NO_LOGICAL,
-				NULL);
-}
-
-/* ERROR unless one run of this role has that number. */
-static void
-require_run(int64 run)
-{
-	Relation	heads = relation_open(iblt_run_store_oid("run_head"), AccessShareLock);
-	IbltRunFilter filter = {.run = run, .own = true};
-	IbltRunScan scan;
-	int			n = 0;
-
-	iblt_run_scan_begin(&scan, heads, &filter);
-	while (iblt_run_scan_next(&scan) != NULL)
-		n++;
-	iblt_run_scan_end(&scan);
-	relation_close(heads, NoLock);
-	if (n == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("there is no run " INT64_FORMAT " of this role", run)));
-	if (n > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("run number " INT64_FORMAT " is not unique", run),
-				 errhint("Begin another run. iblt_audit_prune deletes these.")));
-}
-
-/*
- * Adds a row to a run of this role.  A number belongs to one run, and
- * iblt_run_add_head() gives it.  Rows of another role's run would be counted with
- * its own where both are seen.
- */
-static void
-add_row(Relation store, HeapTuple tuple, int64 run)
-{
-	if (iblt_run_is_head(store))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("a run is not added as a row")));
-	require_run(run);
-	insert_tuple(store, tuple);
-}
-
-PG_FUNCTION_INFO_V1(iblt_run_add);
-
-/* iblt_run_add(row anyelement) -> void: a new row of a run of this role */
-Datum
-iblt_run_add(PG_FUNCTION_ARGS)
-{
-	Relation	store = open_for_write(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 0));
-	IbltRunFilter filter;
-	HeapTuple	tuple = tuple_of(PG_GETARG_DATUM(0), store, &filter);
-
-	add_row(store, tuple, filter.run);
-	relation_close(store, NoLock);
-	CommandCounterIncrement();
-	PG_RETURN_VOID();
-}
-
-PG_FUNCTION_INFO_V1(iblt_run_put);
-
-/*
- * iblt_run_put(VARIADIC rows anyarray) -> void: each in place of the row with its numbers.
- * One scan finds them all.
- */
-Datum
-iblt_run_put(PG_FUNCTION_ARGS)
-{
-	Relation	store = open_for_write(fcinfo,
-									   get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 0)));
-	IbltRunFilter all = {.any_run = true, .any_table_number = true, .any_number = true, .own = true};
-	IbltRunFilter *filters;
-	IbltRunScan scan;
-	HeapTuple  *rows;
-	HeapTuple	old;
-	Datum	   *datums;
-	bool	   *nulls;
-	int			n;
-
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), store->rd_rel->reltype, -1, false,
-					  TYPALIGN_DOUBLE, &datums, &nulls, &n);
-	filters = palloc(sizeof(IbltRunFilter) * n);
-	rows = palloc(sizeof(HeapTuple) * n);
-	for (int i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		require_row(nulls[i]);
-		rows[i] = tuple_of(datums[i], store, &filters[i]);
-	}
-	iblt_run_scan_begin(&scan, store, &all);
-	while ((old = iblt_run_scan_next(&scan)) != NULL)
-	{
-		int			i = 0;
-
-		while (i < n && (rows[i] == NULL ||
-						 !iblt_run_matches(old, RelationGetDescr(store), &filters[i])))
-			i++;
-		if (i == n)
-			continue;
-		iblt_heap_update(store, &old->t_self, rows[i]);
-		rows[i] = NULL;
-	}
-	iblt_run_scan_end(&scan);
-	for (int i = 0; i < n; i++)
-		if (rows[i] != NULL)
-			add_row(store, rows[i], filters[i].run);
-	relation_close(store, NoLock);
-	CommandCounterIncrement();
-	PG_RETURN_VOID();
 }
 
 /*
@@ -257,8 +212,9 @@ iblt_run_put(PG_FUNCTION_ARGS)
  * are of one role.
  */
 static bool
-lock_run(int64 run, int32 table_number, int64 number, LOCKMODE mode, bool wait)
+lock_run(int64 run, int32 table_number, int64 number, bool wait)
 {
+	bool		shared = table_number == 0 && number == TO_WORK;
 	LOCKTAG		tag = {
 		.locktag_field1 = MyDatabaseId,
 		.locktag_field2 = (uint32) run,
@@ -268,30 +224,47 @@ lock_run(int64 run, int32 table_number, int64 number, LOCKMODE mode, bool wait)
 		.locktag_lockmethodid = DEFAULT_LOCKMETHOD
 	};
 
-	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+	return LockAcquire(&tag, shared ? AccessShareLock : ExclusiveLock, false,
+					   !wait) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-static int64
-run_of(Relation store, HeapTuple tuple)
+/* ERROR unless one run of this role has that number. */
+static void
+require_run(int64 run)
 {
-	bool		isnull;
+	Relation	heads = relation_open(store_oid(stores[0]), AccessShareLock);
+	Scan		scan;
+	int			n = 0;
 
-	return DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1, RelationGetDescr(store), &isnull));
+	scan_begin(&scan, heads, OWN);
+	scan.filter.any[RUN_RUN] = false;
+	scan.filter.number[RUN_RUN] = run;
+	while (scan_next(&scan) != NULL)
+		n++;
+	relation_close(heads, NoLock);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("there is no run " INT64_FORMAT " of this role", run),
+				 errhint("See iblt_audit_runs. The role that began a run goes on with it.")));
+	if (n > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("run number " INT64_FORMAT " is not unique", run),
+				 errhint("Begin another run. iblt_audit_prune deletes these.")));
 }
 
 /* The largest number of a run in a store, of whatever role. */
 static int64
 largest_run(Relation store)
 {
-	IbltRunFilter filter = {.any_run = true, .any_table_number = true, .any_number = true, .all = true};
 	int64		largest = 0;
-	IbltRunScan scan;
+	Scan		scan;
 	HeapTuple	tuple;
 
-	iblt_run_scan_begin(&scan, store, &filter);
-	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
-		largest = Max(largest, run_of(store, tuple));
-	iblt_run_scan_end(&scan);
+	scan_begin(&scan, store, ALL);
+	while ((tuple = scan_next(&scan)) != NULL)
+		largest = Max(largest, number_of(tuple, RelationGetDescr(store), RUN_RUN));
 	return largest;
 }
 
@@ -314,10 +287,9 @@ new_number(void)
 		 * The largest number that a run has or had.  REFRESH MATERIALIZED VIEW may have emptied
 		 * run_head, and rows of a run before must not be taken for those of the next.
 		 */
-		for (int i = 0; i < IBLT_RUN_STORES; i++)
+		for (int i = 0; i < (int) lengthof(stores); i++)
 		{
-			Relation	store = relation_open(iblt_run_store_oid(iblt_run_stores[i]),
-											  AccessShareLock);
+			Relation	store = relation_open(store_oid(stores[i]), AccessShareLock);
 
 			last = Max(last, largest_run(store));
 			relation_close(store, NoLock);
@@ -333,8 +305,138 @@ new_number(void)
 			if (number == PG_INT64_MAX)
 				elog(ERROR, "there are no more numbers of runs");
 			number++;
-		} while (!lock_run(number, 0, TO_NUMBER, ExclusiveLock, false));
+		} while (!lock_run(number, 0, TO_NUMBER, false));
 	}
+}
+
+/*
+ * Makes a tuple of a store from a row, of this role's, and the filter that finds it.  A run
+ * that is not 0 takes the place of the row's.
+ */
+static HeapTuple
+tuple_of(Datum row, Relation store, int64 run, Filter *filter)
+{
+	HeapTupleHeader header = DatumGetHeapTupleHeader(row);
+	TupleDesc	desc = RelationGetDescr(store);
+	HeapTupleData given = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
+	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
+	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
+	HeapTuple	tuple;
+
+	heap_deform_tuple(&given, desc, values, nulls);
+	values[RUN_OWNER] = ObjectIdGetDatum(GetUserId());
+	nulls[RUN_OWNER] = false;
+	if (run != 0)
+		values[RUN_RUN] = Int64GetDatum(run);
+	nulls[RUN_RUN] &= run == 0;
+	for (int i = 0; i < RUN_PREFIX; i++)
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("run, table number and number of a row of \"%s\" must not be null",
+							RelationGetRelationName(store))));
+	tuple = heap_form_tuple(desc, values, nulls);
+	*filter = (Filter) {.owners = OWN};
+	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
+		filter->number[i] = number_of(tuple, desc, i);
+	return tuple;
+}
+
+/* Puts tuples in place of the rows that their filters find.  NULL stays where that was done. */
+static void
+replace(Relation store, HeapTuple *tuples, const Filter *filters, int n)
+{
+	Scan		scan;
+	HeapTuple	old;
+
+	scan_begin(&scan, store, OWN);
+	while ((old = scan_next(&scan)) != NULL)
+	{
+		int			i = 0;
+
+		while (i < n && (tuples[i] == NULL ||
+						 !matches(old, RelationGetDescr(store), &filters[i])))
+			i++;
+		if (i == n)
+			continue;
+		iblt_heap_update(store, &old->t_self, tuples[i]);
+		tuples[i] = NULL;
+	}
+}
+
+/*
+ * Writes the rows in argument 0, new ones or those in place of others, and returns the number
+ * of a new run.  Rows of another role's run would be counted with its own where both are seen.
+ */
+static int64
+write_rows(FunctionCallInfo fcinfo, bool add)
+{
+	Relation	store = store_open(get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 0)),
+								   RowExclusiveLock);
+	bool		head = is_head(store);
+	int64		run = add && head ? new_number() : 0;
+	const Filter *last = NULL;	/* of a run that is there */
+	HeapTuple  *tuples;
+	Filter	   *filters;
+	Datum	   *rows = NULL;
+	bool	   *nulls = NULL;
+	int			n = 0;
+
+	if (!PG_ARGISNULL(0))
+		deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), store->rd_rel->reltype, -1, false,
+						  TYPALIGN_DOUBLE, &rows, &nulls, &n);
+	tuples = palloc(sizeof(HeapTuple) * n);
+	filters = palloc(sizeof(Filter) * n);
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("row of a run must not be null")));
+		tuples[i] = tuple_of(rows[i], store, run, &filters[i]);
+	}
+	if (!add)
+		replace(store, tuples, filters, n);
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (tuples[i] == NULL)
+			continue;
+		if (head && (!add || n > 1))
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("a run is not added as a row")));
+		if (!head && (last == NULL || last->number[RUN_RUN] != filters[i].number[RUN_RUN]))
+			require_run(filters[i].number[RUN_RUN]);
+		last = &filters[i];
+		heap_insert(store, tuples[i], GetCurrentCommandId(true), HEAP_INSERT_NO_LOGICAL, NULL);
+	}
+	relation_close(store, NoLock);
+	CommandCounterIncrement();
+	return run;
+}
+
+PG_FUNCTION_INFO_V1(iblt_run_add);
+
+/*
+ * iblt_run_add(VARIADIC rows) -> bigint: new rows of runs of this role, or a new run.  Its
+ * number, which no other has or had, is the result, otherwise 0.
+ */
+Datum
+iblt_run_add(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(write_rows(fcinfo, true));
+}
+
+PG_FUNCTION_INFO_V1(iblt_run_put);
+
+/* iblt_run_put(VARIADIC rows): each in place of the row with its numbers */
+Datum
+iblt_run_put(PG_FUNCTION_ARGS)
+{
+	write_rows(fcinfo, false);
+	PG_RETURN_VOID();
 }
 
 /*
@@ -356,84 +458,39 @@ keep_number(Relation store, HeapTuple head, int64 run)
 
 PG_FUNCTION_INFO_V1(iblt_run_remove);
 
-/*
- * iblt_run_remove(store anyelement, run bigint, table_number integer, number
- * bigint, own boolean) -> bigint: deletes rows, and returns how many
- */
+/* iblt_run_remove(store, run, table_number, number, own) -> bigint: deletes rows: how many */
 Datum
 iblt_run_remove(PG_FUNCTION_ARGS)
 {
-	Relation	store;
-	IbltRunFilter filter;
-	IbltRunScan scan;
-	HeapTuple	tuple;
-	int64		last;
+	Relation	store = store_open(get_fn_expr_argtype(fcinfo->flinfo, 0), RowExclusiveLock);
+	int64		last = is_head(store) ? largest_run(store) : 0;
 	int64		n = 0;
+	Scan		scan;
+	HeapTuple	tuple;
 
-	require_writable();
-	store = iblt_run_store_open(get_fn_expr_argtype(fcinfo->flinfo, 0),
-								RowExclusiveLock);
-	filter_args(&filter, fcinfo, 1);
-	last = iblt_run_is_head(store) ? largest_run(store) : 0;
-	iblt_run_scan_begin(&scan, store, &filter);
-	for (; (tuple = iblt_run_scan_next(&scan)) != NULL; n++)
-		if (run_of(store, tuple) == last)
+	scan_arguments(&scan, store, fcinfo);
+	for (; (tuple = scan_next(&scan)) != NULL; n++)
+		if (number_of(tuple, RelationGetDescr(store), RUN_RUN) == last)
 			keep_number(store, tuple, last);
 		else
 			simple_heap_delete(store, &tuple->t_self);
-	iblt_run_scan_end(&scan);
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
 	PG_RETURN_INT64(n);
 }
 
-PG_FUNCTION_INFO_V1(iblt_run_add_head);
-
-/*
- * iblt_run_add_head(head run_head) -> bigint: adds a run, and gives its number, which no other
- * has or had
- */
-Datum
-iblt_run_add_head(PG_FUNCTION_ARGS)
-{
-	Relation	store = open_for_write(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 0));
-	IbltRunFilter filter;
-	HeapTuple	head;
-	Datum	   *values = palloc0(sizeof(Datum) * RelationGetDescr(store)->natts);
-	bool	   *nulls = palloc0(sizeof(bool) * RelationGetDescr(store)->natts);
-	bool	   *replace = palloc0(sizeof(bool) * RelationGetDescr(store)->natts);
-	int64		run;
-
-	if (!iblt_run_is_head(store))
-		elog(ERROR, "a run begins with a row of \"run_head\"");
-	run = new_number();
-	head = tuple_of(PG_GETARG_DATUM(0), store, &filter);
-	values[RUN_RUN] = Int64GetDatum(run);
-	replace[RUN_RUN] = true;
-	insert_tuple(store, heap_modify_tuple(head, RelationGetDescr(store), values, nulls, replace));
-	relation_close(store, NoLock);
-	CommandCounterIncrement();
-	PG_RETURN_INT64(run);
-}
-
 PG_FUNCTION_INFO_V1(iblt_run_lock);
 
 /*
- * iblt_run_lock(run bigint, table_number integer, number bigint, wait boolean)
- * -> boolean: takes a lock of a run of this role until the transaction ends.
- * Without a table (0), the lock of those who write the run if the number is 0,
- * and the one that all who work on it share if it is 1.  With one, the lock to
+ * iblt_run_lock(run, table_number, number, wait) -> boolean: takes a lock of a run of this role
+ * until the transaction ends.  Without a table (0), the lock of those who write the run if the
+ * number is 0, and the one that all who work on it share if it is 1.  With one, the lock to
  * begin the table if the number is 0, otherwise that of a slice.
  */
 Datum
 iblt_run_lock(PG_FUNCTION_ARGS)
 {
-	int64		run = PG_GETARG_INT64(0);
-	int32		table_number = PG_GETARG_INT32(1);
-	int64		number = PG_GETARG_INT64(2);
-	bool		shared = table_number == 0 && number == TO_WORK;
-
-	require_run(run);
-	PG_RETURN_BOOL(lock_run(run, table_number, number, shared ? AccessShareLock : ExclusiveLock,
+	require_run(PG_GETARG_INT64(0));
+	PG_RETURN_BOOL(lock_run(PG_GETARG_INT64(0), PG_GETARG_INT32(1), PG_GETARG_INT64(2),
 							PG_GETARG_BOOL(3)));
 }

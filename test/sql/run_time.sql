@@ -48,8 +48,8 @@ FROM (VALUES ('{"max_differences": 5, "progress": true}'), ('{"max_differences":
 	LATERAL (SELECT run_make_options(jsonb_populate_record(NULL::run_options, jsonb_build_object('audit', jsonb_build_object('compare', compare::jsonb))), true) AS o OFFSET 0) AS x;
 
 -- A run in its store
-SELECT iblt_run_add_head(jsonb_populate_record(NULL::run_head, '{"run": 0, "table_number": 0, "number": 0, "target": "tables", "started_at": "2020-01-01"}')) AS run \gset
-SELECT count(iblt_run_add(pg_temp.a_table('{"number": 0, "generation": 1, "at_end": false, "kept": 0, "missing": 0, "extra": 0, "changed": 0, "unconfirmed": 0, "done": 0, "shape": "s", "started_at": "2020-01-01"}' || t::jsonb || jsonb_build_object('run', :run))))
+SELECT iblt_run_add(jsonb_populate_record(NULL::run_head, '{"run": 0, "table_number": 0, "number": 0, "target": "tables", "started_at": "2020-01-01"}')) AS run \gset
+SELECT count(iblt_run_add(pg_temp.a_table('{"number": 0, "generation": 1, "at_end": false, "kept": 0, "missing": 0, "extra": 0, "changed": 0, "unconfirmed": 0, "done": 0, "shape": ["s"], "started_at": "2020-01-01"}' || t::jsonb || jsonb_build_object('run', :run))))
 FROM unnest(ARRAY['{"table_number": 1, "status": "equal"}', '{"table_number": 2, "status": "error", "sqlstate": "XX000", "detail": "why", "finished_at": "2020-01-01"}', '{"table_number": 3, "status": "not comparable", "sqlstate": "XX002"}', '{"table_number": 4, "status": "not comparable"}',
 	'{"table_number": 5, "status": "differs", "kept": 3, "missing": 2, "extra": 1, "changed": 1, "unconfirmed": 1}']) AS t;
 CREATE VIEW pg_temp.tables AS SELECT t.* FROM iblt_run_rows(NULL::run_table) AS t;
@@ -76,7 +76,7 @@ SELECT iblt_run_put(pg_temp.a_table(to_jsonb(t) || jsonb_build_object('finished_
 SELECT iblt_audit_prune('1 day') AS pruned, (SELECT count(*) FROM pg_temp.tables WHERE run = :run) AS tables;
 SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"finished_at": null, "started_at": "2020-01-02"}'))) AS tables FROM pg_temp.tables AS t WHERE run = :run;
 SELECT iblt_audit_prune(now() - '2020-01-01 12:00') AS pruned, (SELECT count(*) FROM pg_temp.tables WHERE run = :run) AS tables;
-SELECT iblt_run_add_head(jsonb_populate_record(NULL::run_head, jsonb_build_object('run', 0, 'table_number', 0, 'number', 0, 'target', 'tables', 'started_at', now()))) - :run AS next;
+SELECT iblt_run_add(jsonb_populate_record(NULL::run_head, jsonb_build_object('run', 0, 'table_number', 0, 'number', 0, 'target', 'tables', 'started_at', now()))) - :run AS next;
 BEGIN;
 SELECT iblt_run_lock(:run, 0, 1, true);
 SELECT w.run = :run AS this, w.pids = ARRAY[pg_backend_pid()] AS we FROM run_workers() AS w;

@@ -81,12 +81,11 @@ SELECT * FROM same('mine', 'theirs', 300);
 SELECT * FROM same('mine', 'theirs', 1000000);
 SELECT * FROM same('mine', 'theirs', 70, '{"condition": "id % 3 <> 0 -- every"}');
 -- a table of a run starts again if its slices would not all be of the same columns and rows
-CREATE FUNCTION shape(options jsonb) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION shape(options jsonb) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-	w iblt_internal.run_worker;
+	plan iblt_internal.plan := slices.plan_of('mine', 'theirs', options);
 BEGIN
-	w.plan := slices.plan_of('mine', 'theirs', options);
-	RETURN (iblt_internal.run_see(w)).shape;
+	RETURN iblt_internal.run_see(plan, iblt_internal.run_probes(plan));
 END $$;
 SELECT change, shape(change) = shape('{}') AS same FROM unnest(ARRAY['{}', '{"seed": 5}', '{"condition": "id > 0"}', '{"condition": "id > 0", "peer_condition": "id > 1"}', '{"exclude": ["v"]}']::jsonb[]) AS change;
 SELECT shape('{"condition": "id > 0"}') = shape('{"peer_condition": "id > 0"}') AS same;

@@ -161,7 +161,7 @@ $node->safe_psql('postgres', create_extensions('') . qq{CREATE ROLE mallory LOGI
 	CALL iblt_track('shown', capacity => 100); UPDATE shown SET body = 'new' WHERE id < 10;
 	CREATE TABLE secret AS SELECT 1 AS id, '$secret' AS body;
 	CREATE TABLE partly (id bigint PRIMARY KEY, body text); INSERT INTO partly VALUES (1, '$secret'); GRANT SELECT (id) ON partly TO mallory;
-	SELECT iblt_internal.iblt_run_add_head(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 1, "table_number": 0, "number": 0, "target": "$secret"}'))});
+	SELECT iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 1, "table_number": 0, "number": 0, "target": "$secret"}'))});
 
 # What must be the same at the end.
 my $others = q{SELECT iblt_live_verify('shown'), generation FROM iblt_internal.iblt_live_options('shown');
@@ -274,7 +274,7 @@ my %right = (
 	iblt_live_base => [ "'mine.t'::regclass", "iblt_live('mine.t')" ],
 	iblt_agg_bigint_trans => [ 'NULL', 1, 1, 'iblt_new()' ],
 	iblt_peer_settings => [ "'ISO'", "'postgres'", "'Default'", "'a'" ],
-	iblt_run_add_head => [ qq{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0}')} ],
+	iblt_run_add => [ qq{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0}')} ],
 	iblt_salvage => [ "set_byte($difference::bytea, 1500, 7)", 'NULL', '(SELECT iblt_agg(g, 1) - iblt_agg(g + 4, 1) FROM generate_series(1, 60) g)' ],
 	iblt_run_lock => [ 1, 0, 0, 'true' ],
 	iblt_row_time => [ "'shown'::regclass", "'(0,1)'", '(SELECT xmin FROM shown LIMIT 1)' ]);

@@ -187,7 +187,7 @@ foreach my $number (-1, 2147483647)
 
 # --- locks of runs ----------------------------------------------------------------------------------
 
-my $head = q{iblt_internal.iblt_run_add_head(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0, "options": {}, "started_at": "2000-01-01"}'))};
+my $head = q{iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0, "options": {}, "started_at": "2000-01-01"}'))};
 my %session = map { my $session = IbltTest::Session->new($node); $session->run("SET ROLE $_; SET lock_timeout = '10s'"); $_ => $session } qw(ann bob);
 my $ann = sub { my $out = $session{ann}->run(@_); is($session{ann}{err}, '', 'ann'); return $out };
 my $bob = sub { my $out = $session{bob}->run(@_); is($session{bob}{err}, '', 'bob does not wait'); return $out };
