@@ -27,26 +27,6 @@ BEGIN
 END
 $$;
 
--- The arguments of a run.
--- Slices are small enough to find all that differs in them, so a comparison has a limit of
--- its own, and max_differences limits what is kept of a table.
-CREATE FUNCTION run_make_options(options run_options, rows anycompatible) RETURNS run_options
-	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-DECLARE
-	compare options := (options.audit).compare;
-BEGIN
-	options.most_kept := compare.max_differences;
-	compare.max_differences := greatest(compare.max_differences, 100000);
-	compare.content := content_of(rows);
-	compare.seed := coalesce(compare.seed, random_seed());
-	compare.progress := false;
-	options.audit.compare := compare;
-	RETURN options;
-END
-$$;
-
 -- The peer
 
 -- What tells the database of a side from others, also when the server has been restarted.
@@ -125,12 +105,21 @@ CREATE FUNCTION run_begin(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	target audit_target := w.target;
+	compare options := ((w.options).audit).compare;
 	elsewhere boolean := w.conns[1] IS NOT NULL;
 	sides side[];
 	items audit_item[];
 	probes text[];
 BEGIN
-	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, ((w.options).audit).compare);
+	-- Slices are small enough to find all that differs in them, so a comparison has a limit of its
+	-- own, and max_differences limits what is kept of a table.
+	w.options.most_kept := compare.max_differences;
+	compare.max_differences := greatest(compare.max_differences, 100000);
+	compare.content := content_of((w.options).rows);
+	compare.seed := coalesce(compare.seed, random_seed());
+	compare.progress := false;
+	w.options.audit.compare := compare;
+	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, compare);
 	PERFORM run_check_options(w.options);
 	IF target.kind = 'subscription' AND NOT elsewhere THEN
 		w.peers[2] := audit_peer(target.name, w.peers[2]);

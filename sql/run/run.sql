@@ -112,7 +112,7 @@ BEGIN
 	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
 	audit := iblt_internal.audit_make_options(@arguments options@, trust_filters, mappings);
-	w.options := iblt_internal.run_make_options(@arguments run_options@, rows);
+	w.options := @arguments run_options@;
 	WHILE w.act IS NOT NULL LOOP
 		w := iblt_internal.run_step(w);
 		run := w.run;

@@ -8,7 +8,8 @@ CREATE TYPE run_options AS (
 	most_kept bigint,		-- differences of a table
 	max_load double precision,
 	max_rate bigint,
-	max_lag text
+	max_lag text,
+	rows text				-- as the caller of iblt_audit_run gives it
 );
 
 -- What a session that works on a run knows.

@@ -43,9 +43,6 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT pg_temp.said('SELECT run_check_options(jsonb_populate_record(NULL::run_options, ''{"slice_ms": 1000, "check_indexes": false, "most_kept": 100}''))');
 COMMIT;
 SELECT max_lag, l.* FROM unnest('{64 MB," 1.5gb ",7 bytes,1 tb,30 s,1 day,NULL}'::text[]) AS max_lag, run_lag_limit(max_lag) AS l;
-SELECT (o).most_kept, ((o).audit).compare.max_differences, ((o).audit).compare.content, ((o).audit).compare.seed IS NOT NULL AS seed, ((o).audit).compare.progress
-FROM (VALUES ('{"max_differences": 5, "progress": true}'), ('{"max_differences": 200000, "seed": 7}')) AS v(compare),
-	LATERAL (SELECT run_make_options(jsonb_populate_record(NULL::run_options, jsonb_build_object('audit', jsonb_build_object('compare', compare::jsonb))), true) AS o OFFSET 0) AS x;
 
 -- A run in its store
 SELECT iblt_run_add(jsonb_populate_record(NULL::run_head, '{"run": 0, "table_number": 0, "number": 0, "target": "tables", "started_at": "2020-01-01"}')) AS run \gset

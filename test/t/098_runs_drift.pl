@@ -29,7 +29,7 @@ both('CREATE TABLE many (id int PRIMARY KEY, v int); INSERT INTO many SELECT g, 
 $there->safe_psql('postgres', 'UPDATE many SET v = -v WHERE id BETWEEN 1500 AND 1899; DELETE FROM many WHERE id BETWEEN 3001 AND 3300; INSERT INTO many SELECT -g, g FROM generate_series(1, 500) g;
 	UPDATE pairs SET v = 0 WHERE a = 1; UPDATE bare SET v = -v');
 # a slice can find 50 differences
-change('run_make_options', 'greatest(compare.max_differences, 100000)', '50');
+change('run_begin', 'greatest(compare.max_differences, 100000)', '50');
 {
 	my $run = begin_run("'{many,pairs,bare,zone}', progress => false");
 	my $rows = tables($run);
@@ -62,7 +62,7 @@ change('run_make_options', 'greatest(compare.max_differences, 100000)', '50');
 	is($rows->{'public.zone'}{status}, 'equal', 'with which the run goes on');
 	change('slice_bound', reverse @words);
 }
-change('run_make_options', 'compare.max_differences := 50', 'compare.max_differences := greatest(compare.max_differences, 100000)');
+change('run_begin', 'compare.max_differences := 50', 'compare.max_differences := greatest(compare.max_differences, 100000)');
 {
 	my $run = begin_run("'{many,pairs}', max_differences => 100, progress => false");
 	my $row = tables($run)->{'public.many'};
@@ -152,14 +152,14 @@ both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, i
 	resume($run, 'max_load => 1, progress => false');
 	is(join(' ', $said->($run), tables($run)->{'public.twice'}{changed}), 'differs - compared in one slice: a scan counted other rows than slices had read 2', 'also if it differs');
 	# a slice can find more than a comparison of all of it
-	change('run_make_options', 'greatest(compare.max_differences, 100000)', '1');
+	change('run_begin', 'greatest(compare.max_differences, 100000)', '1');
 	change('run_work', 'plan.lo := s.lo', 'plan.max_differences := 1000; plan.lo := s.lo');
 	$run = begin_run("'{twice}', progress => false, max_load => 0.001, max_time => '0.1 s'");
 	both("INSERT INTO twice VALUES (-2, 'v')");
 	resume($run, 'max_load => 1, progress => false');
 	like($said->($run), qr/^differs - .*; a later scan counted 100003 rows here and 100003 there$/, 'or with another count, if that would find too many differences');
 	change('run_work', 'plan.max_differences := 1000; plan.lo := s.lo', 'plan.lo := s.lo');
-	change('run_make_options', 'compare.max_differences := 1', 'compare.max_differences := greatest(compare.max_differences, 100000)');
+	change('run_begin', 'compare.max_differences := 1', 'compare.max_differences := greatest(compare.max_differences, 100000)');
 	$there->safe_psql('postgres', "UPDATE twice SET v = id WHERE v = 'x'");
 	both('DELETE FROM twice WHERE id < 1');
 	# A row that its partition should not have, and that differs
