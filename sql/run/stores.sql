@@ -9,7 +9,7 @@
 CREATE MATERIALIZED VIEW run_head USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
-		NULL::text[] AS peers,			-- of both sides: foreign servers, or NULL for a connection string
+		NULL::text[] AS peers,			-- foreign servers, or NULL for connection strings
 		NULL::text AS subscription,		-- whose connection string it is, if none was given
 		NULL::text[] AS identities,		-- of the databases of both sides, NULL for this one
 		NULL::text AS target,			-- what is audited, for people
@@ -23,7 +23,7 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
 		NULL::text AS relation, NULL::text AS peer_relation,
-		NULL::jsonb AS item,			-- audit_item, with the OID: a name may mean another table later
+		NULL::jsonb AS item,			-- audit_item, with the OID of the table here
 		NULL::text AS status,			-- NULL while there is work
 		NULL::text AS detail, NULL::text AS sqlstate,
 		NULL::text AS how,				-- how it is read, for the detail

@@ -21,7 +21,7 @@ CREATE TYPE run_worker AS (
 	target audit_target,	-- of a run that begins
 	options run_options,
 	progress boolean,
-	act text,				-- what it does next: 'begin', 'resume', 'claim', 'work', 'pause', or nothing
+	act text,				-- next: 'begin', 'resume', 'claim', 'work', 'pause' or NULL
 	deadline timestamptz,	-- when max_time is over
 	tried integer,			-- the last table that it compared together with others
 	table_number integer,	-- the table of its slice

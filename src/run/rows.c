@@ -46,7 +46,7 @@ enum
 };
 
 /* Which rows: those that have these numbers. */
-typedef struct Filter
+typedef struct RunFilter
 {
 	enum
 	{
@@ -56,13 +56,13 @@ typedef struct Filter
 	}			owners;
 	bool		any[RUN_PREFIX];
 	int64		number[RUN_PREFIX];
-} Filter;
+} RunFilter;
 
-typedef struct Scan
+typedef struct RunScan
 {
 	TableScanDesc heap;
-	Filter		filter;
-} Scan;
+	RunFilter	filter;
+} RunScan;
 
 /* The store of the runs themselves, and the others. */
 static const char *const stores[] = {
@@ -118,7 +118,7 @@ number_of(HeapTuple tuple, TupleDesc desc, int column)
 }
 
 static bool
-matches(HeapTuple tuple, TupleDesc desc, const Filter *filter)
+matches(HeapTuple tuple, TupleDesc desc, const RunFilter *filter)
 {
 	bool		isnull;
 	Oid			owner;
@@ -138,7 +138,7 @@ matches(HeapTuple tuple, TupleDesc desc, const Filter *filter)
 
 /* Scans an open store in a snapshot of this moment, for all rows of these owners. */
 static void
-scan_begin(Scan *scan, Relation store, int owners)
+scan_begin(RunScan *scan, Relation store, int owners)
 {
 	scan->heap = table_beginscan_strat(store, RegisterSnapshot(GetLatestSnapshot()), 0, NULL,
 									   true, true);
@@ -149,7 +149,7 @@ scan_begin(Scan *scan, Relation store, int owners)
 
 /* The same with the rows that arguments 1 to 4 say.  NULL matches every value. */
 static void
-scan_arguments(Scan *scan, Relation store, FunctionCallInfo fcinfo)
+scan_arguments(RunScan *scan, Relation store, FunctionCallInfo fcinfo)
 {
 	scan_begin(scan, store, PG_ARGISNULL(4) || PG_GETARG_BOOL(4) ? OWN : SEEN);
 	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
@@ -162,7 +162,7 @@ scan_arguments(Scan *scan, Relation store, FunctionCallInfo fcinfo)
 
 /* The next row.  After the last one, the scan is over, and its lock on the store stays. */
 static HeapTuple
-scan_next(Scan *scan)
+scan_next(RunScan *scan)
 {
 	Snapshot	snapshot = scan->heap->rs_snapshot;
 	HeapTuple	tuple;
@@ -190,7 +190,7 @@ iblt_run_rows(PG_FUNCTION_ARGS)
 	Relation	store = store_open(get_fn_expr_argtype(fcinfo->flinfo, 0), AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(store);
 	Tuplestorestate *result = iblt_value_rows(fcinfo, desc);
-	Scan		scan;
+	RunScan		scan;
 	HeapTuple	tuple;
 
 	scan_arguments(&scan, store, fcinfo);
@@ -233,7 +233,7 @@ static void
 require_run(int64 run)
 {
 	Relation	heads = relation_open(store_oid(stores[0]), AccessShareLock);
-	Scan		scan;
+	RunScan		scan;
 	int			n = 0;
 
 	scan_begin(&scan, heads, OWN);
@@ -259,7 +259,7 @@ static int64
 largest_run(Relation store)
 {
 	int64		largest = 0;
-	Scan		scan;
+	RunScan		scan;
 	HeapTuple	tuple;
 
 	scan_begin(&scan, store, ALL);
@@ -314,7 +314,7 @@ new_number(void)
  * that is not 0 takes the place of the row's.
  */
 static HeapTuple
-tuple_of(Datum row, Relation store, int64 run, Filter *filter)
+tuple_of(Datum row, Relation store, int64 run, RunFilter *filter)
 {
 	HeapTupleHeader header = DatumGetHeapTupleHeader(row);
 	TupleDesc	desc = RelationGetDescr(store);
@@ -336,7 +336,7 @@ tuple_of(Datum row, Relation store, int64 run, Filter *filter)
 					 errmsg("run, table number and number of a row of \"%s\" must not be null",
 							RelationGetRelationName(store))));
 	tuple = heap_form_tuple(desc, values, nulls);
-	*filter = (Filter) {.owners = OWN};
+	*filter = (RunFilter) {.owners = OWN};
 	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
 		filter->number[i] = number_of(tuple, desc, i);
 	return tuple;
@@ -344,9 +344,9 @@ tuple_of(Datum row, Relation store, int64 run, Filter *filter)
 
 /* Puts tuples in place of the rows that their filters find.  NULL stays where that was done. */
 static void
-replace(Relation store, HeapTuple *tuples, const Filter *filters, int n)
+replace(Relation store, HeapTuple *tuples, const RunFilter *filters, int n)
 {
-	Scan		scan;
+	RunScan		scan;
 	HeapTuple	old;
 
 	scan_begin(&scan, store, OWN);
@@ -375,9 +375,9 @@ write_rows(FunctionCallInfo fcinfo, bool add)
 								   RowExclusiveLock);
 	bool		head = is_head(store);
 	int64		run = add && head ? new_number() : 0;
-	const Filter *last = NULL;	/* of a run that is there */
+	const RunFilter *last = NULL;	/* of a run that is there */
 	HeapTuple  *tuples;
-	Filter	   *filters;
+	RunFilter  *filters;
 	Datum	   *rows = NULL;
 	bool	   *nulls = NULL;
 	int			n = 0;
@@ -386,7 +386,7 @@ write_rows(FunctionCallInfo fcinfo, bool add)
 		deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), store->rd_rel->reltype, -1, false,
 						  TYPALIGN_DOUBLE, &rows, &nulls, &n);
 	tuples = palloc(sizeof(HeapTuple) * n);
-	filters = palloc(sizeof(Filter) * n);
+	filters = palloc(sizeof(RunFilter) * n);
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -465,7 +465,7 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	Relation	store = store_open(get_fn_expr_argtype(fcinfo->flinfo, 0), RowExclusiveLock);
 	int64		last = is_head(store) ? largest_run(store) : 0;
 	int64		n = 0;
-	Scan		scan;
+	RunScan		scan;
 	HeapTuple	tuple;
 
 	scan_arguments(&scan, store, fcinfo);
