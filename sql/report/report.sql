@@ -188,7 +188,7 @@ RETURNS text
 AS $$
 DECLARE
 	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
-		FROM table_stats t WHERE t.run = iblt_audit_report.run);
+		FROM iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
 BEGIN
 	IF tables IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',

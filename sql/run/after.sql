@@ -54,6 +54,7 @@ AS $$
 DECLARE
 	w run_worker := run_worker_of(here_peer, peer, progress);
 	t run_table;
+	planned record;
 	plan plan;
 	batch record;
 	differences difference[];
@@ -71,7 +72,10 @@ BEGIN
 			IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
 				doubtful := '{}';
 				still := '{}';
-				w := run_plan(w, t);
+				planned := audit_plan(w.conns,
+					jsonb_populate_record(NULL::audit_item, t.item), (w.options).audit);
+				w.item := planned.item;
+				w.plan := planned.plan;
 				plan := w.plan;
 				PERFORM run_require_same(t, plan);
 				FOR batch IN SELECT d.seed, array_agg(d.id) AS ids

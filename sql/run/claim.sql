@@ -106,22 +106,6 @@ BEGIN
 END
 $$;
 
--- Makes the plan of a worker's table.
-CREATE FUNCTION run_plan(w run_worker, t run_table) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	planned record := audit_plan(w.conns,
-		jsonb_populate_record(NULL::audit_item, t.item), (w.options).audit);
-BEGIN
-	w.item := planned.item;
-	w.plan := planned.plan;
-	w.planned := started;
-	RETURN w;
-END
-$$;
-
 -- Makes the plan of a worker's table unless it has one, and cuts a slice unless it has one.
 -- A table that begins is read as one slice or as more, whose indexes are checked.  That may take
 -- long, so it comes before the lock of the run.  A lock of the table's own keeps two sessions from
@@ -130,24 +114,26 @@ CREATE FUNCTION run_plan_and_cut(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	t run_table := run_table_of(w.run, w.table_number);
+	t run_table;
+	started timestamptz := clock_timestamp();
+	planned record;
 	probes jsonb[];
 	bound text[];
 	problem text;
 	how text;				-- a table that begins is read
 BEGIN
-	IF w.planned IS NULL OR t.shape IS DISTINCT FROM w.shape THEN
-		w := run_plan(w, t);
+	IF w.planned IS NULL THEN
+		planned := audit_plan(w.conns, w.item, (w.options).audit);
+		w.item := planned.item;
+		w.plan := planned.plan;
+		w.planned := started;
 		probes := run_probes(w.plan);
 		w.shape := run_see(w.plan, probes);
-		IF t.shape IS DISTINCT FROM w.shape
-				AND iblt_run_lock(w.run, w.table_number, 0, false) THEN
-			t := run_table_of(w.run, w.table_number);
-			IF t.shape IS DISTINCT FROM w.shape THEN
-				problem := 'compared in one slice: ' || slice_problem(w.plan);
-				how := coalesce(problem,
-					slice_guard(w.plan, (w.options).check_indexes, probes));
-			END IF;
+		IF (run_table_of(w.run, w.table_number)).shape IS DISTINCT FROM w.shape
+				AND iblt_run_lock(w.run, w.table_number, 0, false)
+				AND (run_table_of(w.run, w.table_number)).shape IS DISTINCT FROM w.shape THEN
+			problem := 'compared in one slice: ' || slice_problem(w.plan);
+			how := coalesce(problem, slice_guard(w.plan, (w.options).check_indexes, probes));
 		END IF;
 	END IF;
 	PERFORM run_lock_to_write(w.run);
@@ -200,6 +186,7 @@ AS $$
 DECLARE
 	small record;
 	next record;
+	t run_table;
 	pause double precision;
 	leaves text;
 	e failure;
@@ -246,17 +233,17 @@ BEGIN
 			(run_next(w.run)).table_number IS NOT NULL OR run_over(w.run));
 		RETURN run_wait_then_claim(w, 0.2);
 	END IF;
-	IF w.table_number IS DISTINCT FROM next.table_number THEN
-		w.table_number := next.table_number;
+	t := run_table_of(w.run, next.table_number);
+	IF w.table_number IS DISTINCT FROM t.table_number THEN
+		w.table_number := t.table_number;
 		w.uneven := false;
 		w.planned := NULL;
-	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
+	ELSIF clock_timestamp() > w.planned + interval '5 s' OR t.shape IS DISTINCT FROM w.shape THEN
 		w.planned := NULL;
 	END IF;
 	IF w.planned IS NULL THEN
 		w.plan := NULL;
-		w.item := jsonb_populate_record(NULL::audit_item,
-			(run_table_of(w.run, w.table_number)).item);
+		w.item := jsonb_populate_record(NULL::audit_item, t.item);
 	END IF;
 	w.number := nullif(next.number, 0);
 	IF (w.item).problem IS NOT NULL OR (w.item).absent THEN

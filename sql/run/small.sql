@@ -14,7 +14,7 @@ CREATE FUNCTION run_try_small(INOUT w run_worker, OUT rows bigint) RETURNS recor
 AS $$
 DECLARE
 	most integer := least((w.options).slice_ms / 10, 100);
-	tables run_table[] := '{}';
+	tables run_table[];
 	places integer[];
 	batch record;
 	t run_table;
@@ -24,14 +24,10 @@ BEGIN
 	IF most < 2 OR (w.options).check_indexes THEN
 		RETURN;		-- with check_indexes, the caller asks for more than a scan
 	END IF;
-	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x
+	tables := ARRAY(SELECT u.x FROM (SELECT x FROM iblt_run_rows(NULL::run_table, w.run) AS x
 			WHERE x.status IS NULL AND x.generation = 0 AND x.table_number > w.tried
-			ORDER BY x.table_number LOOP
-		EXIT WHEN cardinality(tables) >= most;
-		IF iblt_run_lock(w.run, t.table_number, 0, false) THEN
-			tables := tables || t;
-		END IF;
-	END LOOP;
+			ORDER BY x.table_number) AS u
+		WHERE iblt_run_lock(w.run, (u.x).table_number, 0, false) LIMIT most);
 	IF cardinality(tables) < 2 THEN
 		RETURN;
 	END IF;

@@ -16,8 +16,8 @@ AS $$
 	GROUP BY h.run
 $$;
 
--- What iblt_audit_table_stats shows.
-CREATE VIEW table_stats WITH (security_barrier) AS
+@own@
+CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
 	SELECT t.run, t.table_number, t.relation, t.peer_relation,
 		coalesce(t.status, CASE WHEN t.generation > 0 THEN 'under way' ELSE 'waiting' END)
 			AS status,
@@ -32,14 +32,12 @@ CREATE VIEW table_stats WITH (security_barrier) AS
 	FROM iblt_run_rows(NULL::run_table, own => false) AS t,
 	LATERAL (SELECT coalesce(greatest(t.rows_here, t.rows_there), 0)) AS x(rows);
 
-CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
-	SELECT * FROM table_stats;
 COMMENT ON VIEW @extschema@.iblt_audit_table_stats IS
 'the tables of the runs of iblt_audit_run, with all that is known of each and how far it is';
 
 CREATE VIEW @extschema@.iblt_audit_tables WITH (security_barrier) AS
 	SELECT run, relation, status, @each audit_counts: %,@ detail
-	FROM table_stats ORDER BY run, table_number;
+	FROM iblt_audit_table_stats ORDER BY run, table_number;
 COMMENT ON VIEW @extschema@.iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run: the status of each, as iblt_audit gives it';
 
@@ -71,7 +69,7 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 			sum(CASE WHEN t.status IN ('waiting', 'under way') THEN t.rows_estimated
 				ELSE t.rows END) AS estimated,
 			max(t.finished_at) AS finished_at
-		FROM table_stats t GROUP BY t.run) AS x ON x.run = h.run
+		FROM iblt_audit_table_stats t GROUP BY t.run) AS x ON x.run = h.run
 	LEFT JOIN run_workers() AS w ON w.run = h.run;
 COMMENT ON VIEW @extschema@.iblt_audit_runs IS
 'the runs of iblt_audit_run: how far each is, what it found, and who works on it';
@@ -102,6 +100,6 @@ CREATE VIEW @extschema@.iblt_audit_columns WITH (security_barrier) AS
 COMMENT ON VIEW @extschema@.iblt_audit_columns IS
 'in how many of the rows that runs of iblt_audit_run have kept each column differs';
 
-GRANT SELECT ON table_stats, @extschema@.iblt_audit_runs, @extschema@.iblt_audit_tables,
+GRANT SELECT ON iblt_audit_table_stats, @extschema@.iblt_audit_runs, @extschema@.iblt_audit_tables,
 	@extschema@.iblt_audit_table_stats, @extschema@.iblt_audit_differences,
 	@extschema@.iblt_audit_ranges, @extschema@.iblt_audit_columns TO PUBLIC;

@@ -72,13 +72,6 @@ $$;
 COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text, text, integer) IS
 'starts to keep a digest of a table, with the options of a peer''s digest';
 
--- A table on its way.
-CREATE TYPE track_work AS (
-	relation regclass,
-	generation bigint,		-- NULL if it need not be scanned
-	problem text			-- why it cannot be tracked, or NULL
-);
-
 -- The peer, which is the publisher if a subscription is named alone, and the tables that an
 -- audit would compare.
 CREATE FUNCTION track_list(INOUT peer text, target audit_target, schema text,
@@ -129,31 +122,30 @@ BEGIN
 END
 $$;
 
--- The first transaction of a table: the peer's digest, and the triggers here.  A digest that was
--- made there for nothing goes again.
-CREATE FUNCTION track_first(peer text, item audit_item, capacity integer) RETURNS track_work
+-- The first transaction of a table: the peer's digest, and the triggers here.  No generation if it
+-- need not be scanned, or a problem if it cannot be tracked.  A digest that was made there for
+-- nothing goes again.
+CREATE FUNCTION track_first(peer text, item audit_item, capacity integer, OUT generation bigint,
+	OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
-	work track_work;
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	name text := audit_name(item);
 	state text;
-	generation text;
+	begun text;				-- the generation there
 	offer jsonb;
 	wanted tracking;
 	found tracking;
 	e failure;
 BEGIN
-	work.relation := item.relid;
 	IF item.relid IS NULL THEN
-		work.problem := 'it does not exist here';
-		RETURN work;
-	END IF;
-	IF conn IS NULL THEN
-		work.generation := track_start(item.relid, NULL, NULL, capacity, NULL);
-		RETURN work;
+		problem := 'it does not exist here';
+		RETURN;
+	ELSIF conn IS NULL THEN
+		generation := track_start(item.relid, NULL, NULL, capacity, NULL);
+		RETURN;
 	END IF;
 	PERFORM peer_connect(peer, conn);
 	state := ask_one(conn, format('SELECT track_state(%L)', name), 0.001, 'iblt_track');
@@ -161,11 +153,10 @@ BEGIN
 		-- ends what runs there if this side ends
 		PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
 			'1000', false) WHERE pg_catalog.version() LIKE '%linux%'$q$);
-		generation := track_run(conn, format(CASE WHEN state IS NULL
+		begun := track_run(conn, format(CASE WHEN state IS NULL
 			THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL)'
 			ELSE 'SELECT iblt_internal.track_restart(%L)' END, name, capacity));
-		PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name,
-			generation));
+		PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name, begun));
 	END IF;
 	BEGIN
 		offer := track_ask(conn, name);
@@ -174,16 +165,15 @@ BEGIN
 		IF (found.template::bytea = wanted.template::bytea AND found.columns = wanted.columns
 				AND found.key_columns = wanted.key_columns
 				AND track_state(item.relid::regclass::text) = 'live') IS NOT TRUE THEN
-			work.generation := track_start(item.relid, NULL, NULL, NULL, offer);
+			generation := track_start(item.relid, NULL, NULL, NULL, offer);
 		END IF;
 	EXCEPTION WHEN @on_error@ THEN
-		work.problem := SQLERRM;
+		problem := SQLERRM;
 		IF state IS NULL THEN
 			PERFORM track_run(conn, format('SELECT iblt_internal.track_stop(%L)', name));
 		END IF;
 	END;
 	PERFORM peer_close(conn);
-	RETURN work;
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
 	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
@@ -191,38 +181,30 @@ EXCEPTION WHEN @on_any_error@ THEN
 		PERFORM iblt_raise(e, true);
 		RAISE;
 	END IF;
-	work.problem := concat_ws('; ', work.problem, SQLERRM);
-	RETURN work;
+	problem := concat_ws('; ', problem, SQLERRM);
 END
 $$;
 
 -- The second one: the scan here; says how the table is, and whether it is tracked.
-CREATE FUNCTION track_second(peer text, item audit_item, work track_work) RETURNS boolean
+CREATE FUNCTION track_second(item audit_item, generation bigint, problem text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-DECLARE
-	e failure;
 BEGIN
-	IF work.problem IS NULL AND work.generation IS NOT NULL THEN
+	IF problem IS NULL AND generation IS NOT NULL THEN
 		BEGIN
-			PERFORM track_scan(work.relation, work.generation);
-		EXCEPTION WHEN @on_any_error@ THEN
-			@take_failure@;
-			IF e.state = '57014' THEN
-				PERFORM iblt_raise(peers_fail('{}', peers_secret(ARRAY[peer]), e), true);
-				RAISE;
-			END IF;
-			work.problem := e.message;
+			PERFORM track_scan(item.relid, generation);
+		EXCEPTION WHEN @on_error@ THEN
+			problem := SQLERRM;
 		END;
 	END IF;
-	IF work.problem IS NOT NULL THEN
+	IF problem IS NOT NULL THEN
 		PERFORM iblt_tell('warning',
-			format('table %s is not tracked: %s', audit_name(item), work.problem));
+			format('table %s is not tracked: %s', audit_name(item), problem));
 		RETURN false;
 	END IF;
 	PERFORM iblt_tell('notice', format('table %s is tracked%s', audit_name(item),
-		CASE WHEN work.generation IS NULL THEN ' already' ELSE '' END));
+		CASE WHEN generation IS NULL THEN ' already' ELSE '' END));
 	RETURN true;
 END
 $$;
@@ -243,15 +225,15 @@ DECLARE
 	target iblt_internal.audit_target;
 	found record;
 	item iblt_internal.audit_item;
-	work iblt_internal.track_work;
+	first record;
 BEGIN
 	PERFORM iblt_internal.iblt_require_no_block('iblt_track_all');
 	target := iblt_internal.audit_make_target(tables, schema, publication, subscription);
 	found := iblt_internal.track_list(peer, target, schema);
 	FOREACH item IN ARRAY found.items LOOP
-		work := iblt_internal.track_first(found.peer, item, capacity);
+		first := iblt_internal.track_first(found.peer, item, capacity);
 		COMMIT;
-		IF iblt_internal.track_second(found.peer, item, work) THEN
+		IF iblt_internal.track_second(item, first.generation, first.problem) THEN
 			tracked := pg_catalog.int8inc(tracked);
 		ELSE
 			not_tracked := pg_catalog.int8inc(not_tracked);
