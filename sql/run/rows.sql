@@ -49,11 +49,8 @@ $$;
 CREATE FUNCTION run_table_of(run bigint, table_number integer) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	t run_table;
 BEGIN
-	SELECT x.* INTO t FROM iblt_run_rows(NULL::run_table, run, table_number) AS x;
-	RETURN t;
+	RETURN (SELECT x FROM iblt_run_rows(NULL::run_table, run, table_number) AS x);
 END
 $$;
 

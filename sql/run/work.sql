@@ -221,8 +221,7 @@ DECLARE
 	half run_slice;		-- its first part
 	t run_table;
 BEGIN
-	SELECT x.* INTO s
-	FROM iblt_run_rows(NULL::run_slice, w.run, w.table_number, w.number) AS x;
+	s := (SELECT x FROM iblt_run_rows(NULL::run_slice, w.run, w.table_number, w.number) AS x);
 	half := s;
 	WHILE half.hi IS NOT DISTINCT FROM s.hi LOOP
 		IF (half.rows > 1) IS NOT TRUE THEN
@@ -315,8 +314,7 @@ BEGIN
 	IF NOT run_lock_slice(w.run, w.table_number, w.number) THEN
 		RETURN w;
 	END IF;
-	SELECT x.* INTO s
-	FROM iblt_run_rows(NULL::run_slice, w.run, w.table_number, w.number) AS x;
+	s := (SELECT x FROM iblt_run_rows(NULL::run_slice, w.run, w.table_number, w.number) AS x);
 	t := run_table_of(w.run, w.table_number);
 	-- without a shape, it is to begin again
 	IF s.number IS NULL OR t.status IS NOT NULL OR t.shape IS NULL
