@@ -86,8 +86,11 @@ BEGIN
 		IF run IS NOT NULL THEN
 			head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
 			report.name := coalesce(name, head.target);
-			peer := coalesce(peer, head.peers[2]);
-			here_peer := coalesce(here_peer, head.peers[1]);
+			-- a run keeps no string, unless its role has forged it for others to connect by
+			peer := coalesce(peer,
+				CASE WHEN NOT iblt_peer_is_string(head.peers[2]) THEN head.peers[2] END);
+			here_peer := coalesce(here_peer,
+				CASE WHEN NOT iblt_peer_is_string(head.peers[1]) THEN head.peers[1] END);
 			subscription := (SELECT max(t.item ->> 'subscription')
 				FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
 				-- not that of this database in place of another one

@@ -132,8 +132,8 @@ BEGIN
 	items := audit_list(w.conns, target, ((w.options).audit).mappings);
 	probes := audit_ask_each(w.conns[1], items, ARRAY['run_probe(c.oid::regclass)']);
 	w.run := iblt_run_add(ROW(NULL, 0, 0, 0,
-		ARRAY(SELECT CASE WHEN NOT iblt_peer_is_string(u.peer) THEN u.peer END
-			FROM unnest(w.peers) WITH ORDINALITY AS u(peer, n) ORDER BY u.n),
+		ARRAY[CASE WHEN NOT iblt_peer_is_string(w.peers[1]) THEN w.peers[1] END,
+			CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END],
 		CASE WHEN target.kind = 'subscription' AND NOT elsewhere THEN target.name END,
 		ARRAY[CASE WHEN elsewhere THEN run_identity(sides[1]) END, run_identity(sides[2])],
 		concat_ws(' ', target.kind, coalesce(target.name, target.tables::text,

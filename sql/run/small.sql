@@ -16,6 +16,7 @@ DECLARE
 	most integer := least((w.options).slice_ms / 10, 100);
 	tables run_table[];
 	places integer[];
+	items audit_item[];
 	batch record;
 	t run_table;
 	r audit_row;
@@ -31,9 +32,8 @@ BEGIN
 	IF cardinality(tables) < 2 THEN
 		RETURN;
 	END IF;
-	batch := audit_batch(w.conns, w.peers,
-		ARRAY(SELECT jsonb_populate_record(NULL::audit_item, u.item) FROM unnest(tables) AS u), 1,
-		(w.options).audit, cardinality(tables));
+	items := ARRAY(SELECT jsonb_populate_record(NULL::audit_item, u.item) FROM unnest(tables) AS u);
+	batch := audit_batch(w.conns, w.peers, items, 1, (w.options).audit, cardinality(tables));
 	w.tried := tables[batch.last].table_number;
 	IF batch.equal IS NULL THEN
 		RETURN;

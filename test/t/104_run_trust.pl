@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use IbltTest;
+use JSON::PP;
 
 my $node = server('trust', 'autovacuum = off');
 $node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
@@ -104,6 +105,23 @@ my $peer = literal($node->connstr('peer'));
 	is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT relation) FROM iblt_audit_tables WHERE run = $next"), '2|2', 'with one row for a table');
 	$node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')");
 	is($call->(), $next + 1, 'from then on, the last number is kept again');
+}
+
+# --- what a role has forged -------------------------------------------------------------------
+
+# A report of another role's run connects nowhere by a string that is in it.
+{
+	$node->safe_psql('peer', 'CREATE SUBSCRIPTION forged CONNECTION $$dbname=postgres$$ PUBLICATION p WITH (connect = false, slot_name = NONE)');
+	$node->safe_psql('postgres', 'CREATE ROLE mallory LOGIN');
+	my $forged = sub { my ($type, %row) = @_; return "jsonb_populate_record(NULL::iblt_internal.$type, " . literal(encode_json({ table_number => 0, number => 0, %row })) . ')' };
+	my $run = $node->safe_psql('postgres', 'SET ROLE mallory; SELECT iblt_internal.iblt_run_add(' . $forged->('run_head', peers => [ $node->connstr('peer'), undef ]) . ')');
+	$node->safe_psql('postgres', 'SET ROLE mallory; SELECT iblt_internal.iblt_run_add('
+			. $forged->('run_table', run => $run, relation => 'x', status => 'differs', generation => 1, item => { subscription => 'forged' }) . ')');
+	my $report = sub { return $node->safe_psql('postgres', "SELECT iblt_audit_report($run, 'summary'$_[0])") };
+	like($report->(', here_peer => ' . literal($node->connstr('peer'))), qr/subscription "forged" has no slot/, 'a report asks the database that it is given');
+	unlike($report->(''), qr/forged/, 'and not one whose string a run has');
+	$node->safe_psql('postgres', "SELECT iblt_audit_prune('-1 s'); DROP ROLE mallory");
+	$node->safe_psql('peer', 'DROP SUBSCRIPTION forged');
 }
 
 # --- sessions that wait for one slice -----------------------------------------------------------
