@@ -1,11 +1,11 @@
 -- Runs: stores -------------------------------------------------------------------------
 --
 -- A run is an audit in slices, which is kept (run.sql says how it goes).  What is known of
--- it is in materialized views that are never refreshed: C functions write them
--- (src/run/rows.c).  Only these functions read them, too.
+-- it is in materialized views that are never refreshed: C functions write and read them
+-- (src/run/rows.c).
 
--- The runs, written by C functions; do not refresh it.
--- Of the last run, the number stays.  It is not a sequence, because setval would set that back.
+-- The runs.  Of the last one, the number stays.  It is not a sequence, because setval would set
+-- that back.
 CREATE MATERIALIZED VIEW run_head USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
@@ -18,7 +18,7 @@ CREATE MATERIALIZED VIEW run_head USING heap AS
 		NULL::timestamptz AS started_at
 	WITH NO DATA;
 
--- The tables of runs, written by C functions; do not refresh it.
+-- The tables of runs.
 CREATE MATERIALIZED VIEW run_table USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
@@ -41,8 +41,7 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at
 	WITH NO DATA;
 
--- The slices of runs that are cut and not compared yet, written by C functions; do not
--- refresh it.
+-- The slices of runs that are cut and not compared yet.
 CREATE MATERIALIZED VIEW run_slice USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
@@ -52,7 +51,7 @@ CREATE MATERIALIZED VIEW run_slice USING heap AS
 		NULL::boolean AS final			-- without rows: the count that ends its table
 	WITH NO DATA;
 
--- The differences that runs found, written by C functions; do not refresh it.
+-- The differences that runs found.
 CREATE MATERIALIZED VIEW run_difference USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
@@ -62,7 +61,7 @@ CREATE MATERIALIZED VIEW run_difference USING heap AS
 		NULL::text[] AS differs			-- columns
 	WITH NO DATA;
 
--- What slices of runs with differences have shown, written by C functions; do not refresh it.
+-- What slices of runs with differences have shown.
 CREATE MATERIALIZED VIEW run_range USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,
