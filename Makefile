@@ -42,9 +42,9 @@ SQL_PARTS_iblt_live = iblt_live same_schema \
 SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	peer/types peer/failure peer/peer peer/ask peer/bare peer/bare_guard peer/progress peer/query \
 	plain/describe plain/plan plain/statements \
-	compare/types compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \
-	compare/digest compare/figures compare/finder compare/lookup compare/many compare/mapping compare/plain \
-	compare/prepare compare/sketch compare/waiting \
+	compare/types compare/attempt compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \
+	compare/digest compare/figures compare/finder compare/lookup compare/many compare/mapping compare/nodes \
+	compare/plain compare/prepare compare/sketch compare/waiting \
 	audit/types audit/audit audit/list audit/plain audit/scope audit/sides audit/small audit/table \
 	structure/kinds structure/structure structure/audit structure/sequences \
 	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/rows run/run \
@@ -52,7 +52,7 @@ SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	repair/types repair/absent repair/apply repair/claim repair/commit repair/exchange repair/lock repair/long \
 	repair/plan repair/referring repair/repair repair/run repair/statements \
 	repair/steps repair/verify repair/winner \
-	nodes/types nodes/audit nodes/compare nodes/describe nodes/drive nodes/repair \
+	nodes/types nodes/audit nodes/compare nodes/drive nodes/repair \
 	track/track \
 	report/types report/baseline report/html report/metrics report/page report/report report/text \
 	rights

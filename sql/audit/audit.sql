@@ -166,18 +166,6 @@ AS $$
 		'iblt_' || gen_random_uuid()]
 $$;
 
--- The error for sides that are one database.
-CREATE FUNCTION refuse_one_database(conns text[]) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-		MESSAGE = CASE WHEN conns[1] IS NULL THEN 'the peer is this database itself'
-			ELSE 'here and the peer are the same database' END,
-		HINT = 'Check that the foreign server or the connection string leads to the other one.';
-END
-$$;
-
 -- The first question to sides, for a table that all surely have; a label is the application_name
 -- of peers.
 CREATE FUNCTION audit_greet(conns text[], label text) RETURNS side[]
@@ -196,19 +184,82 @@ BEGIN
 END
 $$;
 
--- Both sides, or an error if they are one database, or a peer cannot talk to this one.
+-- Both sides, or all nodes, or an error if two are one database, or a peer cannot talk to this one.
 -- The first question to peers, which also checks their versions.  A wrong port or name
 -- of a server would otherwise make everything equal.
-CREATE FUNCTION audit_check_peers(conns text[]) RETURNS side[]
+CREATE FUNCTION audit_check_peers(conns text[], label text DEFAULT 'iblt_audit',
+	nodes text[] DEFAULT NULL) RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	sides side[] := audit_greet(conns, 'iblt_audit');
+	sides side[] := audit_greet(conns, label);
 BEGIN
-	IF sides[1].identity = sides[2].identity THEN
-		PERFORM refuse_one_database(conns);
-	END IF;
+	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
+		sides[n].side := nodes[n];
+	END LOOP;
+	PERFORM require_other_databases(sides);
 	RETURN sides;
+END
+$$;
+
+-- Makes the list, and compares one table after the other: the row of each, and of nodes what each
+-- has otherwise.
+CREATE FUNCTION audit_drive(a attempt, target audit_target, options audit_options, label text,
+	OUT rows audit_row[], OUT nodes node_audit_row[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	of_nodes boolean := a.names IS NOT NULL;
+	next record;
+	items audit_item[];
+	batch record;
+	done integer := 0;
+	equal audit_row[];		-- those that were compared together
+	compared record;
+	stuck text;
+	result audit_row;
+	e failure;
+BEGIN
+	LOOP
+		BEGIN
+			a := connect_attempt(a);
+			PERFORM audit_check_peers(a.conns, label, a.names);
+			EXIT;
+		EXCEPTION WHEN @on_error@ THEN
+			@take_failure@;
+			next := next_attempt(a, NULL, e);
+			IF (next.a).failed IS NULL THEN
+				RAISE;
+			END IF;
+			a := next.a;
+			PERFORM warn_left_out(a.failed, e);
+		END;
+	END LOOP;
+	options.compare := a.options;
+	items := audit_list(a.conns, target, options.mappings, of_nodes);
+	IF (options.compare).live <> 'off' AND (options.compare).method <> 'plain'
+			AND options.mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
+		items := audit_by_parent(a.conns, items);
+	END IF;
+	FOR n IN 1 .. cardinality(items) LOOP
+		IF n > done AND NOT of_nodes THEN
+			batch := audit_batch(a.conns, a.peers, items, n, options, 100);
+			done := batch.last;
+			equal := batch.equal;
+		END IF;
+		result := equal[n];
+		IF result.status IS NULL THEN
+			compared := audit_table(a, items[n], options, stuck);
+			stuck := compared.stuck;
+			result := compared.result;
+			nodes[n] := compared.nodes;
+		END IF;
+		PERFORM progress((options.compare).progress, format('table %s of %s, %s: %s%s', n,
+			cardinality(items), coalesce(result.relation, result.peer_relation), result.status,
+			': ' || result.detail));
+		rows[n] := result;
+	END LOOP;
+	PERFORM peers_close(a.conns);
 END
 $$;
 
@@ -239,62 +290,29 @@ RETURNS SETOF audit_line
 	@pinned_settings@
 AS $$
 DECLARE
-	peers text[] := ARRAY[here_peer, peer];
-	conns text[] := audit_conns(here_peer IS NOT NULL);
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
 	options audit_options := audit_make_options(@arguments options@, trust_filters, mappings);
-	items audit_item[];
-	batch record;
-	done integer := 0;
-	started timestamptz;
-	compared record;
-	stuck text;
-	result audit_row;
-	results audit_row[] := '{}';
+	a attempt := first_attempt(ARRAY[here_peer, peer], options.compare);
+	done record;
 	kept jsonb;
 	e failure;
 BEGIN
 	BEGIN
-		options.compare.content := content_of(rows);
-		PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, options.compare);
+		a.conns := audit_conns(here_peer IS NOT NULL);
+		a.options.content := content_of(rows);
+		PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, a.options);
 		IF target.kind = 'subscription' AND here_peer IS NULL THEN
-			peers[2] := audit_peer(target.name, peer);
+			a.peers[2] := audit_peer(target.name, peer);
+			a.secret := peers_secret(a.peers);
 		END IF;
-		conns := connect(peers, conns, (options.compare).timeout);
-		options.compare.method := plain_method(conns, (options.compare).method);
-		PERFORM audit_check_peers(conns);
-		items := audit_list(conns, target, options.mappings);
-		IF (options.compare).live <> 'off' AND (options.compare).method <> 'plain'
-				AND options.mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
-			items := audit_by_parent(conns, items);
-		END IF;
-		FOR n IN 1 .. cardinality(items) LOOP
-			IF n > done THEN
-				batch := audit_batch(conns, peers, items, n, options, 100);
-				done := batch.last;
-			END IF;
-			result := batch.equal[n];
-			IF result.status IS NULL THEN
-				started := clock_timestamp();
-				compared := audit_table(conns, peers, items[n], options, stuck);
-				stuck := compared.stuck;
-				result := compared.result;
-				result.total_ms := ms(started);
-			END IF;
-			PERFORM progress((options.compare).progress, format(
-				'table %s of %s, %s: %s%s', n, cardinality(items),
-				coalesce(result.relation, result.peer_relation), result.status,
-				': ' || result.detail));
-			results[n] := result;
-		END LOOP;
-		PERFORM peers_close(conns);
-		kept := to_jsonb(results);
+		done := audit_drive(a, target, options, 'iblt_audit');
+		kept := to_jsonb(done.rows);
 		PERFORM keep_stats('iblt_audit', kept);
 		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
+		e := iblt_raise(peers_fail(a.conns, a.secret, e));
 		RAISE;
 	END;
 END

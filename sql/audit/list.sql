@@ -166,10 +166,11 @@ END
 $$;
 
 -- The items of an audit; an error if there are none, or for a mapping of another table.
--- Except for tables that were given, they know whether their table is here, and which it is in this
--- database.  What has the name of a table there may be anything here: a partition, or a view.
-CREATE FUNCTION audit_list(conns text[], target audit_target, mappings jsonb DEFAULT NULL)
-RETURNS audit_item[]
+-- Except for tables that were given, and those of nodes, they know whether their table is here, and
+-- which it is in this database.  What has the name of a table there may be anything here: a
+-- partition, or a view.
+CREATE FUNCTION audit_list(conns text[], target audit_target, mappings jsonb DEFAULT NULL,
+	of_nodes boolean DEFAULT false) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -191,17 +192,20 @@ BEGIN
 				LEFT JOIN pg_namespace n ON n.oid = c.relnamespace)
 			ELSE (SELECT array_agg(audit_make_item(t.parts[1], t.parts[2], false, true)
 					ORDER BY t.position)
-				FROM (SELECT parse_ident(nodes_relation(name, 'here_tables')) AS parts,
+				FROM (SELECT parse_ident(nodes_relation(name,
+							CASE WHEN of_nodes THEN 'tables' ELSE 'here_tables' END)) AS parts,
 						min(position) AS position FROM unnest(target.here_tables)
 						WITH ORDINALITY AS u(name, position) GROUP BY 1) AS t) END;
 		WHEN 'schema', 'database' THEN
-			-- the tables of either side
+			-- the tables of any side
 			other := coalesce(target.peer_schema, target.name);
-			answers := ask_calls(conns, format('audit_tables(%L)', target.name),
-				format('audit_tables(%L)', other));
-			IF coalesce(answers[1], answers[2]) IS NULL THEN
+			answers := ask_calls(conns, VARIADIC format('audit_tables(%L)', target.name)
+				|| array_fill(format('audit_tables(%L)', other), ARRAY[cardinality(conns) - 1]));
+			IF num_nonnulls(VARIADIC answers) = 0 THEN
 				RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
-					MESSAGE = format(CASE target.name WHEN other
+					MESSAGE = format(CASE WHEN of_nodes THEN 'schema "%s" exists on no node'
+						WHEN cardinality(conns) = 1 THEN 'schema "%s" does not exist'
+						WHEN target.name = other
 						THEN 'schema "%s" exists neither here nor on the peer'
 						ELSE 'schema "%s" does not exist here, nor "%s" on the peer' END,
 						target.name, other),
@@ -229,7 +233,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
 			MESSAGE = 'mappings names tables that are not compared: ' || unlisted,
 			HINT = 'Give the names of tables of this side with their schemas.';
-	ELSIF target.kind = 'tables' THEN
+	ELSIF of_nodes OR target.kind = 'tables' THEN
 		RETURN items;
 	END IF;
 	unknown := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n

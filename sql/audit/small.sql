@@ -11,15 +11,21 @@
 --
 -- As in audit_table, a table's work is rolled back on both sides to free its locks.
 
--- The row for a small table with that many equal rows on each side; NULL if its plan has an error.
-CREATE FUNCTION audit_equal_small(small audit_small,
-	plan plan, rows bigint, bytes bigint) RETURNS audit_row
+-- The row for a small table with that many equal rows on each side, whose plan is made of what both
+-- have told, unless there is one; NULL after an error, which shows again when the table is compared
+-- alone.
+CREATE FUNCTION audit_equal_small(small audit_small, conns text[], mine jsonb, theirs jsonb, plan plan,
+	rows bigint, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	checked record;
 	figures figures;
 BEGIN
+	IF mine IS NOT NULL THEN
+		plan := checked_plan(side_of(mine, 'here', conns[1]), side_of(theirs, 'there', conns[2]),
+			small.compare);
+	END IF;
 	checked := audit_adjust_plan(small.item, plan, small.compare);
 	PERFORM require_version_rights(checked.plan);
 	figures.rows_here := rows;
@@ -28,70 +34,48 @@ BEGIN
 	figures.bytes_received := 0;
 	RETURN audit_result(checked.item, ROW(checked.plan, figures, '{}', NULL));
 EXCEPTION WHEN @on_error@ THEN
-	-- an error shows again when the table is compared alone
 	RETURN NULL;
 END
 $$;
 
--- The row for a small table that is equal, from the answers of both sides; NULL for one that
--- must be compared alone.
-CREATE FUNCTION audit_judge_small(small audit_small, conns text[], server jsonb,
-	mine audit_reply, theirs audit_reply, bytes bigint) RETURNS audit_row
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF (mine.checksum = theirs.checksum AND mine.rows = theirs.rows
-			AND (small.core IS NOT NULL OR mine.core = theirs.core)) IS NOT TRUE THEN
-		RETURN NULL;
-	END IF;
-	small.here := coalesce(small.here, mine.described);
-	RETURN audit_equal_small(small, checked_plan(
-		side_of(small.here, 'here', conns[1]),
-		side_of(small.here || server || to_jsonb(theirs) || jsonb_build_object(
-			'relation', audit_peer_name(small.item), 'condition', (small.compare).peer_condition),
-			'there', conns[2]), small.compare),
-		mine.rows, bytes);
-EXCEPTION WHEN @on_error@ THEN
-	-- an error shows again when the table is compared alone
-	RETURN NULL;
-END
-$$;
-
--- The rows for those small tables that are equal, and NULL for the others; none if a peer
--- could not answer.
+-- The rows for those small tables that are equal, and NULL for the others.
 CREATE FUNCTION audit_compare_small(conns text[], smalls audit_small[]) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
-	answers text[];
-	here jsonb;
-	there jsonb;
+	-- this side gets its own descriptions, or is asked for them
+	answers jsonb[] := ask_values(conns, ARRAY(SELECT format('SELECT audit_answers(%L)', (
+			SELECT array_agg(jsonb_populate_record(NULL::audit_question, to_jsonb(s.compare)
+				|| jsonb_build_object('core', s.core, 'relation',
+				CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
+				'condition', CASE WHEN own THEN (s.compare).condition
+					ELSE (s.compare).peer_condition END,
+				'described', CASE WHEN own THEN coalesce(s.here, 'true') END)) ORDER BY s.n)
+			FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)))
+		FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
+		ORDER BY u.side), 0.005, 'iblt_audit')::jsonb[];
+	small audit_small;
+	mine audit_reply;
+	theirs audit_reply;
+	described jsonb;
+	result audit_row[];
 BEGIN
-	BEGIN
-		-- this side gets its own descriptions, or is asked for them
-		answers := ask_values(conns, ARRAY(SELECT format('SELECT audit_answers(%L)', (
-				SELECT array_agg(jsonb_populate_record(NULL::audit_question, to_jsonb(s.compare)
-					|| jsonb_build_object('core', s.core, 'relation',
-					CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
-					'condition', CASE WHEN own THEN (s.compare).condition
-						ELSE (s.compare).peer_condition END,
-					'described', CASE WHEN own THEN coalesce(s.here, 'true') END)) ORDER BY s.n)
-				FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)))
-			FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
-			ORDER BY u.side), 0.005, 'iblt_audit');
-	EXCEPTION WHEN @on_error@ THEN
-		PERFORM peers_close(conns);
-		RETURN '{}';
-	END;
-	here := answers[1];
-	there := answers[2];
 	traffic := iblt_traffic_take();
-	RETURN ARRAY(SELECT audit_judge_small(smalls[i], conns, there -> 'server',
-			(here -> 'tables' ->> (i - 1))::audit_reply,
-			(there -> 'tables' ->> (i - 1))::audit_reply,
-			(traffic.sent + traffic.received) / cardinality(smalls))
-		FROM generate_subscripts(smalls, 1) AS i);
+	FOR i IN 1 .. cardinality(smalls) LOOP
+		small := smalls[i];
+		mine := (answers[1] -> 'tables' ->> (i - 1))::audit_reply;
+		theirs := (answers[2] -> 'tables' ->> (i - 1))::audit_reply;
+		IF mine.checksum = theirs.checksum AND mine.rows = theirs.rows
+				AND (small.core IS NOT NULL OR mine.core = theirs.core) THEN
+			described := coalesce(small.here, mine.described);
+			result[i] := audit_equal_small(small, conns, described, described
+				|| (answers[2] -> 'server') || to_jsonb(theirs) || jsonb_build_object('relation',
+				audit_peer_name(small.item), 'condition', (small.compare).peer_condition), NULL,
+				mine.rows, (traffic.sent + traffic.received) / cardinality(smalls));
+		END IF;
+	END LOOP;
+	RETURN result;
 END
 $$;
 
@@ -150,18 +134,21 @@ BEGIN
 				EXIT;
 			END IF;
 		END LOOP;
+		IF cardinality(smalls) < 2 THEN
+			RETURN;
+		END IF;
+		compared := CASE (options.compare).method
+			WHEN 'plain' THEN plain_compare_small(conns, smalls)
+			ELSE audit_compare_small(conns, smalls) END;
+		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN @on_error@ THEN
-		-- an error shows again when the tables are compared alone
-		PERFORM peers_close(conns);
-		RETURN;
+		IF SQLSTATE <> 'IB000' THEN
+			-- it shows again when the tables are compared alone
+			PERFORM peers_close(conns);
+			RETURN;
+		END IF;
 	END;
-	IF cardinality(smalls) < 2 THEN
-		RETURN;
-	END IF;
-	compared := CASE (options.compare).method
-		WHEN 'plain' THEN plain_compare_small(conns, smalls)
-		ELSE audit_compare_small(conns, smalls) END;
-	FOR i IN 1 .. cardinality(compared) LOOP
+	FOR i IN 1 .. coalesce(cardinality(compared), 0) LOOP
 		one := compared[i];
 		one.total_ms := round(ms(started) / cardinality(smalls), 1);
 		equal[(smalls[i]).n] := one;

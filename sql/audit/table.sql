@@ -51,15 +51,18 @@ CREATE FUNCTION audit_adjust_plan(INOUT item audit_item,
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	here text := foreign_kind(plan.here);
-	there text := foreign_kind(plan.there);
+	kinds text;
 	names text[];
+	s side;
 BEGIN
-	IF item.listed AND coalesce(here, there) IS NOT NULL THEN
+	FOREACH s IN ARRAY CASE WHEN item.listed THEN sides_of(plan) ELSE '{}' END LOOP
+		kinds := concat_ws(' and ', kinds, foreign_kind(s) || CASE
+			WHEN plan.sides IS NOT NULL THEN format(' on "%s"', s.side)
+			WHEN s.side = 'here' THEN ' here' ELSE ' on the peer' END);
+	END LOOP;
+	IF kinds <> '' THEN
 		-- a foreign table that leads to the other side's table would be compared with itself
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
-			MESSAGE = 'it is ' || CASE WHEN here = there THEN here || ' on both sides'
-				ELSE concat_ws(' and ', here || ' here', there || ' on the peer') END,
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
 			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
 	END IF;
 	IF item.not_unique IS NOT NULL THEN
@@ -93,21 +96,23 @@ BEGIN
 END
 $$;
 
--- The plan of the comparison of one table, and its item with what there is to say of it.
-CREATE FUNCTION audit_plan(conns text[], INOUT item audit_item,
-	options audit_options, OUT plan plan) RETURNS record
+-- The plan of the comparison of one table, perhaps of nodes, and its item with what there is to say
+-- of it.
+CREATE FUNCTION audit_plan(conns text[], INOUT item audit_item, options audit_options,
+	OUT plan plan, nodes text[] DEFAULT NULL, named integer DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compare options;
 	checked record;
 BEGIN
-	PERFORM check_options(CASE WHEN conns[1] IS NULL THEN item.relid ELSE 'pg_catalog.pg_class' END,
-		options.compare);
+	IF nodes IS NULL AND conns[1] IS NULL THEN
+		PERFORM check_options(item.relid, options.compare);
+	END IF;
 	item := audit_scope(conns, item, options.trust_filters);
 	compare := audit_compare_options(item, options);
-	checked := audit_adjust_plan(item,
-		prepare(conns, item.relid, audit_peer_name(item), compare), compare);
+	checked := audit_adjust_plan(item, prepare(conns, item.relid, audit_peer_name(item), compare,
+		nodes, named), compare);
 	item := checked.item;
 	plan := checked.plan;
 END
@@ -125,9 +130,8 @@ DECLARE
 BEGIN
 	RETURN nullif(concat_ws('; ',
 		CASE WHEN unconfirmed = 0 THEN NULL
-			WHEN item.unready THEN 'differences cannot be confirmed: replication of this table is '
-				'not ready (the subscription is disabled or still copies it, or other servers '
-				'replicate to both sides, or there is a standby between the sides)'
+			WHEN item.unready THEN format('differences cannot be confirmed: replication of this '
+				'table is not ready (%s)', regexp_replace(unready(plan), '^The (.*)\.$', 'the \1'))
 			ELSE format('%s differences could not be confirmed: %s', unconfirmed,
 				unconfirmed_cause(problem)) END,
 		live_said(plan),
@@ -199,19 +203,20 @@ BEGIN
 END
 $$;
 
--- The row for a table that was not compared.
+-- The row for a table that was not compared, perhaps of nodes.
 -- Without an error, the list knows a problem already.
-CREATE FUNCTION audit_failed(item audit_item, e failure) RETURNS audit_row
+CREATE FUNCTION audit_failed(item audit_item, e failure, of_nodes boolean DEFAULT false)
+RETURNS audit_row
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	result audit_row;
-	one_table text := CASE WHEN item IS NULL THEN 'iblt_compare_nodes' ELSE 'iblt_compare' END;
+	one_table text := CASE WHEN of_nodes THEN 'iblt_compare_nodes' ELSE 'iblt_compare' END;
 	-- a hint may name what an audit does not have, but the comparison of one table
-	advice text := CASE WHEN e.state = '42P01'
-			-- nodes have one name for it
-			THEN 'create it there' || CASE one_table WHEN 'iblt_compare'
-				THEN ', or compare it by iblt_compare under its other name' ELSE '' END
+	advice text := CASE WHEN e.state = '42P01' AND of_nodes
+			THEN 'create it there'		-- they have one name for it
+		WHEN e.state = '42P01'
+			THEN 'create it there, or compare it by iblt_compare under its other name'
 		WHEN e.state = '42804' AND e.hint ~ 'cast_types'
 			THEN format('set cast_types => true, or leave the columns out by %s', one_table)
 		ELSE regexp_replace(CASE WHEN e.hint ~ '^[A-Z][a-z]'
@@ -243,33 +248,61 @@ BEGIN
 END
 $$;
 
+-- What nodes have otherwise than their majority, counted.
+-- What is missing, extra or changed is so for the majority, so a tie blames no node.
+CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS node_audit_row
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	counted node_audit_row;
+BEGIN
+	WITH d AS MATERIALIZED (
+		SELECT v.verdict, v.agree, v.deviate, v.missing FROM unnest(differences) AS d,
+			nodes_verdict(iblt_field(plan.sides, 'side'), plan.named, d.checksums) AS v
+	), n AS (
+		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
+			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
+			name, count(*) AS number
+		FROM d, unnest(d.deviate) AS name WHERE d.verdict = 'majority' GROUP BY 1, 2
+	), k AS (
+		SELECT kind, jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind
+	)
+	SELECT count(*), count(*) FILTER (WHERE d.verdict = 'tie'),
+		coalesce((SELECT numbers FROM k WHERE kind = 'missing'), '{}'),
+		coalesce((SELECT numbers FROM k WHERE kind = 'extra'), '{}'),
+		coalesce((SELECT numbers FROM k WHERE kind = 'changed'), '{}')
+	INTO counted.differences, counted.ties, counted.missing, counted.extra, counted.changed FROM d;
+	RETURN counted;
+END
+$$;
+
 -- Comparing it
 
 -- Compares one table, again if it is altered meanwhile: its row, which says what went wrong, and
 -- where replication is stuck.  Differences are counted.  If rows are asked for, the first ones are
--- kept for a page, without values of more than 20 kB.
+-- kept for a page, without values of more than 20 kB.  Of nodes, all are counted by node.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
-CREATE FUNCTION audit_table(conns text[], peers text[], item audit_item, options audit_options,
-	INOUT stuck text, OUT result audit_row) RETURNS record
+CREATE FUNCTION audit_table(a attempt, item audit_item, options audit_options,
+	INOUT stuck text, OUT result audit_row, OUT nodes node_audit_row) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	of_nodes boolean := a.names IS NOT NULL;
+	started timestamptz := clock_timestamp();
+	noted audit_item := item;
 	plan plan;
-	again boolean;
+	next record;
 	e failure;
 BEGIN
-	IF item.problem IS NOT NULL OR item.absent THEN
-		result := audit_failed(item, NULL);
-		RETURN;
-	END IF;
-	FOR attempt IN 1 .. 3 LOOP
+	WHILE item.problem IS NULL AND item.absent IS NOT TRUE LOOP
 		result := NULL;
+		nodes := NULL;
 		plan := NULL;
+		noted := item;
 		DECLARE
 			planned record;
-			noted audit_item := item;
 			found found_keys;
 			b batch;
 			counted audit_row;
@@ -277,45 +310,72 @@ BEGIN
 			problem text;
 		BEGIN
 			-- an error may have closed them
-			conns := connect(peers, conns, again => true);
-			planned := audit_plan(conns, item, options);
+			a.conns := connect(a.peers, a.conns, (a.options).timeout, names => a.names,
+				again => true);
+			options.compare := a.options;
+			planned := audit_plan(a.conns, item, options, a.names, a.named);
 			noted := planned.item;
 			plan := planned.plan;
 			plan.stuck := stuck;
 			found := find_keys(plan);
 			FOR b IN SELECT * FROM differences(found) LOOP
 				counted := audit_count(noted, b.differences, counted);
-				IF plan.content <> 'none' AND cardinality(shown) < 25 THEN
+				IF of_nodes THEN
+					shown := shown || b.differences;
+				ELSIF plan.content <> 'none' AND cardinality(shown) < 25 THEN
 					shown := shown || b.differences[: 25 - cardinality(shown)];
 				END IF;
 				problem := coalesce((b.waited).problem, problem);
 				stuck := coalesce((b.waited).stuck, stuck);
 			END LOOP;
-			counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE WHEN
-						coalesce(pg_column_size((d).here), 0)
-						+ coalesce(pg_column_size((d).there), 0) < 20000
-					THEN '{id,mark,checksums,contents}'::text[]
-					ELSE '{id,mark,here,there,checksums,contents}' END)
-				FROM (SELECT unnest(shown) AS d) AS u);
+			IF of_nodes THEN
+				nodes := audit_count_nodes(found.plan, shown);
+				counted.changed := nodes.differences;
+			ELSE
+				counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE WHEN
+							coalesce(pg_column_size((d).here), 0)
+							+ coalesce(pg_column_size((d).there), 0) < 20000
+						THEN '{id,mark,checksums,contents}'::text[]
+						ELSE '{id,mark,here,there,checksums,contents}' END)
+					FROM (SELECT unnest(shown) AS d) AS u);
+			END IF;
 			result := audit_verdict(noted, found.plan, b.figures, counted, problem);
 			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 		EXCEPTION WHEN @on_error@ THEN
 			EXIT WHEN result.status IS NOT NULL;
 			@take_failure@;
 			stuck := coalesce((told_too_many(e)).stuck, stuck);
-			result := audit_failed(noted, e);
 			-- these two are raised here, between questions to the peer
 			IF e.state NOT IN ('IB002', 'IB003') THEN
-				PERFORM peers_close(conns);
+				PERFORM peers_close(a.conns);
 			END IF;
 		END;
-		again := restarts(conns, peers, plan, attempt, e);
-		EXIT WHEN NOT again;
-		options.compare := options_again(options.compare, e);
-		item.not_unique := (options.compare).not_unique;
+		next := next_attempt(a, plan, e);
+		a := next.a;
+		IF a.number IS NULL THEN
+			e := next.e;
+			EXIT;
+		ELSIF a.failed IS NOT NULL THEN
+			item.notes := item.notes || format('without "%s": %s', a.failed, e.message);
+		END IF;
+		item.not_unique := (a.options).not_unique;
 	END LOOP;
-EXCEPTION WHEN SQLSTATE 'IB004' THEN
-	@take_failure@;
-	result := audit_failed(item, e);
+	IF result.status IS NULL THEN
+		result := audit_failed(noted, e, of_nodes);
+	END IF;
+	-- nodes may be equal without one that is not
+	IF cardinality(a.names) < a.named THEN
+		result.status := CASE result.status WHEN 'equal' THEN 'not comparable'
+			ELSE result.status END;
+		result.detail := concat_ws('; ', format('%s of %s nodes were compared',
+			cardinality(a.names), a.named), result.detail);
+	END IF;
+	result.total_ms := ms(started);
+	IF of_nodes THEN
+		SELECT audit_name(item), result.status, result.unconfirmed, result.sqlstate,
+			result.total_ms, result.detail
+		INTO nodes.relation, nodes.status, nodes.unconfirmed, nodes.sqlstate, nodes.total_ms,
+			nodes.detail;
+	END IF;
 END
 $$;

@@ -120,3 +120,18 @@ CREATE TYPE audit_small AS (
 	here jsonb,				-- as described; NULL if this side is elsewhere
 	core text				-- of that
 );
+
+-- What iblt_audit_nodes says of one table.
+CREATE TYPE node_audit_row AS (
+	relation text,
+	status text,
+	differences bigint,		-- keys on which nodes disagree
+	ties bigint,			-- those of them without a majority
+	missing jsonb,			-- rows that the majority has, and a node has not: by its name
+	extra jsonb,			-- rows that a node has, and the majority has not
+	changed jsonb,			-- rows that a node has otherwise
+	unconfirmed bigint,
+	sqlstate text,
+	total_ms numeric,
+	detail text
+);

@@ -100,134 +100,33 @@ BEGIN
 END
 $$;
 
--- What an error says of several rows of a unique key (check_several), NULL for any other error.
--- A subquery of a view may end with the same SQLSTATE.
-CREATE FUNCTION said_not_unique(e failure) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT e.message || coalesce(': ' || nullif(e.detail, ''), '')
-	WHERE e.state = '21000' AND starts_with(e.message, 'rows have the same key (')
-$$;
-
--- Warns of several rows of a unique key, if that is why a driver starts again.
-CREATE FUNCTION warn_not_unique(e failure) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF said_not_unique(e) IS NOT NULL THEN
-		PERFORM iblt_tell('warning', e.message, e.detail, e.hint);
-	END IF;
-END
-$$;
-
--- For the handler of a driver, which raises the error again if this gives false: should it
--- start again, because a relation was altered? After three attempts, an error that says so.
--- A statement may also fail because a column is gone, or is of another type.  And if several rows
--- have a unique key, the next attempt takes keys as hashes, which digests do not.
-CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
-	attempt integer, e failure) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found text[];
-	altered side;
-BEGIN
-	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
-		PERFORM peers_close(conns);
-		RETURN attempt < 3;
-	ELSIF said_not_unique(e) IS NOT NULL AND NOT plan.by_hash
-			AND plan.live IS DISTINCT FROM 'require' THEN
-		PERFORM peers_close(conns);
-		RETURN attempt < 3;
-	ELSIF plan IS NULL OR left(e.state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
-		RETURN false;
-	END IF;
-	PERFORM peers_close(conns);
-	BEGIN
-		-- peers are asked over new connections
-		conns := connect(peers, conns, names => iblt_field(plan.sides, 'side'));
-		PERFORM peers_bare(ARRAY(SELECT CASE WHEN s.bare THEN s.place END
-			FROM unnest(sides_of(plan)) AS s));
-		found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
-				format('pg_catalog.to_regclass(%L)', s.relation))
-			FROM unnest(sides_of(plan)) AS s));
-		FOR n IN REVERSE cardinality(found) .. 1 LOOP
-			IF found[n] IS DISTINCT FROM ((sides_of(plan))[n]).fingerprint THEN
-				altered := (sides_of(plan))[n];
-			END IF;
-		END LOOP;
-	EXCEPTION WHEN @on_error@ THEN
-		NULL;	-- the driver raises the error before this one
-	END;
-	PERFORM peers_close(conns);
-	IF altered.side IS NOT NULL AND attempt = 3 THEN
-		PERFORM refuse_altered(altered.relation, altered.side, e.message);
-	END IF;
-	RETURN altered.side IS NOT NULL;
-END
-$$;
-
 -- Options with a label for what a driver does, the name of the relation of this side, the condition
 -- there and a random seed if they are not given; an error for those that do not fit.  A relation
--- elsewhere is named by here_relation.
+-- elsewhere, or of nodes, is named by here_relation.
 CREATE FUNCTION compare_options(does text, relation regclass, elsewhere boolean,
-	here_relation text, options options) RETURNS options
+	here_relation text, options options, nodes boolean DEFAULT false) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
-	-- in a later attempt the relation may be gone, which is said of it by its name
-	IF options.label IS NOT NULL THEN
-		RETURN options;
-	ELSIF elsewhere THEN
-		IF relation IS NOT NULL OR here_relation IS NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
-				HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
-		END IF;
-	ELSIF here_relation IS NOT NULL THEN
+	IF nodes THEN
+		PERFORM nodes_check_options(options);
+	ELSIF elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
+			HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
+	ELSIF here_relation IS NOT NULL AND NOT elsewhere THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'here_relation needs here_peer',
 			HINT = 'Give here_peer too, or name a relation of this database in relation.';
 	END IF;
-	options.relation_name := CASE WHEN elsewhere
-		THEN nodes_relation(here_relation, 'here_relation') ELSE relation_name(relation) END;
+	options.relation_name := CASE WHEN elsewhere THEN nodes_relation(here_relation,
+		CASE WHEN nodes THEN 'relation' ELSE 'here_relation' END) ELSE relation_name(relation) END;
 	PERFORM check_options(CASE WHEN elsewhere THEN 'pg_catalog.pg_class' ELSE relation END,
 		options);
 	options.peer_condition := coalesce(options.peer_condition, options.condition);
 	options.seed := coalesce(options.seed, random_seed());
 	options.label := does || ' ' || options.relation_name;
 	RETURN options;
-END
-$$;
-
--- For the handler of iblt_compare: the options to start again with.  If there are none, the
--- connections are closed, and the error is raised if the driver must not raise it as it is.
-CREATE FUNCTION compare_failed(conns text[], peers text[], plan plan, options options,
-	attempt integer, e failure) RETURNS options
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	secret boolean := peers_secret(peers);
-	again boolean;
-BEGIN
-	BEGIN
-		again := e.state NOT IN ('57014', 'P0004')
-			AND restarts(conns, peers, plan, attempt, e);
-	EXCEPTION WHEN @on_any_error@ THEN
-		again := false;
-		secret := true;
-		@take_failure@;
-	END;
-	IF again THEN
-		PERFORM warn_not_unique(e), progress(options.progress, CASE e.state
-			WHEN 'IB008' THEN 'digests cannot be used, the comparison starts again and scans'
-			WHEN '21000' THEN 'a unique key has several rows, the comparison starts again'
-			ELSE 'a relation was altered, the comparison starts again' END);
-		RETURN options_again(options, e);
-	END IF;
-	e := peers_fail(conns, secret, e);
-	PERFORM iblt_raise(e, true);
-	RETURN NULL;
 END
 $$;
 
@@ -278,29 +177,24 @@ DECLARE
 	content text := content_of(rows);
 	mapping jsonb := make_mapping(NULL, expressions);
 	peer_mapping jsonb := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
-	options options := @arguments options@;
-	peers text[] := ARRAY[here_peer, peer];
-	conns text[];
+	a attempt := first_attempt(ARRAY[here_peer, peer], @arguments options@);
 	plan plan;
 	answer found_keys;
 	b batch;
 	e failure;
 BEGIN
-	FOR attempt IN 1 .. 3 LOOP
+	LOOP
 		BEGIN
 			plan := NULL;
-			conns := coalesce(conns, peer_conns(peers));
-			options := compare_options('iblt_compare', relation, conns[1] IS NOT NULL,
-				here_relation, options);
-			conns := connect(peers, conns, timeout, method <> 'sketch');
+			a := begin_attempt(a, 'iblt_compare', relation, here_relation);
+			a := connect_attempt(a);
 			IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
 				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 					MESSAGE = 'on_too_many must be error or sample';
 			END IF;
-			options.method := plain_method(conns, options.method);
-			PERFORM plain_check(CASE WHEN options.method = 'plain' AND on_too_many = 'sample'
+			PERFORM plain_check(CASE WHEN (a.options).method = 'plain' AND on_too_many = 'sample'
 				THEN 'it gives no sample' END, 'Leave on_too_many out.');
-			plan := prepare(conns, relation, peer_relation, options);
+			plan := prepare(a.conns, relation, peer_relation, a.options);
 			PERFORM live_notice(plan);
 			plan.sample := on_too_many = 'sample';
 			answer := find_keys(plan);
@@ -313,13 +207,13 @@ BEGIN
 					(u.d).confirmed, (u.d).here_count, (u.d).there_count
 					FROM (SELECT unnest(b.differences) AS d) AS u;
 			END LOOP;
-			PERFORM peers_close(conns, (plan.found).keys IS NULL
+			PERFORM peers_close(a.conns, (plan.found).keys IS NULL
 				OR (plan.found).number > plan.max_differences);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;
-			options := compare_failed(conns, peers, plan, options, attempt, e);
-			IF options IS NULL THEN
+			a := begin_again(a, plan, e);
+			IF a.number IS NULL THEN
 				RAISE;
 			END IF;
 		END;

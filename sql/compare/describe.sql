@@ -37,23 +37,22 @@ BEGIN
 END
 $$;
 
--- An error if one of the relations of both sides is not there; in this database, it was.
-CREATE FUNCTION require_relations(conns text[], relations text[], described text[]) RETURNS void
+-- The error for a relation that is not there, of side n or of a node; in this database, that of a
+-- side was.
+CREATE FUNCTION refuse_missing(relation text, n integer, place text, node text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	FOR n IN 1 .. 2 LOOP
-		IF described[n] IS NULL AND conns[n] IS NULL THEN
-			PERFORM refuse_altered(relations[n], CASE n WHEN 1 THEN 'here' ELSE 'there' END);
-		ELSIF described[n] IS NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-				MESSAGE = format('relation %s does not exist on %s', relations[n],
-					peer_title(conns[n])),
-				HINT = CASE n WHEN 1 THEN 'Give its name there as here_relation, with its schema.'
-					ELSE 'If it has another name there, give that as peer_relation, with its '
-						'schema.' END;
-		END IF;
-	END LOOP;
+	IF node IS NULL AND place IS NULL THEN
+		PERFORM refuse_altered(relation, CASE n WHEN 1 THEN 'here' ELSE 'there' END);
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+		MESSAGE = CASE WHEN node IS NULL
+			THEN format('relation %s does not exist on %s', relation, peer_title(place))
+			ELSE format('on "%s": relation %s does not exist', node, relation) END,
+		HINT = CASE WHEN node IS NOT NULL THEN ''
+			WHEN n = 1 THEN 'Give its name there as here_relation, with its schema.'
+			ELSE 'If it has another name there, give that as peer_relation, with its schema.' END;
 END
 $$;
 

@@ -135,23 +135,6 @@ BEGIN
 END
 $$;
 
--- The options of a driver's next attempt, after an error; the next one scans if the error
--- says so.  Where several rows have a unique key, it also takes keys as hashes.
-CREATE FUNCTION options_again(options options, e failure) RETURNS options
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF e.state = 'IB008' THEN
-		options.live_problem := regexp_replace(e.message, '^live digests cannot be used: ', '');
-	ELSIF said_not_unique(e) IS NOT NULL THEN
-		options.not_unique := said_not_unique(e);
-		options.live_problem := CASE options.live WHEN 'auto'
-			THEN 'several rows have one unique key' END;
-	END IF;
-	RETURN options;
-END
-$$;
-
 -- Says why relations are scanned in spite of live => 'auto'.
 CREATE FUNCTION live_notice(plan plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -42,12 +42,18 @@ COMMENT ON FUNCTION @extschema@.iblt_compare_stats IS
 -- May an index, which nothing checks, say which rows a condition is true of?
 -- Our settings do not reach the servers that have the rows of foreign tables and of Citus.
 CREATE FUNCTION reads_by_index(plan plan) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT coalesce(plan.by_index
-		OR (plan.here).condition IS NOT NULL AND ((plan.here).remote OR (plan.here).distributed)
-		OR (plan.there).condition IS NOT NULL AND ((plan.there).remote OR (plan.there).distributed),
-		false)
+DECLARE
+	s side;
+BEGIN
+	FOREACH s IN ARRAY sides_of(plan) LOOP
+		IF plan.by_index OR s.condition IS NOT NULL AND (s.remote OR s.distributed) THEN
+			RETURN true;
+		END IF;
+	END LOOP;
+	RETURN false;
+END
 $$;
 
 -- What there is to say of reads_by_index, in the words of runs (slice_guard), or NULL.

@@ -26,28 +26,6 @@ BEGIN
 END
 $$;
 
--- Describes both relations and makes the plan.
--- Rows of both sides are looked at here, with functions of this database's schema.
-CREATE FUNCTION plain_prepare(conns text[], relation regclass, names text[], options options)
-RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	described record;
-BEGIN
-	-- by another name, it may have another peer
-	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation_name THEN
-		PERFORM refuse_altered(options.relation_name, 'here');
-	END IF;
-	PERFORM plain_check_options(conns, options);
-	described := plain_sides(conns, names, ARRAY[options.condition, options.peer_condition],
-		ARRAY[options.mapping, options.peer_mapping], options.label);
-	PERFORM require_relations(conns, names, iblt_field(described.sides, 'relation'));
-	RETURN plain_plan(described.sides[1], described.sides[2], described.told[1], described.told[2],
-		options);
-END
-$$;
-
 -- The plan for two relations, as plain_describe_sql described both.
 CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
 RETURNS plan
@@ -192,7 +170,7 @@ AS $$
 	ORDER BY number DESC LIMIT 1
 $$;
 
--- Compares as a plan of plain_prepare says.
+-- Compares as a plan for plain queries says.
 -- If too many keys differ, also after a wait for what is in flight, an error.  If d of n buckets
 -- differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more is known than that they are
 -- many.  Rows that are not rechecked are answered as they are read.

@@ -114,20 +114,28 @@ BEGIN
 END
 $$;
 
--- Describes both relations and makes the plan of a comparison, over connections to those sides
--- that are not here.  If the first is not, "relation" is NULL, and the options have its name.
+-- Describes the relations of both sides, or of these nodes, and makes the plan of their comparison,
+-- over connections to those that are not here.  If the first is not, "relation" is NULL, and the
+-- options have its name.  Nodes have one name for it.
 -- With digests, the question to the peer has a fold of the digest here, and the answer a fold of
 -- the digest there.  If their difference tells all keys, the plan has them.  Both digests were read
 -- with a fingerprint, and each has to be of the relation as described.  A digest that is started
 -- again gets another generation.
 -- Relies on: the stores of the digest, in the snapshot of a statement.
-CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, options options)
-RETURNS plan
+CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, options options,
+	nodes text[] DEFAULT NULL, named integer DEFAULT NULL) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	names text[] := ARRAY[options.relation_name, peer_name(options.relation_name, peer_relation)];
+	others integer[] := ARRAY[cardinality(conns) - 1];
+	names text[] := options.relation_name
+		|| array_fill(peer_name(options.relation_name, peer_relation), others);
+	conditions text[] := ARRAY[options.condition] || array_fill(options.peer_condition, others);
+	mappings jsonb[] := ARRAY[options.mapping, options.peer_mapping];
+	asked text[] := names;
+	described record;
 	sides side[];
+	told jsonb[];
 	begun timestamptz := clock_timestamp();
 	own live_digest;
 	theirs live_digest;
@@ -139,36 +147,59 @@ DECLARE
 	plan plan;
 BEGIN
 	IF options.method = 'plain' THEN
-		RETURN plain_prepare(conns, relation, names, options);
-	END IF;
-	IF options.live <> 'off' AND options.live_problem IS NULL
-			AND conns[1] IS NULL AND conns[2] IS NOT NULL
-			AND num_nonnulls(options.condition, options.peer_condition, options.lo,
-				options.mapping, options.peer_mapping) = 0 THEN
-		own := live_digest(relation);
-		IF own.generation IS NOT NULL AND own.reason IS NULL THEN
-			BEGIN
-				mine := iblt_live(relation);
-				own.fingerprint := iblt_compare_fingerprint(relation);
-				own.ms := ms(begun);
-				small := iblt_fold(mine, 10, 0.1);
-			EXCEPTION WHEN SQLSTATE 'IB008' THEN
-				NULL;	-- not trustworthy any more, as the description says in words
-			END;
+		PERFORM plain_check_options(conns, options, nodes IS NOT NULL);
+		-- by another name, it may have another peer
+		IF relation IS NOT NULL AND relation_name(relation) IS DISTINCT FROM names[1] THEN
+			PERFORM refuse_altered(names[1], 'here');
+		END IF;
+		options.live := 'off';
+		described := plain_sides(conns, names, conditions, mappings, options.label);
+		sides := described.sides;
+		told := described.told;
+	ELSE
+		IF options.live <> 'off' AND options.live_problem IS NULL AND nodes IS NULL
+				AND conns[1] IS NULL AND conns[2] IS NOT NULL
+				AND num_nonnulls(options.condition, options.peer_condition, options.lo,
+					options.mapping, options.peer_mapping) = 0 THEN
+			own := live_digest(relation);
+			IF own.generation IS NOT NULL AND own.reason IS NULL THEN
+				BEGIN
+					mine := iblt_live(relation);
+					own.fingerprint := iblt_compare_fingerprint(relation);
+					own.ms := ms(begun);
+					small := iblt_fold(mine, 10, 0.1);
+				EXCEPTION WHEN SQLSTATE 'IB008' THEN
+					NULL;	-- not trustworthy any more, as the description says in words
+				END;
+			END IF;
+		END IF;
+		FOR n IN 1 .. cardinality(conns) LOOP
+			-- the name of a relation that is not in this database would be an error
+			asked[n] := CASE WHEN n = 1 AND relation IS NOT NULL THEN relation::oid::text
+				WHEN nodes IS NOT NULL AND conns[n] IS NULL THEN to_regclass(names[n])::text
+				ELSE names[n] END;
+		END LOOP;
+		sides := describe_sides(conns, asked, conditions, options.live <> 'off', options.label,
+			small, own.subtable_cells, mappings);
+		IF relation IS NOT NULL AND sides[1].relation IS DISTINCT FROM names[1] THEN
+			PERFORM refuse_altered(names[1], 'here');
 		END IF;
 	END IF;
-	sides := describe_sides(conns,
-		ARRAY[CASE WHEN conns[1] IS NULL THEN relation::oid::text ELSE names[1] END, names[2]],
-		ARRAY[options.condition, options.peer_condition], options.live <> 'off', options.label,
-		small, own.subtable_cells, ARRAY[options.mapping, options.peer_mapping]);
-	-- by another name, it may have another peer
-	IF conns[1] IS NULL AND sides[1].relation IS DISTINCT FROM options.relation_name THEN
-		PERFORM refuse_altered(options.relation_name, 'here');
+	FOR n IN 1 .. cardinality(conns) LOOP
+		IF sides[n].relation IS NULL THEN
+			PERFORM refuse_missing(names[n], n, conns[n], nodes[n]);
+		ELSIF nodes IS NOT NULL THEN
+			sides[n].side := nodes[n];
+		END IF;
+	END LOOP;
+	IF nodes IS NOT NULL THEN
+		plan := nodes_plan(nodes, sides, options, told);
+		plan.named := named;
+	ELSIF told IS NOT NULL THEN
+		plan := plain_plan(sides[1], sides[2], told[1], told[2], options);
+	ELSE
+		plan := checked_plan(sides[1], sides[2], options);
 	END IF;
-	IF num_nulls(sides[1].relation, sides[2].relation) > 0 THEN
-		PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
-	END IF;
-	plan := checked_plan(sides[1], sides[2], options);
 	IF mine IS NULL THEN
 		RETURN plan;
 	END IF;

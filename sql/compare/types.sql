@@ -105,3 +105,17 @@ CREATE TYPE comparison AS (
 	differences difference[],
 	waited waited			-- as in batch
 );
+
+-- An attempt of a driver (attempt.sql).
+CREATE TYPE attempt AS (
+	number integer,			-- of three
+	peers text[],			-- of both sides, or of all nodes; NULL for this database
+	conns text[],			-- names of the connections to them
+	secret boolean,			-- may the statement hold a password, also of nodes left out?
+	options options,
+	method text,			-- that was asked for
+	without text,			-- what iblt does without nodes that fail, NULL for two sides
+	names text[],			-- of the nodes
+	named integer,			-- how many peers the caller has named
+	failed text				-- the node that is left out from this attempt on
+);

@@ -290,13 +290,13 @@ DECLARE
 	extra_columns text := 'ignore';
 	target_side text := 'there';
 	winner text := 'source';
-	options options := @arguments options@;
+	a attempt := first_attempt(nodes, @arguments options@, coalesce(without, ''));
 	asked repair_options := @arguments repair_options@;
 	done record;
 BEGIN
 	asked.inserts := coalesce(inserts, true);
 	asked.deletes := coalesce(deletes, true);
-	done := nodes_drive(relation, nodes, options, without, asked, source);
+	done := nodes_drive(relation, a, asked, source);
 	RETURN QUERY SELECT * FROM unnest(done.rows);
 END
 $$;

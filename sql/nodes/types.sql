@@ -5,21 +5,6 @@
 -- sides, and the comparison is that of two (sql/compare): one node is the base, and all others are
 -- compared with it.  doc/internals/mathematics.md says why not in one sum.
 
--- What iblt_audit_nodes says of one table.
-CREATE TYPE node_audit_row AS (
-	relation text,
-	status text,
-	differences bigint,		-- keys on which nodes disagree
-	ties bigint,			-- those of them without a majority
-	missing jsonb,			-- rows that the majority has, and a node has not: by its name
-	extra jsonb,			-- rows that a node has, and the majority has not
-	changed jsonb,			-- rows that a node has otherwise
-	unconfirmed bigint,
-	sqlstate text,
-	total_ms numeric,
-	detail text
-);
-
 -- What iblt_repair_nodes says of a key on a node.
 CREATE TYPE node_repair_row AS (
 	node text,				-- NULL: no node is to be changed

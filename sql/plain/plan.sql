@@ -60,15 +60,17 @@ BEGIN
 END
 $$;
 
--- An error for options that plain queries cannot follow.
-CREATE FUNCTION plain_check_options(conns text[], options options) RETURNS void
+-- An error for options that plain queries cannot follow.  Of nodes, a connection of the caller's was
+-- asked whether it is in a transaction.
+CREATE FUNCTION plain_check_options(conns text[], options options, nodes boolean DEFAULT false)
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM plain_check(CASE
 		WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
 		-- it may be in a transaction
-		WHEN peer_is_lent(conns[1]) OR peer_is_lent(conns[2])
+		WHEN NOT nodes AND (peer_is_lent(conns[1]) OR peer_is_lent(conns[2]))
 			THEN 'the peer is a connection that is open'
 		WHEN options.live = 'require' THEN 'live digests are not read'
 		WHEN options.lo IS NOT NULL OR options.hi IS NOT NULL THEN 'slices are not supported' END,
@@ -134,9 +136,9 @@ DECLARE
 	problems text;
 BEGIN
 	PERFORM plain_check(CASE WHEN checks.bare
-			THEN format('there is %s, and no side has the extension iblt to check it',
+			THEN format('there is %s, and no side is asked through iblt, which checks it',
 				CASE WHEN is_condition THEN 'a condition' ELSE 'an expression' END) END,
-		'Install iblt on one side, or call iblt_compare there.');
+		'Install iblt on one of the sides, and compare there.');
 	used := ask_call(checks.place, format('plain_expression_columns(%L, %L, %L)', checks.relation,
 		expression, is_condition));
 	SELECT string_agg(format('"%s"', name), ', ') INTO problems

@@ -114,10 +114,7 @@ BEGIN
 			IF NOT again THEN
 				RAISE;
 			END IF;
-			options := options_again(options, e);
-			PERFORM warn_not_unique(e), progress(options.progress, CASE e.state
-				WHEN '21000' THEN 'a unique key has several rows, the repair starts again'
-				ELSE 'a relation was altered, the repair starts again' END);
+			options := options_again(options, e, 'repair');
 		END;
 	END LOOP;
 	IF asked.apply THEN

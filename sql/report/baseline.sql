@@ -81,14 +81,6 @@ BEGIN
 END
 $$;
 
--- The names of the tables of a schema, or of the database.
-CREATE FUNCTION baseline_tables(schema text) RETURNS SETOF text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('%I.%I', t.pair ->> 0, t.pair ->> 1)
-	FROM jsonb_array_elements(audit_tables(schema)) WITH ORDINALITY AS t(pair, n) ORDER BY t.n
-$$;
-
 -- The last line of a baseline, for the lines before it.
 CREATE FUNCTION baseline_seal(lines text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -105,9 +97,10 @@ RETURNS text
 	@pinned_settings@
 AS $$
 DECLARE
+	content text := 'none';
 	lines text;
-	listed regclass[];
-	relation regclass;
+	target audit_target := audit_make_target(tables, schema, NULL, NULL);
+	item audit_item;
 	e failure;
 BEGIN
 	IF coalesce(capacity, 0) NOT BETWEEN 1 AND 100000 THEN
@@ -115,28 +108,13 @@ BEGIN
 			MESSAGE = 'capacity must be between 1 and 100000';
 	END IF;
 	lines := json_build_object('iblt_baseline', 1, 'protocol', protocol(),
-		'database', current_database(), 'schema', nullif(schema, '*'), 'listed', tables IS NOT NULL,
+		'database', current_database(), 'schema', target.name, 'listed', tables IS NOT NULL,
 		'made_at', clock_timestamp());
 	BEGIN
-		schema := nullif(schema, '*');
-		IF num_nonnulls(tables, schema) > 1 THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'only one of tables and schema can be given';
-		ELSIF array_position(tables, NULL) IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-				MESSAGE = 'tables must not contain nulls';
-		END IF;
-		listed := CASE WHEN tables IS NOT NULL
-			THEN ARRAY(SELECT u.t FROM unnest(tables) WITH ORDINALITY AS u(t, n)
-				GROUP BY u.t ORDER BY min(u.n))
-			ELSE ARRAY(SELECT t.name::regclass FROM baseline_tables(schema) AS t(name)) END;
-		IF listed = '{}' THEN
-			RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-				MESSAGE = 'there are no tables for a baseline';
-		END IF;
-		FOREACH relation IN ARRAY listed LOOP
+		PERFORM audit_check(false, false, target, @arguments options@);
+		FOREACH item IN ARRAY audit_list('{NULL}', target) LOOP
 			lines := concat(lines, chr(10),
-				row_to_json((baseline_read(relation, capacity, random_seed())).result));
+				row_to_json((baseline_read(item.relid, capacity, random_seed())).result));
 		END LOOP;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
@@ -170,7 +148,6 @@ CREATE FUNCTION baseline_try(before baseline_table) RETURNS baseline_row
 AS $$
 DECLARE
 	result baseline_row;
-	relation regclass;
 	made record;
 	plan plan;
 	now baseline_table;
@@ -178,78 +155,73 @@ DECLARE
 	decoded record;
 	keys record;
 	rows found_rows[];
+	e failure;
+	failed audit_row;
 BEGIN
-	BEGIN
-		relation := before.relation::regclass;
-		made := baseline_read(relation, before.capacity, before.seed);
-		plan := made.plan;
-		now := made.result;
-		result.relation := before.relation;
-		result.rows_here := now.rows;
-		result.rows_there := before.rows;
-		result.detail := format('baseline of %s, %s', to_char(before.read_at,
-			'YYYY-MM-DD HH24:MI:SS "UTC"'), before.lsn);
-		IF (now.columns, now.key, now.by_hash)
-				IS DISTINCT FROM (before.columns, before.key, before.by_hash) THEN
-			result.status := 'not comparable';
-			result.detail := concat_ws('; ', result.detail, format('columns or key were altered: '
-				'%s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(
-				before.columns, ', '), array_to_string(before.key, ', '), array_to_string(
-				now.columns, ', '), array_to_string(now.key, ', ')));
-			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-		END IF;
-		difference := iblt_subtract(now.sketch, before.sketch);
-		decoded := iblt_compare_decode(difference);
-		IF NOT decoded.complete THEN
-			result.status := 'differs';
-			result.sqlstate := 'IB002';
-			result.detail := format('%s; more keys differ than a baseline with capacity %s can '
-				'name: about %s', result.detail, before.capacity, decoded.estimated);
-			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-		END IF;
-		IF decoded.recovered > 0 THEN
-			keys := iblt_compare_keys(difference, decoded.keys, 0, decoded.recovered::integer);
-			IF plan.by_hash THEN
-				-- a scan finds the keys of hashes, except for those that only the baseline has
-				rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
-					reading_of(plan, keys.keys));
-				result.keys := (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side)
-						ORDER BY d.n)
-					FROM unnest(keys.keys, keys.sides) WITH ORDINALITY AS d(hash, side, n)
-					LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)
-						ON split_part(r.id, ' ', 1) = d.hash);
-			ELSE
-				EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''key'', %s, ''side'', side)'
-					' ORDER BY n) FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)',
-					key_json_sql(plan.key)) INTO result.keys USING keys.keys, keys.sides;
-			END IF;
-		ELSIF now.rows <> before.rows THEN
-			RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
-				MESSAGE = 'the sketches are equal, and the numbers of rows are not';
-		END IF;
-		SELECT count(*) FILTER (WHERE e ->> 'side' = 'there'),
-			count(*) FILTER (WHERE e ->> 'side' = 'here'),
-			count(*) FILTER (WHERE e ->> 'side' = 'both')
-		INTO result.missing, result.extra, result.changed
-		FROM jsonb_array_elements(coalesce(result.keys, '[]')) AS e;
-		result.status := CASE decoded.recovered WHEN 0 THEN 'equal' ELSE 'differs' END;
-		result.detail := concat_ws('; ', result.detail,
-			baseline_names(result.keys, 'there', 'missing'),
-			baseline_names(result.keys, 'here', 'extra'),
-			baseline_names(result.keys, 'both', 'changed'));
+	made := baseline_read(before.relation::regclass, before.capacity, before.seed);
+	plan := made.plan;
+	now := made.result;
+	result.relation := before.relation;
+	result.rows_here := now.rows;
+	result.rows_there := before.rows;
+	result.detail := format('baseline of %s, %s', to_char(before.read_at,
+		'YYYY-MM-DD HH24:MI:SS "UTC"'), before.lsn);
+	IF (now.columns, now.key, now.by_hash)
+			IS DISTINCT FROM (before.columns, before.key, before.by_hash) THEN
+		result.status := 'not comparable';
+		result.detail := concat_ws('; ', result.detail, format('columns or key were altered: '
+			'%s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(
+			before.columns, ', '), array_to_string(before.key, ', '), array_to_string(
+			now.columns, ', '), array_to_string(now.key, ', ')));
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-	EXCEPTION WHEN @on_error@ THEN
-		IF SQLSTATE <> 'IB000' THEN
-			result := NULL;
-			result.relation := before.relation;
-			result.rows_there := before.rows;
-			result.status := CASE WHEN relation IS NULL OR SQLSTATE IN ('IB004', '42809')
-				THEN 'not comparable' ELSE 'error' END;
-			result.detail := SQLERRM;
-			result.sqlstate := SQLSTATE;
+	END IF;
+	difference := iblt_subtract(now.sketch, before.sketch);
+	decoded := iblt_compare_decode(difference);
+	result.status := CASE WHEN decoded.complete AND decoded.recovered = 0 THEN 'equal'
+		ELSE 'differs' END;
+	IF NOT decoded.complete THEN
+		result.sqlstate := 'IB002';
+		result.detail := format('%s; more keys differ than a baseline with capacity %s can '
+			'name: about %s', result.detail, before.capacity, decoded.estimated);
+		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+	ELSIF decoded.recovered = 0 AND now.rows <> before.rows THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+			MESSAGE = 'the sketches are equal, and the numbers of rows are not';
+	ELSIF decoded.recovered > 0 THEN
+		keys := iblt_compare_keys(difference, decoded.keys, 0, decoded.recovered::integer);
+		IF plan.by_hash THEN
+			-- a scan finds the keys of hashes, except for those that only the baseline has
+			rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
+				reading_of(plan, keys.keys));
+			result.keys := (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side)
+					ORDER BY d.n)
+				FROM unnest(keys.keys, keys.sides) WITH ORDINALITY AS d(hash, side, n)
+				LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)
+					ON split_part(r.id, ' ', 1) = d.hash);
+		ELSE
+			EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''key'', %s, ''side'', side)'
+				' ORDER BY n) FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)',
+				key_json_sql(plan.key)) INTO result.keys USING keys.keys, keys.sides;
 		END IF;
-		RETURN result;
-	END;
+	END IF;
+	SELECT count(*) FILTER (WHERE k ->> 'side' = 'there'),
+		count(*) FILTER (WHERE k ->> 'side' = 'here'),
+		count(*) FILTER (WHERE k ->> 'side' = 'both')
+	INTO result.missing, result.extra, result.changed
+	FROM jsonb_array_elements(coalesce(result.keys, '[]')) AS u(k);
+	result.detail := concat_ws('; ', result.detail,
+		baseline_names(result.keys, 'there', 'missing'),
+		baseline_names(result.keys, 'here', 'extra'),
+		baseline_names(result.keys, 'both', 'changed'));
+	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+EXCEPTION WHEN @on_error@ THEN
+	IF SQLSTATE <> 'IB000' THEN
+		@take_failure@;
+		failed := audit_failed(NULL, e);
+		result := ROW(before.relation, failed.status, failed.detail, failed.sqlstate, NULL,
+			before.rows, NULL, NULL, NULL, NULL)::baseline_row;
+	END IF;
+	RETURN result;
 END
 $$;
 
@@ -289,10 +261,13 @@ BEGIN
 		RETURN NEXT baseline_try(before);
 	END LOOP;
 	IF NOT (lines[1] ->> 'listed')::boolean THEN
-		RETURN QUERY SELECT t.name, text 'not comparable', text 'the baseline has no such table',
+		RETURN QUERY SELECT x.name, text 'not comparable', text 'the baseline has no such table',
 				NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
 				NULL::jsonb
-			FROM baseline_tables(lines[1] ->> 'schema') AS t(name) WHERE t.name <> ALL (names);
+			FROM jsonb_array_elements(audit_tables(lines[1] ->> 'schema'))
+				WITH ORDINALITY AS t(pair, n),
+			LATERAL (SELECT format('%I.%I', t.pair ->> 0, t.pair ->> 1)) AS x(name)
+			WHERE x.name <> ALL (names) ORDER BY t.n;
 	END IF;
 END
 $$;

@@ -128,7 +128,7 @@ BEGIN
 	here := answers[1];
 	there := answers[2];
 	IF here -> 'identity' = there -> 'identity' AND other IS NULL THEN
-		PERFORM refuse_one_database(conns);
+		PERFORM refuse_one_database(conns[1]);
 	ELSIF schema IS NOT NULL AND here @> '{"schemas": 0}' AND there @> '{"schemas": 0}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
 			MESSAGE = format('schema "%s" exists neither here nor on the peer', schema);

@@ -60,25 +60,13 @@ CREATE FUNCTION nodes_pair(a side, b side, options options, mine jsonb, theirs j
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	plan plan;
 	e failure;
 BEGIN
 	-- other nodes may have the rest
 	options.exclude := ARRAY(SELECT c FROM unnest(options.exclude) AS c
 		WHERE c = ANY (iblt_field(a.columns) || iblt_field(b.columns)));
-	plan := checked_plan(a, b, options);
-	IF mine IS NOT NULL THEN
-		-- conditions are looked up in this database
-		PERFORM plain_check_sides(plan.here, mine, theirs),
-			plain_check_sides(plan.there, theirs, mine), plain_check_types(plan, mine, theirs),
-			plain_check(CASE WHEN a.place IS NOT NULL AND a.condition IS NOT NULL
-				THEN 'there is a condition, and no node is this database' END,
-				'Name this database among the nodes, or install iblt on all of them.');
-		IF b.condition IS NOT NULL THEN
-			PERFORM plain_check_expression(plan.here, b.condition, true, mine, theirs);
-		END IF;
-	END IF;
-	RETURN plan;
+	RETURN CASE WHEN mine IS NULL THEN checked_plan(a, b, options)
+		ELSE plain_plan(a, b, mine, theirs, options) END;
 EXCEPTION WHEN @on_error@ THEN
 	@take_failure@;
 	IF e.state = '42804' THEN
@@ -90,9 +78,24 @@ EXCEPTION WHEN @on_error@ THEN
 END
 $$;
 
--- An error if two nodes are one database, or have conditions that mean something else there.
--- A relation that were there twice would have two votes.
-CREATE FUNCTION nodes_check_pairs(sides side[]) RETURNS void
+-- The error for two sides, or two nodes, that are one database; "place" is where the first is.
+CREATE FUNCTION refuse_one_database(place text, first text DEFAULT 'here',
+	second text DEFAULT 'there') RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		MESSAGE = CASE WHEN second <> 'there'
+			THEN format('nodes "%s" and "%s" are the same database', first, second)
+			WHEN place IS NULL THEN 'the peer is this database itself'
+			ELSE 'here and the peer are the same database' END,
+		HINT = 'Check that foreign servers or connection strings lead to different databases.';
+END
+$$;
+
+-- An error if two sides are one database, or have conditions that mean something else there.
+-- A relation of nodes that were there twice would have two votes.
+CREATE FUNCTION require_other_databases(sides side[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -102,13 +105,45 @@ BEGIN
 	FOREACH a IN ARRAY sides LOOP
 		FOREACH b IN ARRAY sides LOOP
 			IF a.side <> b.side AND a.identity = b.identity THEN
-				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-					MESSAGE = format('nodes "%s" and "%s" are the same database', a.side, b.side),
-					HINT = 'Check where the foreign servers or connection strings lead to.';
+				PERFORM refuse_one_database(a.place, a.side, b.side);
+			ELSIF a.collations <> b.collations THEN
+				PERFORM check_collations(a.collations, b.collations, texts_of(a) = texts_of(b));
 			END IF;
-			PERFORM check_collations(a.collations, b.collations, texts_of(a) = texts_of(b));
 		END LOOP;
 	END LOOP;
+END
+$$;
+
+-- Which nodes agree, by the checksums of their rows, of so many nodes that were named: the largest
+-- group, of several of one size that of the first node.  One line.
+-- Nodes that were left out agree with nobody, so they can only make a tie.  For many keys, a query
+-- becomes part of the caller's.
+CREATE FUNCTION nodes_verdict(names text[], named integer, checksums text[])
+RETURNS TABLE (verdict text, agree text[], deviate text[], missing text[])
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
+AS $$
+	SELECT CASE WHEN 2 * g.size > named THEN 'majority' ELSE 'tie' END, g.agree,
+		ARRAY(SELECT u.name FROM unnest(names) WITH ORDINALITY AS u(name, n)
+			WHERE u.name <> ALL (g.agree) ORDER BY u.n),
+		ARRAY(SELECT u.name FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
+			WHERE u.checksum IS NULL ORDER BY u.n)
+	FROM (SELECT count(*) AS size, array_agg(u.name ORDER BY u.n) AS agree
+		FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
+		GROUP BY u.checksum ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
+$$;
+
+-- An error for options that do not fit several nodes.
+CREATE FUNCTION nodes_check_options(options options) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF coalesce(options.max_differences, 0) NOT BETWEEN 1 AND 200000 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'max_differences must be between 1 and 200000',
+			DETAIL = 'The sketches and keys of all nodes are in memory.';
+	END IF;
+	-- any relation: that of the nodes may not be here
+	PERFORM check_options('pg_catalog.pg_class', options);
 END
 $$;
 
@@ -182,11 +217,9 @@ DECLARE
 	first integer := coalesce(array_position(names, 'here'), 1);
 	cells integer := 0;
 	problem text;
-	most bigint := 0;
-	described jsonb;
 	s side;
 BEGIN
-	PERFORM nodes_check_pairs(sides);
+	PERFORM require_other_databases(sides);
 	-- columns that some nodes have and others do not
 	PERFORM require_none(ARRAY(SELECT c FROM unnest(options.exclude) AS c
 			WHERE NOT EXISTS (SELECT FROM unnest(sides) AS o
@@ -217,6 +250,9 @@ BEGIN
 	FOR n IN 1 .. cardinality(sides) LOOP
 		CONTINUE WHEN n = first;
 		pair := nodes_pair(sides[first], sides[n], options, told[first], told[n]);
+		-- of plain queries, for the largest relation of all
+		pair.buckets := greatest(pair.buckets, plan.buckets);
+		pair.bytes := greatest(pair.bytes, plan.bytes);
 		IF plan IS NULL OR pair.by_hash THEN
 			plan := pair;
 		END IF;
@@ -242,16 +278,6 @@ BEGIN
 	plan.is_unique := is_unique;
 	plan.versions := versions AND plan.recheck > 0;
 	plan.links := CASE WHEN plan.recheck > 0 THEN nodes_links(sides) ELSE '{}' END;
-	IF told IS NOT NULL THEN
-		plan.columns := plain_read_as(plan.columns, told[1]);
-		plan.by_hash := true;
-		plan.bytes := 0;
-		FOREACH described IN ARRAY told LOOP
-			most := greatest(most, (described -> 'size' ->> 'rows')::bigint);
-			plan.bytes := greatest(plan.bytes, (described -> 'size' ->> 'bytes')::bigint);
-		END LOOP;
-		plan.buckets := plain_buckets(most);
-	END IF;
 	RETURN plan;
 END
 $$;

@@ -1,0 +1,212 @@
+-- Attempts -----------------------------------------------------------------------------
+--
+-- A driver makes up to three attempts.  It begins again if a relation was altered meanwhile, if live
+-- digests contradict the rows, if a unique key has several rows, or without a node that has failed.
+--
+-- An attempt has the peers, which may be connection strings.  So it is handed on in assignments
+-- alone (iblt_peer_is_string).
+
+-- The first attempt to compare two sides, or with "without" the nodes, which are all peers.
+CREATE FUNCTION first_attempt(peers text[], options options, without text DEFAULT NULL)
+RETURNS attempt
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	a attempt;
+BEGIN
+	a.number := 1;
+	a.peers := peers;
+	a.secret := peers_secret(peers);
+	a.without := without;
+	a.named := cardinality(peers);
+	a.options := options;
+	a.method := options.method;
+	RETURN a;
+END
+$$;
+
+-- The arguments of a first attempt, checked, and the names of its connections.  What a driver does
+-- is in the label of its sessions.  With "lent", a peer may be an open connection of the caller's.
+-- The drivers call this in the block with their handler: that keeps the statement, and the passwords
+-- of connection strings in it, out of the log.
+CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass, relation_name text,
+	lent boolean DEFAULT true) RETURNS attempt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF a.conns IS NULL THEN
+		a.conns := peer_conns(a.peers, lent);
+		a.options := compare_options(does, relation,
+			a.without IS NOT NULL OR a.conns[1] IS NOT NULL, relation_name, a.options,
+			a.without IS NOT NULL);
+		IF a.without IS NOT NULL THEN
+			a.names := nodes_names(a.peers, a.conns, a.without);
+		END IF;
+	END IF;
+	RETURN a;
+END
+$$;
+
+-- An attempt that is connected, and knows how peers are asked.
+CREATE FUNCTION connect_attempt(a attempt) RETURNS attempt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	a.conns := connect(a.peers, a.conns, (a.options).timeout, a.method <> 'sketch', a.names);
+	a.options.method := plain_method(a.conns, a.method, a.names);
+	RETURN a;
+END
+$$;
+
+-- What an error says of several rows of a unique key (check_several), NULL for any other error.
+-- A subquery of a view may end with the same SQLSTATE.
+CREATE FUNCTION said_not_unique(e failure) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT e.message || coalesce(': ' || nullif(e.detail, ''), '')
+	WHERE e.state = '21000' AND starts_with(e.message, 'rows have the same key (')
+$$;
+
+-- After an error of an attempt: is a relation altered, or is there another reason to begin again?
+-- After three attempts, an error that says so.
+-- A statement may also fail because a column is gone, or is of another type.  And if several rows
+-- have a unique key, the next attempt takes keys as hashes, which digests do not.
+CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
+	attempt integer, e failure) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	found text[];
+	altered side;
+BEGIN
+	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto'
+			OR said_not_unique(e) IS NOT NULL AND NOT plan.by_hash
+			AND plan.live IS DISTINCT FROM 'require' THEN
+		PERFORM peers_close(conns);
+		RETURN attempt < 3;
+	ELSIF plan IS NULL OR left(e.state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
+		RETURN false;
+	END IF;
+	PERFORM peers_close(conns);
+	BEGIN
+		-- peers are asked over new connections
+		conns := connect(peers, conns, names => iblt_field(plan.sides, 'side'));
+		PERFORM peers_bare(ARRAY(SELECT CASE WHEN s.bare THEN s.place END
+			FROM unnest(sides_of(plan)) AS s));
+		found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
+				format('pg_catalog.to_regclass(%L)', s.relation))
+			FROM unnest(sides_of(plan)) AS s));
+		FOR n IN REVERSE cardinality(found) .. 1 LOOP
+			IF found[n] IS DISTINCT FROM ((sides_of(plan))[n]).fingerprint THEN
+				altered := (sides_of(plan))[n];
+			END IF;
+		END LOOP;
+	EXCEPTION WHEN @on_error@ THEN
+		NULL;	-- the driver raises the error before this one
+	END;
+	PERFORM peers_close(conns);
+	IF altered.side IS NOT NULL AND attempt = 3 THEN
+		PERFORM refuse_altered(altered.relation, altered.side, e.message);
+	END IF;
+	RETURN altered.side IS NOT NULL;
+END
+$$;
+
+-- The options of the next attempt, after an error: it scans, or takes keys as hashes, if the error
+-- says so.  A driver tells that what it does starts again.  An audit does not.
+CREATE FUNCTION options_again(options options, e failure, does text DEFAULT NULL) RETURNS options
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	not_unique text := said_not_unique(e);
+	reason text := 'a relation was altered';
+BEGIN
+	IF e.state = 'IB008' THEN
+		reason := 'digests cannot be used';
+		options.live_problem := regexp_replace(e.message, '^live digests cannot be used: ', '');
+	ELSIF not_unique IS NOT NULL THEN
+		reason := 'a unique key has several rows';
+		options.not_unique := not_unique;
+		options.live_problem := CASE options.live WHEN 'auto'
+			THEN 'several rows have one unique key' END;
+	END IF;
+	IF does IS NOT NULL THEN
+		IF not_unique IS NOT NULL THEN
+			PERFORM iblt_tell('warning', e.message, e.detail, e.hint);
+		END IF;
+		PERFORM progress(options.progress, format('%s, the %s starts again', reason, does));
+	END IF;
+	RETURN options;
+END
+$$;
+
+-- After an error: the attempt to begin next, or one without a number if the error is to be told.
+-- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
+-- more does not fail a node, nor does a relation that was altered, before the third attempt.
+CREATE FUNCTION next_attempt(INOUT a attempt, plan plan, INOUT e failure,
+	does text DEFAULT NULL) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	n integer := CASE WHEN e.state <> 'IB008' AND a.without = 'skip' AND cardinality(a.names) > 2
+		THEN nodes_failed(a.names, e.message) END;
+	again boolean;
+BEGIN
+	a.failed := NULL;
+	BEGIN
+		again := restarts(a.conns, a.peers, plan, a.number, e);
+	EXCEPTION WHEN SQLSTATE 'IB004' THEN
+		again := false;
+		IF n IS NULL THEN
+			@take_failure@;
+		END IF;
+	END;
+	IF again THEN
+		a.options := options_again(a.options, e, does);
+		a.number := a.number + 1;
+	ELSIF n IS NOT NULL THEN
+		PERFORM peers_close(a.conns);
+		a.failed := a.names[n];
+		a.peers := a.peers[: n - 1] || a.peers[n + 1 :];
+		a.names := a.names[: n - 1] || a.names[n + 1 :];
+		a.conns := a.conns[: n - 1] || a.conns[n + 1 :];
+	ELSE
+		a.number := NULL;
+	END IF;
+END
+$$;
+
+-- The warning for a node that is left out.
+CREATE FUNCTION warn_left_out(name text, e failure) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM iblt_tell('warning', format('node "%s" is left out', name),
+		concat_ws(' ', e.message || '.', nullif(e.detail, '')));
+END
+$$;
+
+-- For the handler of a driver: the attempt to begin next.  If there is none, the connections are
+-- closed and the error is raised, or the driver is to raise it as it is: then the attempt has no
+-- number.
+CREATE FUNCTION begin_again(a attempt, plan plan, e failure) RETURNS attempt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	next record;
+BEGIN
+	BEGIN
+		next := next_attempt(a, plan, e, 'comparison');
+	EXCEPTION WHEN @on_any_error@ THEN
+		@take_failure@;
+		PERFORM iblt_raise(peers_fail(a.conns, true, e), true);
+	END;
+	IF (next.a).number IS NULL THEN
+		PERFORM iblt_raise(peers_fail(a.conns, a.secret OR next.e IS DISTINCT FROM e, next.e),
+			true);
+	ELSIF (next.a).failed IS NOT NULL THEN
+		PERFORM warn_left_out((next.a).failed, e);
+	END IF;
+	RETURN next.a;
+END
+$$;
