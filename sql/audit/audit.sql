@@ -62,16 +62,20 @@ BEGIN
 END
 $$;
 
--- An error for arguments that do not fit; "alone" without a peer, "elsewhere" with here.
+-- An error for arguments that do not fit; "alone" without a peer, "elsewhere" if no side or node is
+-- this database.
 CREATE FUNCTION audit_check(alone boolean, elsewhere boolean, target audit_target,
-	options options) RETURNS void
+	options options, of_nodes boolean DEFAULT false) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	rounds integer := coalesce(options.recheck,
-		CASE target.kind WHEN 'subscription' THEN 1 ELSE 0 END);
+		(of_nodes OR target.kind = 'subscription')::integer);
 BEGIN
-	IF target.kind IS NULL THEN
+	IF of_nodes AND coalesce(target.kind, 'database') = 'database' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'exactly one of tables and schema must be given';
+	ELSIF target.kind IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'at most one of tables, schema, publication and subscription can be given';
 	ELSIF target.peer_schema IS NOT NULL AND target.kind <> 'schema' THEN
@@ -81,7 +85,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'with here_peer, tables are named by here_tables and not by tables',
 			HINT = 'Give here_tables => ''{shop.items}''. They need not exist in this database.';
-	ELSIF NOT elsewhere AND target.here_tables IS NOT NULL THEN
+	ELSIF NOT (elsewhere OR of_nodes) AND target.here_tables IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'here_tables needs here_peer',
 			HINT = 'Give here_peer too, or name tables of this database in tables.';
@@ -104,6 +108,9 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+	END IF;
+	IF of_nodes THEN
+		PERFORM nodes_check_options(options);
 	END IF;
 	PERFORM check_options('pg_class', options);
 END

@@ -14,8 +14,8 @@
 -- The row for a small table with that many equal rows on each side, whose plan is made of what both
 -- have told, unless there is one; NULL after an error, which shows again when the table is compared
 -- alone.
-CREATE FUNCTION audit_equal_small(small audit_small, conns text[], mine jsonb, theirs jsonb, plan plan,
-	rows bigint, bytes bigint) RETURNS audit_row
+CREATE FUNCTION audit_equal_small(small audit_small, conns text[], mine jsonb, theirs jsonb,
+	plan plan, rows bigint, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

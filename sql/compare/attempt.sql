@@ -1,7 +1,8 @@
 -- Attempts -----------------------------------------------------------------------------
 --
--- A driver makes up to three attempts.  It begins again if a relation was altered meanwhile, if live
--- digests contradict the rows, if a unique key has several rows, or without a node that has failed.
+-- A driver makes up to three attempts.  It begins again if a relation was altered meanwhile, if
+-- live digests contradict the rows, if a unique key has several rows, or without a node that has
+-- failed.
 --
 -- An attempt has the peers, which may be connection strings.  So it is handed on in assignments
 -- alone (iblt_peer_is_string).
@@ -27,8 +28,8 @@ $$;
 
 -- The arguments of a first attempt, checked, and the names of its connections.  What a driver does
 -- is in the label of its sessions.  With "lent", a peer may be an open connection of the caller's.
--- The drivers call this in the block with their handler: that keeps the statement, and the passwords
--- of connection strings in it, out of the log.
+-- The drivers call this in the block with their handler: that keeps the statement, and passwords in
+-- it, out of the log.
 CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass, relation_name text,
 	lent boolean DEFAULT true) RETURNS attempt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

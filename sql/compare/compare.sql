@@ -218,7 +218,19 @@ BEGIN
 			END IF;
 		END;
 	END LOOP;
-	PERFORM finish_figures(b.figures, started);
+	b.figures.total_ms := ms(started);
+	b.figures.finished_at := clock_timestamp();
+	PERFORM keep_stats('iblt_compare', to_jsonb(b.figures));
+	IF (b.figures).by_index THEN
+		PERFORM iblt_tell('notice', by_index_note(true));
+	END IF;
+	IF NOT (b.figures).complete THEN
+		PERFORM iblt_tell('warning',
+			format('too many differences: these %s are a sample of about %s',
+				(b.figures).differences, (b.figures).estimated),
+			format('A hash divides the keys into %s parts. These are those of one part.',
+				(b.figures).parts), 'See iblt_compare_stats() for the figures.');
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare IS

@@ -21,7 +21,7 @@
 --
 -- It does not hold where the follower may change what it has from the source, and send that back.
 -- It may remove a row between the wait and the third look.  So where a follower is a source too,
--- iblt waits and looks once more, and the source has lost the row by then (waits_needed).
+-- iblt waits and looks once more, and the source has lost the row by then.
 -- test/sim/sim_recheck.c goes through all orders of these steps and those of two writers.
 --
 -- It rests on links that are all the replication there is, on rows that have versions (of a view,
@@ -29,14 +29,6 @@
 -- may show what was committed before a look, and committing() knows all of these transactions
 -- (src/protocol/committing.c).  A server without iblt does not tell whether a transaction that
 -- has written has committed, so there iblt waits until all of them have ended.
-
--- For how many waits a difference has to stand still.
-CREATE FUNCTION waits_needed(plan plan) RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN EXISTS (SELECT FROM unnest(plan.links) AS a, unnest(plan.links) AS b
-		WHERE a.follower = b.source) THEN 2 ELSE 1 END
-$$;
 
 -- What is kept of a look. After the look of a round before it, rows are marked that are the
 -- same. After an earlier look of the same round, with "settled", only those keep their mark, and
@@ -136,7 +128,9 @@ CREATE FUNCTION recheck_batches(plan plan, batches held[]) RETURNS SETOF batch
 AS $$
 DECLARE
 	deadline timestamptz := clock_timestamp() + plan.timeout;
-	needed integer := waits_needed(plan);
+	-- for how many waits a difference has to stand still
+	needed integer := CASE WHEN EXISTS (SELECT FROM unnest(plan.links) AS a,
+		unnest(plan.links) AS b WHERE a.follower = b.source) THEN 2 ELSE 1 END;
 	settled boolean;	-- NULL where nothing replicates
 	rest held[];
 	batch held;

@@ -63,28 +63,6 @@ AS $$
 	SELECT CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END
 $$;
 
--- Keeps the figures of a comparison with how long all of it took, and says what it cannot be sure
--- of.
-CREATE FUNCTION finish_figures(figures figures, started timestamptz) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	figures.total_ms := ms(started);
-	figures.finished_at := clock_timestamp();
-	PERFORM keep_stats('iblt_compare', to_jsonb(figures));
-	IF figures.by_index THEN
-		PERFORM iblt_tell('notice', by_index_note(true));
-	END IF;
-	IF NOT figures.complete THEN
-		PERFORM iblt_tell('warning',
-			format('too many differences: these %s are a sample of about %s',
-				figures.differences, figures.estimated),
-			format('A hash divides the keys into %s parts. These are those of one part.',
-				figures.parts), 'See iblt_compare_stats() for the figures.');
-	END IF;
-END
-$$;
-
 -- The figures of a comparison that has ended.
 CREATE FUNCTION all_figures(plan plan, figures figures,
 	decoded bigint, differences bigint, unconfirmed bigint) RETURNS figures

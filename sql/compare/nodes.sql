@@ -142,8 +142,6 @@ BEGIN
 			MESSAGE = 'max_differences must be between 1 and 200000',
 			DETAIL = 'The sketches and keys of all nodes are in memory.';
 	END IF;
-	-- any relation: that of the nodes may not be here
-	PERFORM check_options('pg_catalog.pg_class', options);
 END
 $$;
 

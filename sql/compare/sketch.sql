@@ -246,25 +246,6 @@ BEGIN
 END
 $$;
 
--- The capacity of the sketches of the first scan.
--- A large sketch slows a parallel scan down, so the first one is for at most 60000
--- differences (four subtables of 20160 cells), and for as many keys as the larger relation
--- has at most: of a small one, a sketch costs more than the scan.  Each foreign partition sends
--- one.  A slice is small, and so are its differences, as a rule: a sketch that stays in the
--- cache saves a twentieth of its scan.  Who repairs, and allows more differences than the
--- default, expects them: a second scan would cost more than a large sketch.
-CREATE FUNCTION first_capacity(plan plan) RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT least(greatest(4000, least(plan.max_differences, CASE
-			WHEN has_bounds(plan) THEN 8000
-			WHEN (plan.here).remote OR (plan.there).remote THEN 4000
-			WHEN plan.content = 'texts' AND plan.max_differences > 120000
-			THEN plan.max_differences / 2 ELSE 60000 END)),
-		greatest(1000, coalesce((plan.here).most_rows, 60000),
-			coalesce((plan.there).most_rows, 60000)))::integer
-$$;
-
 -- The largest capacity of a sketch that both sides are scanned into.
 -- The memory of a comparison is several sketches.  Those of more keys than this are
 -- made of one part of the keys after the other, each with a scan of its own.
@@ -276,6 +257,12 @@ $$;
 
 -- The keys that differ, and the plan with the seed used; without keys, and with about how
 -- many there are, if these are more than max_differences.
+-- A large sketch slows a parallel scan down, so the first one is for at most 60000
+-- differences (four subtables of 20160 cells), and for as many keys as the larger relation
+-- has at most: of a small one, a sketch costs more than the scan.  Each foreign partition sends
+-- one.  A slice is small, and so are its differences, as a rule: a sketch that stays in the
+-- cache saves a twentieth of its scan.  Who repairs, and allows more differences than the
+-- default, expects them: a second scan would cost more than a large sketch.
 -- If the first sketch was too small, the next try is larger and has another seed.  An
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Of more keys it
@@ -288,7 +275,12 @@ CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT number bigint
 AS $$
 DECLARE
 	most bigint := plan.max_differences;
-	capacity integer := least(first_capacity(plan), part_capacity());
+	capacity integer := least(part_capacity(), greatest(4000, least(most, CASE
+			WHEN has_bounds(plan) THEN 8000
+			WHEN (plan.here).remote OR (plan.there).remote THEN 4000
+			WHEN plan.content = 'texts' AND most > 120000 THEN most / 2 ELSE 60000 END)),
+		greatest(1000, coalesce((plan.here).most_rows, 60000),
+			coalesce((plan.there).most_rows, 60000)));
 	e record;
 	list bytea;
 	rows_here bigint;

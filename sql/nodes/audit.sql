@@ -20,24 +20,16 @@ DECLARE
 	content text := 'none';
 	extra_columns text := 'ignore';
 	a attempt := first_attempt(nodes, @arguments options@, coalesce(without, ''));
+	options audit_options;
 	target audit_target := audit_make_target(NULL, schema, NULL, NULL, NULL, tables);
 	done record;
 	e failure;
 BEGIN
 	BEGIN
-		PERFORM nodes_check_options(a.options);
 		a.conns := peer_conns(nodes);
 		a.names := nodes_names(nodes, a.conns, a.without);
-		IF num_nonnulls(tables, schema) <> 1 THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'exactly one of tables and schema must be given';
-		ELSIF coalesce(recheck, 1) > 0 AND 'here' = ANY (a.names)
-				AND current_setting('transaction_isolation') !~ '^read' THEN
-			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction', MESSAGE =
-				'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
-				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
-		END IF;
-		done := audit_drive(a, target, ROW(a.options, false, NULL)::audit_options, 'iblt_audit_nodes');
+		PERFORM audit_check(false, 'here' <> ALL (a.names), target, a.options, true);
+		done := audit_drive(a, target, options, 'iblt_audit_nodes');
 		RETURN QUERY SELECT r.* FROM unnest(done.nodes) AS r;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;

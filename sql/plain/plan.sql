@@ -60,8 +60,8 @@ BEGIN
 END
 $$;
 
--- An error for options that plain queries cannot follow.  Of nodes, a connection of the caller's was
--- asked whether it is in a transaction.
+-- An error for options that plain queries cannot follow.
+-- Of nodes, iblt has asked a connection of the caller's whether it is in a transaction.
 CREATE FUNCTION plain_check_options(conns text[], options options, nodes boolean DEFAULT false)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -61,7 +61,7 @@ SELECT (iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "t"
 
 -- the status of a table by its differences
 CREATE FUNCTION result(item jsonb, sides text[], confirmed boolean[]) RETURNS iblt_internal.audit_row LANGUAGE sql AS $$
-	SELECT iblt_internal.audit_result(item(item), ROW(plan('{"here": {"relation": "s.t", "columns": [{"name": "x"}]}, "there": {"relation": "s.t"}, "columns_left_out": ["x", "y"]}'),
+	SELECT iblt_internal.audit_result(item(item), ROW(plan('{"here": {"relation": "s.t", "columns": [{"name": "x"}]}, "there": {"relation": "s.t"}, "columns_left_out": ["x", "y"], "links": [{"ready": false}]}'),
 		jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 8, "bytes_sent": 1, "bytes_received": 2}'),
 		ARRAY(SELECT ROW('1', '1', side, NULL, NULL, 1, 1, NULL, c, NULL, NULL, NULL, NULL, NULL)::iblt_internal.difference FROM unnest(sides, confirmed) AS d(side, c)), NULL)::iblt_internal.comparison)
 $$;
