@@ -56,7 +56,7 @@ DECLARE
 	s side;
 BEGIN
 	FOREACH s IN ARRAY CASE WHEN item.listed THEN sides_of(plan) ELSE '{}' END LOOP
-		kinds := concat_ws(' and ', kinds, foreign_kind(s) || CASE
+		kinds := concat_ws(' and ', nullif(kinds, ''), foreign_kind(s) || CASE
 			WHEN plan.sides IS NOT NULL THEN format(' on "%s"', s.side)
 			WHEN s.side = 'here' THEN ' here' ELSE ' on the peer' END);
 	END LOOP;

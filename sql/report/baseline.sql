@@ -156,7 +156,6 @@ DECLARE
 	keys record;
 	rows found_rows[];
 	e failure;
-	failed audit_row;
 BEGIN
 	made := baseline_read(before.relation::regclass, before.capacity, before.seed);
 	plan := made.plan;
@@ -217,8 +216,7 @@ BEGIN
 EXCEPTION WHEN @on_error@ THEN
 	IF SQLSTATE <> 'IB000' THEN
 		@take_failure@;
-		failed := audit_failed(NULL, e);
-		result := ROW(before.relation, failed.status, failed.detail, failed.sqlstate, NULL,
+		result := ROW(before.relation, (audit_failed(NULL, e)).status, e.message, e.state, NULL,
 			before.rows, NULL, NULL, NULL, NULL)::baseline_row;
 	END IF;
 	RETURN result;
