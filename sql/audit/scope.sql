@@ -36,8 +36,6 @@ AS $$
 DECLARE
 	published published_table := item.published;
 	filter text := published.filter;
-	subscriber text := conns[CASE item.subscriber WHEN 'there' THEN 2 ELSE 1 END];
-	computed text[] := '{}';
 	excluded text[];
 	feeds feed[];
 	alone boolean;			-- do all rows come through the publications that are audited?
@@ -45,20 +43,16 @@ BEGIN
 	IF published IS NULL THEN
 		RETURN item;
 	END IF;
-	IF EXISTS (SELECT FROM unnest(published.unpublished) AS u WHERE u.generated) THEN
-		computed := coalesce(item.generated, ARRAY(SELECT jsonb_array_elements_text(
-			ask_call(subscriber, format('audit_generated(pg_catalog.to_regclass(%L))',
-				audit_name(item)))::jsonb)));
+	IF item.feeds IS NULL THEN
+		item := (audit_ask_scopes(conns, ARRAY[item]))[1];
 	END IF;
+	feeds := item.feeds;
 	excluded := ARRAY(SELECT u.name FROM unnest(published.unpublished) AS u
-		WHERE NOT (u.generated AND u.name = ANY (computed)));
+		WHERE NOT (u.generated AND u.name = ANY (item.generated)));
 	IF excluded <> '{}' THEN
 		item.exclude := excluded;
 		item.notes := item.notes || ('columns not published: ' || quoted(excluded));
 	END IF;
-	feeds := coalesce(item.feeds, ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::feed,
-		ask_call(subscriber, format('audit_feeds(pg_catalog.to_regclass(%L))',
-			audit_name(item)))::jsonb) AS f));
 	-- then the subscriber holds rows of the filter only, and any other row of it is extra
 	alone := cardinality(feeds) = 1 AND (feeds[1]).publications && published.publications
 		AND NOT (feeds[1]).publications && coalesce(published.others, '{}');

@@ -38,30 +38,6 @@ AS $$
 		THEN regexp_match(e.datatype_name, '^(\d*) (\d*) (.*)$') END) AS x(m)
 $$;
 
--- The error for as many differences as sketches tell, if these are too many.
-CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean, waited waited,
-	figures figures DEFAULT NULL) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	digests boolean := plan.from_digests AND NOT exact AND number <= plan.max_differences;
-BEGIN
-	PERFORM raise_too_many(plan,
-		format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
-			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
-			CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences),
-		CASE WHEN exact THEN NULL
-			WHEN plan.is_unique
-			THEN 'The number is an estimate, with a standard deviation of about 10 %.'
-			ELSE 'The number is an estimate. A key with several rows may count more than once.' END,
-		CASE WHEN digests
-			THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
-				'with live => ''auto''.'
-			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
-				'or take a sample (on_too_many).' END, waited, figures);
-END
-$$;
-
 -- Did most of what differs now differ before, in the same way?  Of several nodes, on the one that
 -- differs most from the base now.  All sketches have one seed.
 -- Rows of "before" and "after" cancel if both differences have them: of n and m rows
@@ -91,8 +67,8 @@ BEGIN
 END
 $$;
 
--- Where about "number" keys differ, those in a part of the keys, and the plan of that part;
--- the error of refuse_too_many() if a sample is not wanted, or if there is a problem.
+-- Where about "number" keys differ, those in a part of the keys, and the plan of that part; an
+-- error if a sample is not wanted, if it is too large, or if there is a problem.
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.  If a single key is wanted, a part has more than
 -- one of them with a chance of 19 %, and after three attempts still of 2 %.
@@ -102,37 +78,50 @@ AS $$
 DECLARE
 	wanted integer := least(plan.max_differences, 5000);
 	found found_keys := before;
+	digests boolean;		-- more than these can tell, and perhaps not more than max_differences
 	e record;
 BEGIN
-	IF waited.problem IS NOT NULL OR plan.sample IS NOT TRUE
-			OR plan.from_digests AND plan.live = 'require' THEN
-		PERFORM refuse_too_many(plan, before.number, before.exact, waited, before.figures);
-	ELSIF plan.from_digests THEN
-		plan := live_give_up(plan, 'a sample is of a part of the keys');
+	IF waited.problem IS NULL AND plan.sample
+			AND (plan.from_digests AND plan.live = 'require') IS NOT TRUE THEN
+		IF plan.from_digests THEN
+			plan := live_give_up(plan, 'a sample is of a part of the keys');
+		END IF;
+		plan.part := 0;
+		plan.parts := greatest(2, ceil(before.number / (0.8 * wanted)));
+		FOR attempt IN 1 .. 10 LOOP
+			PERFORM progress(plan.progress, format('about %s keys differ: comparing one of %s '
+				'parts of them', before.number, plan.parts));
+			e := exchange(plan, greatest(4000, 2 * wanted), found.figures);
+			found.figures := e.figures;
+			IF e.keys IS NOT NULL AND e.number <= plan.max_differences THEN
+				found.plan := plan;
+				found.figures.rows_here := (before.figures).rows_here;
+				found.figures.rows_there := (before.figures).rows_there;
+				found.figures.estimated := CASE WHEN before.exact OR e.number < 200
+					THEN before.number ELSE e.number * plan.parts END;
+				found.keys := e.keys;
+				found.number := e.number;
+				found.exact := true;
+				found.sample := e.sample;
+				RETURN found;
+			END IF;
+			plan.parts := 2 * plan.parts;
+		END LOOP;
 	END IF;
-	plan.part := 0;
-	plan.parts := greatest(2, ceil(before.number / (0.8 * wanted)));
-	FOR attempt IN 1 .. 10 LOOP
-		PERFORM progress(plan.progress, format('about %s keys differ: comparing one of %s parts of '
-			'them', before.number, plan.parts));
-		e := exchange(plan, greatest(4000, 2 * wanted), found.figures);
-		found.figures := e.figures;
-		EXIT WHEN e.keys IS NOT NULL AND e.number <= plan.max_differences;
-		plan.parts := 2 * plan.parts;
-	END LOOP;
-	IF e.keys IS NULL OR e.number > plan.max_differences THEN
-		PERFORM refuse_too_many(plan, before.number, before.exact, NULL, before.figures);
-	END IF;
-	found.plan := plan;
-	found.figures.rows_here := (before.figures).rows_here;
-	found.figures.rows_there := (before.figures).rows_there;
-	found.figures.estimated := CASE WHEN before.exact OR e.number < 200 THEN before.number
-		ELSE e.number * plan.parts END;
-	found.keys := e.keys;
-	found.number := e.number;
-	found.exact := true;
-	found.sample := e.sample;
-	RETURN found;
+	digests := plan.from_digests AND NOT before.exact AND before.number <= plan.max_differences;
+	PERFORM raise_too_many(plan,
+		format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
+			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
+			CASE WHEN before.exact THEN '' ELSE 'about ' END, before.number,
+			plan.max_differences),
+		CASE WHEN before.exact THEN NULL WHEN plan.is_unique
+			THEN 'The number is an estimate, with a standard deviation of about 10 %.'
+			ELSE 'The number is an estimate. A key with several rows may count more than once.' END,
+		CASE WHEN digests
+			THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
+				'with live => ''auto''.'
+			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
+				'or take a sample (on_too_many).' END, waited, before.figures);
 END
 $$;
 

@@ -3,6 +3,7 @@
 -- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what
 -- they told of their relations.
 -- A side with iblt describes itself.
+-- Relies on: what describe relies on.
 CREATE FUNCTION plain_sides(conns text[], relations text[], conditions text[], mappings jsonb[],
 	label text, OUT sides side[], OUT told jsonb[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -10,7 +11,8 @@ AS $$
 DECLARE
 	described jsonb;
 BEGIN
-	told := ask_values(conns, ARRAY(SELECT plain_describe_sql(r.name)
+	told := ask_values(conns, ARRAY(SELECT format('SELECT coalesce((%s'
+			' WHERE c.oid = to_regclass(%L))::text, ''null'')', plain_relations_sql(), r.name)
 		FROM unnest(relations) WITH ORDINALITY AS r(name, n) ORDER BY r.n), 0.001, label);
 	FOR n IN 1 .. cardinality(conns) LOOP
 		described := nullif(told[n], 'null');
@@ -26,7 +28,7 @@ BEGIN
 END
 $$;
 
--- The plan for two relations, as plain_describe_sql described both.
+-- The plan for two relations, as plain_sides described both.
 CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -40,6 +42,8 @@ DECLARE
 	other side;
 	checks side;
 	expression text;
+	problems text;			-- columns whose values texts do not compare safely
+	types text[];
 	plan plan;
 BEGIN
 	PERFORM plain_check_sides(with_own_rows(here, there, options), mine, theirs),
@@ -68,8 +72,24 @@ BEGIN
 		END IF;
 	END LOOP;
 	plan := checked_plan(sides[1], sides[2], options);
-	PERFORM plain_check_types(plan, mapped[1], mapped[2]);
-	plan.columns := plain_read_as(plan.columns, mapped[1]);
+	SELECT string_agg(CASE WHEN c.type_here = c.type_there
+			THEN format('"%s" is %s', c.name, c.type_here)
+			ELSE format('"%s" is %s here and %s on the peer', c.name, c.type_here, c.type_there)
+			END, ', ') FILTER (WHERE c.cast_to <> '' OR (h.text = t.text) IS NOT TRUE),
+		-- the type that values of both sides become: text for an enum.  A type has no length here:
+		-- "character" and "bit" would be of one
+		array_agg(CASE h.text WHEN 'enum' THEN 'text' WHEN 'enum[]' THEN '_text'
+			ELSE (SELECT typname FROM pg_type WHERE oid = h.text::oid) END ORDER BY c.ordinality)
+	INTO problems, types
+	FROM unnest(plan.columns) WITH ORDINALITY AS c
+	LEFT JOIN jsonb_to_recordset(mapped[1] -> 'columns') AS h(name text, text text) USING (name)
+	LEFT JOIN jsonb_to_recordset(mapped[2] -> 'columns') AS t(name text, text text) USING (name);
+	PERFORM plain_check(CASE WHEN plan.columns = '{}' THEN 'there are no columns'
+		ELSE 'their text does not tell all values of some columns apart: ' || problems END,
+		'Exclude these columns, or use method => ''sketch'' with iblt on both sides.');
+	FOR i IN 1 .. cardinality(types) LOOP
+		plan.columns[i].read_as := types[i];
+	END LOOP;
 	plan.by_hash := true;
 	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
 		(theirs -> 'size' ->> 'rows')::bigint, 0));

@@ -104,48 +104,9 @@ AS $$
 		ordered_types())
 $$;
 
--- A query for row versions of pg_class c, what replicates it, its bytes, and an estimate of its
--- rows.
--- The first two are as describe_storage and describe_replication give them.
-CREATE FUNCTION plain_storage_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT text $q$
-		WITH RECURSIVE tree AS (
-			SELECT c.oid AS member
-			UNION
-			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
-		SELECT jsonb_build_object(
-			'size', (SELECT jsonb_build_object('bytes', sum(pg_table_size(r.oid)), 'rows', sum(
-				CASE WHEN r.relkind IN ('v', 'f') THEN greatest(r.reltuples, 1000000)
-				WHEN r.relpages > 0 AND r.reltuples > 0 THEN r.reltuples / r.relpages
-					* (pg_relation_size(r.oid) / current_setting('block_size')::float8)
-				ELSE pg_relation_size(r.oid) / 100 END)::bigint)
-				FROM tree JOIN pg_class r ON r.oid = tree.member AND r.relkind <> 'p'),
-			'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.member
-				LEFT JOIN pg_am m ON m.oid = l.relam
-				WHERE l.relkind <> 'p' AND m.amname IS DISTINCT FROM 'heap'),
-			'version_rights', c.relkind IN ('r', 'p', 'm')
-				AND (NOT has_any_column_privilege(c.oid, 'SELECT')
-				OR (SELECT bool_and(has_column_privilege(c.oid, name, 'SELECT'))
-					FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
-			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
-				WHERE s.slot_type = 'logical' AND s.database = current_database()
-				AND NOT (pg_is_in_recovery()
-					AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
-			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
-					'name', s.subname, 'slot', s.subslotname,
-					'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
-				FROM pg_subscription_rel r
-				JOIN pg_stat_subscription st ON st.subid = r.srsubid
-				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
-					AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-				WHERE r.srrelid IN (SELECT member FROM tree
-					UNION ALL SELECT relid FROM pg_partition_ancestors(c.oid))))$q$
-$$;
-
 -- A query of built-in functions that describes relations, each as a jsonb in the form of type
--- side with more of it.
+-- side with more of it: its bytes, and an estimate of its rows.
+-- Row versions and what replicates it are as describe_storage and describe_replication give them.
 CREATE FUNCTION plain_relations_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -169,19 +130,39 @@ AS $$
 			'distributed', false, 'shards', '[]'::jsonb,
 			'collations', '[]'::jsonb, 'hash', hashtextextended('iblt', 1),
 			'columns', (%s),
-			'keys', (%s)) || (%s)
+			'keys', (%s)) || (
+			WITH RECURSIVE tree AS (
+				SELECT c.oid AS member
+				UNION
+				SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
+			SELECT jsonb_build_object(
+				'size', (SELECT jsonb_build_object('bytes', sum(pg_table_size(r.oid)), 'rows', sum(
+					CASE WHEN r.relkind IN ('v', 'f') THEN greatest(r.reltuples, 1000000)
+					WHEN r.relpages > 0 AND r.reltuples > 0 THEN r.reltuples / r.relpages
+						* (pg_relation_size(r.oid) / current_setting('block_size')::float8)
+					ELSE pg_relation_size(r.oid) / 100 END)::bigint)
+					FROM tree JOIN pg_class r ON r.oid = tree.member AND r.relkind <> 'p'),
+				'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.member
+					LEFT JOIN pg_am m ON m.oid = l.relam
+					WHERE l.relkind <> 'p' AND m.amname IS DISTINCT FROM 'heap'),
+				'version_rights', c.relkind IN ('r', 'p', 'm')
+					AND (NOT has_any_column_privilege(c.oid, 'SELECT')
+					OR (SELECT bool_and(has_column_privilege(c.oid, name, 'SELECT'))
+						FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
+				'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
+					WHERE s.slot_type = 'logical' AND s.database = current_database()
+					AND NOT (pg_is_in_recovery()
+						AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
+				'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
+						'name', s.subname, 'slot', s.subslotname,
+						'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+					FROM pg_subscription_rel r
+					JOIN pg_stat_subscription st ON st.subid = r.srsubid
+					JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
+						AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+					WHERE r.srrelid IN (SELECT member FROM tree
+						UNION ALL SELECT relid FROM pg_partition_ancestors(c.oid)))))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
-		plain_columns_sql(),
-		plain_keys_sql(), plain_storage_sql())
-$$;
-
--- A query for the text of what plain_relations_sql gives of a relation; null if there is no
--- such relation.
--- Relies on: what describe relies on.
-CREATE FUNCTION plain_describe_sql(relation text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text, ''null'')',
-		plain_relations_sql(), relation)
+		plain_columns_sql(), plain_keys_sql())
 $$;

@@ -1,21 +1,5 @@
 -- The plan of a plain comparison -------------------------------------------------------
 
--- Those of some connections whose servers have no extension iblt, and NULL for the others.
-CREATE FUNCTION plain_without(conns text[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answers text[];
-BEGIN
-	PERFORM peers_bare(conns);
-	answers := ask_values(conns, array_fill(text 'SELECT NOT EXISTS (SELECT FROM pg_extension'
-		' WHERE extname = ''iblt'')', ARRAY[cardinality(conns)]));
-	PERFORM peers_bare('{}');
-	RETURN ARRAY(SELECT CASE WHEN u.answer::boolean THEN u.conn END
-		FROM unnest(conns, answers) WITH ORDINALITY AS u(conn, answer, n) ORDER BY u.n);
-END
-$$;
-
 -- The method for two sides, or for nodes of these names, sketch or plain, and with auto a notice of
 -- the latter; from now on, peers are asked as it says.
 -- A peer without iblt makes all sides be compared by plain queries.  If both sides are elsewhere,
@@ -25,11 +9,17 @@ CREATE FUNCTION plain_method(conns text[], method text, names text[] DEFAULT NUL
 AS $$
 DECLARE
 	bare text[] := conns;
+	answers boolean[];
 BEGIN
 	IF method = 'auto' OR method = 'plain' AND names IS NULL AND conns[1] IS NOT NULL THEN
-		bare := plain_without(ARRAY(SELECT CASE WHEN names IS NOT NULL OR NOT peer_is_lent(u.conn)
-				THEN u.conn END
-			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n));
+		-- of two sides, one that the caller has lent is not asked
+		bare := ARRAY(SELECT CASE WHEN names IS NOT NULL OR NOT peer_is_lent(u.conn) THEN u.conn END
+			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n);
+		PERFORM peers_bare(bare);
+		answers := ask_values(bare, array_fill(text 'SELECT NOT EXISTS (SELECT FROM pg_extension'
+			' WHERE extname = ''iblt'')', ARRAY[cardinality(bare)]))::boolean[];
+		bare := ARRAY(SELECT CASE WHEN u.is_bare THEN u.conn END
+			FROM unnest(bare, answers) WITH ORDINALITY AS u(conn, is_bare, n) ORDER BY u.n);
 	END IF;
 	IF method = 'auto' AND num_nonnulls(VARIADIC bare) = 0 THEN
 		method := 'sketch';
@@ -78,7 +68,7 @@ BEGIN
 END
 $$;
 
--- An error for sides that plain queries cannot compare, as plain_describe_sql described both.
+-- An error for sides that plain queries cannot compare, as plain_sides described both.
 CREATE FUNCTION plain_check_sides(here side, mine jsonb, theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -96,26 +86,6 @@ BEGIN
 		WHEN here.remote OR here.distributed
 			THEN format('rows of %s (%s) are on other servers', here.relation, here.side) END,
 		'Install iblt on the peer, and use method => ''sketch''.');
-END
-$$;
-
--- An error that names the columns whose values texts do not compare safely.
-CREATE FUNCTION plain_check_types(plan plan, mine jsonb, theirs jsonb) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	problems text := (SELECT string_agg(CASE
-			WHEN c.type_here = c.type_there THEN format('"%s" is %s', c.name, c.type_here)
-			ELSE format('"%s" is %s here and %s on the peer', c.name, c.type_here, c.type_there)
-			END, ', ')
-		FROM unnest(plan.columns) AS c
-		LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text) USING (name)
-		LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text) USING (name)
-		WHERE c.cast_to <> '' OR (h.text = t.text) IS NOT TRUE);
-BEGIN
-	PERFORM plain_check(CASE WHEN plan.columns = '{}' THEN 'there are no columns'
-		ELSE 'their text does not tell all values of some columns apart: ' || problems END,
-		'Exclude these columns, or use method => ''sketch'' with iblt on both sides.');
 END
 $$;
 
@@ -160,25 +130,4 @@ CREATE FUNCTION plain_buckets(row_number bigint) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer
-$$;
-
--- Columns with the built-in types that values of both sides become: text for an enum.
--- A side told how the text of a column is read (plain_columns_sql).  A type has no length here:
--- "character" and "bit" would be of one.
-CREATE FUNCTION plain_read_as(columns plan_column[], told jsonb) RETURNS plan_column[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	c plan_column;
-BEGIN
-	FOR i IN 1 .. cardinality(columns) LOOP
-		c := columns[i];
-		c.read_as := (SELECT CASE t.text WHEN 'enum' THEN 'text' WHEN 'enum[]' THEN '_text'
-				ELSE (SELECT typname FROM pg_type WHERE oid = t.text::oid) END
-			FROM jsonb_to_recordset(told -> 'columns') AS t(name text, text text)
-			WHERE t.name = c.name);
-		columns[i] := c;
-	END LOOP;
-	RETURN columns;
-END
 $$;

@@ -126,7 +126,7 @@ BEGIN
 				as_here.parts := regexp_replace(t.parts, pattern, new, 'g');
 			END IF;
 			bases := ARRAY[h.base, t.base];
-			-- A type of one name may be made of different types.  plain_check_types knows the rest
+			-- A type of one name may be made of different types.  plain_plan knows the rest
 			-- of parts.
 			cast_to := CASE WHEN h.type = as_here.type
 					AND (h.base = t.base OR least(h.base, t.base) >= 16384)
@@ -185,7 +185,7 @@ $$;
 
 -- An error that names the columns of different types.
 -- bare: neither relation has a column, so they are equal if they have as many rows.  Plain
--- queries cast nothing, and plain_check_types refuses what has one name on both sides.
+-- queries cast nothing, and plain_plan refuses what has one name on both sides.
 CREATE FUNCTION check_types(columns plan_column[], options options, bare boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
