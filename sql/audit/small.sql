@@ -59,7 +59,7 @@ DECLARE
 	mine audit_reply;
 	theirs audit_reply;
 	described jsonb;
-	result audit_row[];
+	result audit_row[] := array_fill(NULL::audit_row, ARRAY[cardinality(smalls)]);
 BEGIN
 	traffic := iblt_traffic_take();
 	FOR i IN 1 .. cardinality(smalls) LOOP
