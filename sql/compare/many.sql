@@ -122,6 +122,7 @@ BEGIN
 				'with live => ''auto''.'
 			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
 				'or take a sample (on_too_many).' END, waited, before.figures);
+	RETURN NULL;
 END
 $$;
 

@@ -159,7 +159,8 @@ AS $$
 					FROM pg_subscription_rel r
 					JOIN pg_stat_subscription st ON st.subid = r.srsubid
 					JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
-						AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+						AND s.subdbid = (SELECT oid FROM pg_database
+							WHERE datname = current_database())
 					WHERE r.srrelid IN (SELECT member FROM tree
 						UNION ALL SELECT relid FROM pg_partition_ancestors(c.oid)))))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
