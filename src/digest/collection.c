@@ -206,15 +206,6 @@ iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes)
 	return true;
 }
 
-bool
-iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
-{
-	if (collection->value != NULL &&
-		!iblt_collection_add_sketch(sketch, &collection->sketch))
-		return false;
-	return iblt_packed_apply(sketch, collection->list, collection->used) >= 0;
-}
-
 void
 iblt_collection_finish(IbltCollection *collection)
 {

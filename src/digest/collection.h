@@ -72,14 +72,9 @@ extern void iblt_collection_absorb(IbltCollection *outer,
 								   IbltCollection *inner);
 
 /*
- * Adds a collection, which is not broken, to a sketch that may have fewer
- * cells.  False if the sketch does not take these changes.  Then it must not be
- * used.
+ * Adds a sketch of changes to one that may have fewer cells.  False if the sketch
+ * does not take these changes.  Then it must not be used.
  */
-extern bool iblt_collection_apply(const IbltCollection *collection,
-								  IbltSketch *sketch);
-
-/* iblt_collection_apply() for a sketch of changes with at least as many cells. */
 extern bool iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes);
 
 /*

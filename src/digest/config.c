@@ -10,8 +10,6 @@
 #include "catalog/objectaddress.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "nodes/value.h"
-#include "parser/parse_func.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -50,18 +48,17 @@ bool
 iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 {
 	IbltStoreScan scan;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
+	const Datum *values = scan.values;
 	bool		found;
 	int			ntypes;
 
 	if (!iblt_store_begin(&scan, iblt_store_tracked(), relid, snapshot,
 						  AccessShareLock))
 		return false;
-	found = iblt_store_next(&scan, values, nulls) != NULL;
+	found = iblt_store_next(&scan) != NULL;
 	if (found)
 	{
-		if (memchr(nulls, true, TRACKED_WIDTH) != NULL)
+		if (memchr(scan.nulls, true, TRACKED_WIDTH) != NULL)
 			elog(ERROR, "unexpected null in iblt_internal.tracked");
 		config->relid = relid;
 		config->generation = DatumGetInt64(values[TRACKED_GENERATION]);
@@ -202,29 +199,17 @@ iblt_config_require_owner(Oid relid)
 					   get_relkind_objtype(get_rel_relkind(relid)), name);
 }
 
-Oid
-iblt_config_trigger_function(char *name)
-{
-	return LookupFuncName(list_make2(makeString("iblt_internal"),
-									 makeString(name)), 0, NULL, true);
-}
-
 List *
 iblt_config_tables(Oid store)
 {
 	List	   *tables = NIL;
 	IbltStoreScan scan;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
 
-	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
-						 AccessShareLock))
-	{
-		while (iblt_store_next(&scan, values, nulls) != NULL)
-			if (!OidIsValid(store) || DatumGetObjectId(values[TRACKED_STORE]) == store)
-				tables = lappend_oid(tables,
-									 DatumGetObjectId(values[TRACKED_RELATION]));
-		iblt_store_end(&scan);
-	}
+	if (!iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL, AccessShareLock))
+		return NIL;
+	while (iblt_store_next(&scan) != NULL)
+		if (!OidIsValid(store) || DatumGetObjectId(scan.values[TRACKED_STORE]) == store)
+			tables = lappend_oid(tables, DatumGetObjectId(scan.values[TRACKED_RELATION]));
+	iblt_store_end(&scan);
 	return tables;
 }

@@ -83,7 +83,4 @@ extern void iblt_config_require_fit(const IbltTrackConfig *config,
 /* ERROR unless the caller owns the table. */
 extern void iblt_config_require_owner(Oid relid);
 
-/* The function of row triggers, or of triggers for TRUNCATE.  May be invalid. */
-extern Oid	iblt_config_trigger_function(char *name);
-
 #endif							/* IBLT_DIGEST_CONFIG_H */

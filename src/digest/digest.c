@@ -55,15 +55,14 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 			   Snapshot snapshot, bool with_value)
 {
 	IbltStoreScan scan;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
-	HeapTuple	tuple;
+	const Datum *values = scan.values;
+	bool		found;
 
 	if (!iblt_store_begin(&scan, iblt_store_base(), config->relid, snapshot,
 						  AccessShareLock))
 		return false;
-	tuple = iblt_store_next(&scan, values, nulls);
-	if (tuple != NULL)
+	found = iblt_store_next(&scan) != NULL;
+	if (found)
 	{
 		struct varlena *stored = (struct varlena *)
 			DatumGetPointer(values[BASE_SKETCH]);
@@ -72,13 +71,13 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 		base->rows = DatumGetInt64(values[BASE_ROWS]);
 		base->limbs = (unsigned) DatumGetInt32(values[BASE_LIMBS]);
 		base->verified = DatumGetTimestampTz(values[BASE_VERIFIED]);
-		base->fits = memchr(nulls, true, BASE_VERIFIED) == NULL;
+		base->fits = memchr(scan.nulls, true, BASE_VERIFIED) == NULL;
 		base->bytes = base->fits ? toast_raw_datum_size(values[BASE_SKETCH]) : 0;
 		base->fits = base->fits && open_base(base, stored, with_value) &&
 			iblt_config_fits(config, &base->sketch.params);
 	}
 	iblt_store_end(&scan);
-	return tuple != NULL;
+	return found;
 }
 
 /*
@@ -106,72 +105,49 @@ read_sketch(IbltSketch *sketch, int64 *rows, const IbltTrackConfig *config,
 	return passed;
 }
 
-/* Adds a row of packed changes.  applier is NULL if there is no sketch. */
+/* One row of the store. */
 static void
-read_packed(IbltChanges *changes, unsigned limbs, IbltApplier *applier,
-			Datum value)
-{
-	struct varlena *bytes = pg_detoast_datum_packed((struct varlena *)
-													DatumGetPointer(value));
-	const uint8 *data = (uint8 *) VARDATA_ANY(bytes);
-	Size		size = VARSIZE_ANY_EXHDR(bytes);
-	int64		number = 0;
-	int64		rows;
-
-	changes->added |= applier != NULL;
-	if (applier != NULL)
-		number = iblt_applier_add(applier, data, size);
-	/* the size of keys is not known before there is a base */
-	else if (limbs > 0)
-	{
-		number = iblt_packed_count(data, size, limbs, &rows);
-		changes->rows += rows;
-	}
-	if (number < 0)
-		changes->broken = unreadable;
-	else
-		changes->number += number;
-}
-
-/* One row of the store.  Returns whether a merge replaces it. */
-static bool
 read_change(IbltChanges *changes, const IbltTrackConfig *config,
-			unsigned limbs, IbltApplier *applier, const Datum *values)
+			IbltApplier *applier, const Datum *values)
 {
-	const char *data = values[CHANGE_BYTES] == 0 ? NULL
-		: VARDATA_ANY(DatumGetPointer(values[CHANGE_BYTES]));
+	struct varlena *bytes = NULL;
 	int64		number;
 
+	if (values[CHANGE_BYTES] != 0)
+		bytes = pg_detoast_datum_packed((struct varlena *) DatumGetPointer(values[CHANGE_BYTES]));
 	switch (DatumGetChar(values[CHANGE_KIND]))
 	{
 		case IBLT_CHANGES_START:
-			memcpy(&number, data, sizeof number);
+			memcpy(&number, VARDATA_ANY(bytes), sizeof number);
 			changes->started |= number == config->generation;
-			return false;
+			return;
 		case IBLT_CHANGES_FENCE:
 		case IBLT_CHANGES_BROKEN:
-			changes->broken = text_to_cstring((text *)
-											  DatumGetPointer(values[CHANGE_BYTES]));
-			return false;
+			changes->broken = text_to_cstring((text *) bytes);
+			return;
 		case IBLT_CHANGES_VERIFIED:
-			memcpy(&number, data, sizeof number);
+			memcpy(&number, VARDATA_ANY(bytes), sizeof number);
 			changes->verified = Max(changes->verified, number);
-			return true;
+			return;
 		case IBLT_CHANGES_PACKED:
-			read_packed(changes, limbs, applier, values[CHANGE_BYTES]);
+			/* the size of keys is not known before there is a base */
+			number = applier->limbs == 0 ? 0
+				: iblt_applier_add(applier, (uint8 *) VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+			if (number < 0)
+				changes->broken = unreadable;
+			else
+				changes->number += number;
 			break;
 		case IBLT_CHANGES_SKETCH:
-			changes->added |= applier != NULL;
-			if (!read_sketch(applier == NULL ? NULL : applier->sketch,
-							 &changes->rows, config, values[CHANGE_SKETCH]))
+			if (!read_sketch(applier->sketch, &changes->rows, config, values[CHANGE_SKETCH]))
 				changes->broken = unreadable;
 			break;
 		default:
 			changes->broken = unreadable;
-			return false;
+			return;
 	}
+	changes->added |= applier->sketch != NULL;
 	changes->number += DatumGetInt32(values[CHANGE_NUMBER]);
-	return true;
 }
 
 void
@@ -181,8 +157,6 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 {
 	IbltStoreScan scan;
 	IbltApplier applier;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
 	HeapTuple	tuple;
 
 	memset(changes, 0, sizeof *changes);
@@ -192,31 +166,20 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 	if (relation != NULL)
 		PredicateLockRelation(relation, snapshot);
 	scan.reads = relation;
-	if (sketch != NULL)
-		iblt_applier_begin(&applier, sketch);
-	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
+	iblt_applier_begin(&applier, sketch, limbs);
+	while ((tuple = iblt_store_next(&scan)) != NULL)
 	{
 		/* a fence stands for changes that this transaction has in memory */
-		if (DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FENCE &&
+		if (DatumGetChar(scan.values[CHANGE_KIND]) == IBLT_CHANGES_FENCE &&
 			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
 			continue;
 		changes->bytes += tuple->t_len;
-		if (values[CHANGE_SKETCH] != 0)
-			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);
-		if (!read_change(changes, config, limbs, sketch != NULL ? &applier : NULL,
-						 values))
-			continue;
-		if (changes->nmerged == changes->size)
-		{
-			changes->size = Max(256, 2 * changes->size);
-			changes->merged = changes->merged == NULL
-				? palloc(sizeof(ItemPointerData) * changes->size)
-				: repalloc_huge(changes->merged, sizeof(ItemPointerData) * changes->size);
-		}
-		changes->merged[changes->nmerged++] = tuple->t_self;
+		if (scan.values[CHANGE_SKETCH] != 0)
+			changes->bytes += toast_raw_datum_size(scan.values[CHANGE_SKETCH]);
+		read_change(changes, config, &applier, scan.values);
 	}
-	if (sketch != NULL)
-		iblt_applier_end(&applier);
+	iblt_applier_end(&applier);
+	changes->rows += applier.rows;
 	iblt_store_end(&scan);
 }
 

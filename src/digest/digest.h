@@ -11,7 +11,6 @@
 
 #include "digest/config.h"
 
-#include "storage/itemptr.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
@@ -41,10 +40,11 @@ typedef struct IbltChanges
 	Size		bytes;
 	TimestampTz verified;		/* 0 if not since the base was made */
 	const char *broken;			/* why the digest is not trustworthy, or NULL */
-	ItemPointerData *merged;	/* rows that a merge replaces, if asked for */
-	int			nmerged;
-	int			size;
 } IbltChanges;
+
+/* The kinds of rows of a store of changes that a merge replaces. */
+#define IBLT_CHANGES_MERGED \
+	((char[]) {IBLT_CHANGES_PACKED, IBLT_CHANGES_SKETCH, IBLT_CHANGES_VERIFIED, '\0'})
 
 /*
  * Reads the base.  False if there is none.  Without its value only the header

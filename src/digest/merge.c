@@ -48,7 +48,7 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH] = {false};
 
-	iblt_store_purge(iblt_store_base(), relid, snapshot);
+	iblt_store_purge(iblt_store_base(), relid, snapshot, NULL);
 	values[BASE_RELATION] = ObjectIdGetDatum(relid);
 	values[BASE_GENERATION] = Int64GetDatum(generation);
 	values[BASE_SKETCH] = PointerGetDatum(value);
@@ -58,28 +58,6 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	iblt_store_insert(iblt_store_base(), BASE_WIDTH, values, nulls);
 	/* the next statement of this transaction must see it */
 	CommandCounterIncrement();
-}
-
-/* Replaces changes by a base that has them now. */
-static void
-replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
-				IbltBase *base, Snapshot snapshot)
-{
-	IbltStoreScan scan;
-
-	if (!iblt_store_begin(&scan, config->store,
-						  config->relid, snapshot, RowExclusiveLock))
-		return;
-	/* nobody else deletes them, because of the merge lock */
-	for (int i = 0; i < changes->nmerged; i++)
-	{
-		iblt_check_interrupts();
-		simple_heap_delete(scan.store, &changes->merged[i]);
-	}
-	iblt_store_end(&scan);
-	iblt_core_seal(&base->sketch);
-	write_base(config->relid, config->generation, &base->sketch, base->value,
-			   Max(base->verified, changes->verified), snapshot);
 }
 
 /* merge() under the lock and in a snapshot. */
@@ -98,11 +76,14 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	iblt_changes_read(&changes, NULL, &config, base.sketch.params.key.limbs, snapshot,
 					  &base.sketch);
 	/* what cannot be read must stay, and so must what tells of it */
-	if (iblt_changes_problem(&changes) == NULL && changes.nmerged > 0 &&
-		changes.number >= least)
-		replace_changes(&config, &changes, &base, snapshot);
-	else
-		changes.number = 0;
+	if (iblt_changes_problem(&changes) != NULL ||
+		(changes.number == 0 && changes.verified == 0) || changes.number < least)
+		return 0;
+	/* nobody else deletes them, because of the merge lock */
+	iblt_store_purge(config.store, relid, snapshot, IBLT_CHANGES_MERGED);
+	iblt_core_seal(&base.sketch);
+	write_base(relid, config.generation, &base.sketch, base.value,
+			   Max(base.verified, changes.verified), snapshot);
 	return changes.number;
 }
 
@@ -115,7 +96,6 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 static int64
 merge(Oid relid, int64 least, bool no_wait)
 {
-	Snapshot	snapshot;
 	int64		number;
 
 	/* such a transaction would see its new base with changes that its snapshot does not see */
@@ -131,11 +111,9 @@ merge(Oid relid, int64 least, bool no_wait)
 		iblt_store_forget(relid);
 		return 0;
 	}
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	PushActiveSnapshot(snapshot);
-	number = merge_in(relid, least, snapshot);
+	PushActiveSnapshot(GetLatestSnapshot());
+	number = merge_in(relid, least, GetActiveSnapshot());
 	PopActiveSnapshot();
-	UnregisterSnapshot(snapshot);
 	return number;
 }
 
@@ -199,23 +177,7 @@ iblt_track_set_base(PG_FUNCTION_ARGS)
 #define PAUSE_MS		5000
 
 static int64 launch_changes = 0;	/* of this session, since it last started one */
-static int64 launch_noted = 0;	/* of this transaction */
 static bool launch_full = false;
-
-void
-iblt_launch_note(BlockNumber block, int32 changes)
-{
-	launch_noted += changes;
-	if (block >= FULL_BLOCKS)
-		launch_full = true;
-}
-
-void
-iblt_launch_forget(void)
-{
-	launch_noted = 0;
-	launch_full = false;
-}
 
 static void
 launch_if_due(TimestampTz now)
@@ -257,10 +219,10 @@ iblt_launch_saw(int64 changes)
  * worker has merged, each transaction with changes asks for it.
  */
 void
-iblt_launch_at_end(void)
+iblt_launch_at_end(int64 changes, BlockNumber block)
 {
-	launch_changes += launch_noted;
-	launch_noted = 0;
+	launch_changes += changes;
+	launch_full |= block >= FULL_BLOCKS;
 	if (launch_full || launch_changes >= IBLT_MERGE_CHANGES)
 		launch_if_due(GetCurrentTransactionStopTimestamp());
 }
@@ -300,24 +262,6 @@ check_interrupts(void)
 		leave_if_wanted();
 }
 
-/* The tracked tables, in memory that outlives the transaction. */
-static List *
-list_tables(void)
-{
-	List	   *tables;
-	MemoryContext old;
-
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	tables = iblt_config_tables(InvalidOid);
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	tables = list_copy(tables);
-	MemoryContextSwitchTo(old);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
-	return tables;
-}
-
 /* Merges a table in a transaction of its own.  Returns the error that this ended with, or NULL. */
 static ErrorData *
 merge_table(Oid relid)
@@ -348,6 +292,7 @@ merge_table(Oid relid)
 void
 iblt_merge_worker(Datum arg)
 {
+	List	   *tables;
 	ListCell   *cell;
 
 	pqsignal(SIGTERM, die);
@@ -357,7 +302,14 @@ iblt_merge_worker(Datum arg)
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
 	iblt_core_check_interrupts = check_interrupts;
-	foreach(cell, list_tables())
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	/* the list outlives the transaction */
+	MemoryContextSwitchTo(TopMemoryContext);
+	tables = iblt_config_tables(InvalidOid);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	foreach(cell, tables)
 	{
 		ErrorData  *error = merge_table(lfirst_oid(cell));
 

@@ -37,56 +37,54 @@ iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs, const uint8 *key,
 	return out;
 }
 
-/* Is there a whole change at bytes?  Sets its size. */
-static bool
-change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
-{
-	if (left == 0 || bytes[0] < 1 || bytes[0] > 3)
-		return false;
-	*size = packed_size(bytes[0], limbs);
-	return *size <= left;
-}
-
-static inline IbltStatus
+static inline bool
 add_row(IbltApplier *applier, const uint8 *key, uint64 sum, int sign)
 {
-	if (applier->adder == NULL)
-		return iblt_core_add_row(applier->sketch, key, sum, sign);
-	return applier->adder->queue(&applier->queue, applier->sketch, key, sum, sign);
+	applier->rows += sign;
+	if (applier->sketch == NULL)
+		return true;
+	return (applier->adder == NULL
+			? iblt_core_add_row(applier->sketch, key, sum, sign)
+			: applier->adder->queue(&applier->queue, applier->sketch, key, sum,
+									sign)) == IBLT_OK;
 }
 
 void
-iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch)
+iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch, unsigned limbs)
 {
+	memset(applier, 0, sizeof *applier);
 	applier->sketch = sketch;
-	applier->adder = iblt_core_row_adder(&sketch->params);
-	memset(&applier->queue, 0, sizeof applier->queue);
+	applier->limbs = limbs;
+	if (sketch != NULL)
+		applier->adder = iblt_core_row_adder(&sketch->params);
 }
 
 int64
 iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
 {
 	IbltSketch *sketch = applier->sketch;
-	unsigned	limbs = sketch->params.key.limbs;
 	int64		number = 0;
 	Size		one;
 
-	if (sketch->ncells == 0 || sketch->params.value.limbs > 0)
+	if (sketch != NULL && (sketch->ncells == 0 || sketch->params.value.limbs > 0))
 		return -1;
 	for (; size > 0; bytes += one, size -= one)
 	{
 		const uint8 *key = bytes + 1;
-		const uint8 *sums = key + 8 * (Size) limbs;
+		const uint8 *sums = key + 8 * (Size) applier->limbs;
 
-		if (!change_size(bytes, size, limbs, &one))
+		if (bytes[0] < 1 || bytes[0] > 3)
+			return -1;
+		one = packed_size(bytes[0], applier->limbs);
+		if (one > size)
 			return -1;
 		if (bytes[0] & IBLT_CHANGE_OLD)
 		{
-			if (add_row(applier, key, iblt_load64(sums), -1) != IBLT_OK)
+			if (!add_row(applier, key, iblt_load64(sums), -1))
 				return -1;
 			sums += 8;
 		}
-		if ((bytes[0] & IBLT_CHANGE_NEW) && add_row(applier, key, iblt_load64(sums), 1) != IBLT_OK)
+		if ((bytes[0] & IBLT_CHANGE_NEW) && !add_row(applier, key, iblt_load64(sums), 1))
 			return -1;
 		iblt_check_interrupts_at((uint32) number++);
 	}
@@ -96,7 +94,8 @@ iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
 void
 iblt_applier_end(IbltApplier *applier)
 {
-	iblt_core_queue_flush(&applier->queue, applier->sketch);
+	if (applier->sketch != NULL)
+		iblt_core_queue_flush(&applier->queue, applier->sketch);
 }
 
 int64
@@ -105,7 +104,7 @@ iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
 	IbltApplier applier;
 	int64		number;
 
-	iblt_applier_begin(&applier, sketch);
+	iblt_applier_begin(&applier, sketch, sketch->params.key.limbs);
 	number = iblt_applier_add(&applier, bytes, size);
 	iblt_applier_end(&applier);
 	return number;
@@ -125,20 +124,4 @@ iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs, Size most)
 		taken += one;
 	}
 	return taken;
-}
-
-int64
-iblt_packed_count(const uint8 *bytes, Size size, unsigned limbs, int64 *rows)
-{
-	int64		number = 0;
-	Size		one;
-
-	*rows = 0;
-	for (; change_size(bytes, size, limbs, &one); bytes += one, size -= one)
-	{
-		iblt_check_interrupts_at((uint32) number++);
-		*rows += ((bytes[0] & IBLT_CHANGE_NEW) != 0) -
-			((bytes[0] & IBLT_CHANGE_OLD) != 0);
-	}
-	return number;
 }

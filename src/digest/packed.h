@@ -24,17 +24,21 @@ extern uint8 *iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs,
 							  uint64 new_sum);
 
 /*
- * Adds changes to a sketch whose keys have the same size.  It does not wait for
- * cells that are not in the processor's cache (core/row.h).
+ * Reads changes: adds them to a sketch whose keys have the same size, or only
+ * counts them if that is NULL.  It does not wait for cells that are not in the
+ * processor's cache (core/row.h).
  */
 typedef struct IbltApplier
 {
 	IbltSketch *sketch;
+	unsigned	limbs;			/* of a key */
+	int64		rows;			/* inserted less deleted */
 	const IbltRowAdder *adder;	/* NULL if the sketch is not plain */
 	IbltQueue	queue;
 } IbltApplier;
 
-extern void iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch);
+extern void iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch,
+							   unsigned limbs);
 
 /*
  * Returns the number of changes.  -1 if the bytes are malformed, or a row cannot
@@ -53,9 +57,5 @@ extern int64 iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes,
 /* As many whole changes from the front as take at most `most` bytes. */
 extern Size iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs,
 							   Size most);
-
-/* The number of changes.  Sets rows to inserted less deleted rows. */
-extern int64 iblt_packed_count(const uint8 *bytes, Size size, unsigned limbs,
-							   int64 *rows);
 
 #endif							/* IBLT_DIGEST_PACKED_H */

@@ -38,12 +38,9 @@ static bool pending_flushed = false;
  */
 static bool registered_now = false;
 
-static void
-pending_free(IbltCollection *pending)
-{
-	dlist_delete(&pending->node);
-	iblt_collection_free(pending);
-}
+/* What this transaction has written so far: so many changes, up to this block. */
+static int64 written_changes = 0;
+static BlockNumber written_block = 0;
 
 static IbltCollection *
 pending_find(Oid relid, int level)
@@ -108,7 +105,8 @@ pending_write(IbltCollection *pending)
 									   (Datum) 0,
 									   PointerGetDatum(pending->value));
 	iblt_store_written(target->relid);
-	iblt_launch_note(ItemPointerGetBlockNumberNoCheck(&row), pending->number);
+	written_changes += pending->number;
+	written_block = Max(written_block, ItemPointerGetBlockNumberNoCheck(&row));
 }
 
 /*
@@ -149,6 +147,8 @@ pending_forget(void)
 		MemoryContextReset(pending_context);
 	pending_flushed = false;
 	registered_now = false;
+	written_changes = 0;
+	written_block = 0;
 }
 
 static void
@@ -176,68 +176,51 @@ at_transaction(XactEvent event, void *arg)
 			/* only where another extension's callback has loaded this library */
 			if (!dlist_is_empty(&pending_all))
 				elog(WARNING, "iblt has lost changes of tracked tables");
+			iblt_launch_at_end(written_changes, written_block);
 			pending_forget();
-			iblt_launch_at_end();
 			break;
 		case XACT_EVENT_ABORT:
 			pending_forget();
-			iblt_launch_forget();
 			break;
 		default:
 			break;
 	}
 }
 
-static void
-merge_level(int level)
-{
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, &pending_all)
-	{
-		IbltCollection *inner = dlist_container(IbltCollection, node, iter.cur);
-		IbltCollection *outer;
-
-		if (inner->level < level)
-			break;
-		outer = pending_find(inner->target.relid, level - 1);
-		if (outer == NULL)
-			inner->level = level - 1;
-		else
-		{
-			/* it has no fence, because one of a level above covered it */
-			iblt_collection_absorb(outer, inner);
-			pending_free(inner);
-		}
-	}
-}
-
-static void
-drop_level(int level)
-{
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, &pending_all)
-	{
-		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
-
-		if (pending->level < level)
-			break;
-		pending_free(pending);
-	}
-}
-
+/* RELEASE merges a level into the one above, and ROLLBACK TO drops it. */
 static void
 at_subtransaction(SubXactEvent event, SubTransactionId mine,
 				  SubTransactionId parent, void *arg)
 {
+	int			level = GetCurrentTransactionNestLevel();
+	bool		commit = event == SUBXACT_EVENT_COMMIT_SUB;
+	dlist_mutable_iter iter;
+
 	(void) mine;
 	(void) parent;
 	(void) arg;
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		merge_level(GetCurrentTransactionNestLevel());
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
-		drop_level(GetCurrentTransactionNestLevel());
+	if (!commit && event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	dlist_foreach_modify(iter, &pending_all)
+	{
+		IbltCollection *inner = dlist_container(IbltCollection, node, iter.cur);
+		IbltCollection *outer = NULL;
+
+		if (inner->level < level)
+			break;
+		if (commit)
+			outer = pending_find(inner->target.relid, level - 1);
+		if (commit && outer == NULL)
+		{
+			inner->level = level - 1;
+			continue;
+		}
+		/* it has no fence, because one of a level above covered it */
+		if (outer != NULL)
+			iblt_collection_absorb(outer, inner);
+		dlist_delete(&inner->node);
+		iblt_collection_free(inner);
+	}
 }
 
 void
@@ -349,7 +332,8 @@ iblt_pending_apply(Oid relid, Snapshot snapshot, IbltSketch *sketch,
 		if (pending->broken != NULL)
 			return pending->broken;
 		*added = true;
-		if (!iblt_collection_apply(pending, sketch))
+		if ((pending->value != NULL && !iblt_collection_add_sketch(sketch, &pending->sketch)) ||
+			iblt_packed_apply(sketch, pending->list, pending->used) < 0)
 			return "a change of this transaction cannot be kept in the sketch";
 	}
 	return NULL;

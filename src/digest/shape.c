@@ -29,6 +29,8 @@
 #include "commands/trigger.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
@@ -64,40 +66,38 @@ iblt_shape_is_table(Relation relation)
 		relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 }
 
-/* The trigger with this OID.  Returns what it is a copy of, if not InvalidOid. */
-static Oid
-trigger_parent(Oid trigger, Oid *relid)
-{
-	List	   *rows = iblt_catalog_rows(TriggerRelationId, TriggerOidIndexId,
-										 Anum_pg_trigger_oid, trigger, NULL);
-	Form_pg_trigger form;
-
-	*relid = InvalidOid;
-	if (rows == NIL)
-		return InvalidOid;
-	form = (Form_pg_trigger) GETSTRUCT((HeapTuple) linitial(rows));
-	*relid = form->tgrelid;
-	return form->tgparentid;
-}
-
 Oid
 iblt_shape_root_trigger(Oid trigger, Oid *relid)
 {
-	Oid			parent = trigger_parent(trigger, relid);
-
-	while (OidIsValid(parent))
+	for (;;)
 	{
-		trigger = parent;
-		parent = trigger_parent(trigger, relid);
+		List	   *rows = iblt_catalog_rows(TriggerRelationId, TriggerOidIndexId,
+											 Anum_pg_trigger_oid, trigger, NULL);
+		Form_pg_trigger form;
+
+		if (rows == NIL)
+			return InvalidOid;
+		form = (Form_pg_trigger) GETSTRUCT((HeapTuple) linitial(rows));
+		*relid = form->tgrelid;
+		if (!OidIsValid(form->tgparentid))
+			return trigger;
+		trigger = form->tgparentid;
 	}
-	return OidIsValid(*relid) ? trigger : InvalidOid;
+}
+
+/* The function of row triggers, or of triggers for TRUNCATE.  May be invalid. */
+static Oid
+trigger_function(char *name)
+{
+	return LookupFuncName(list_make2(makeString("iblt_internal"), makeString(name)),
+						  0, NULL, true);
 }
 
 Oid
 iblt_shape_own_trigger(Relation relation)
 {
 	TriggerDesc *triggers = relation->trigdesc;
-	Oid			row = iblt_config_trigger_function("iblt_track_row");
+	Oid			row = trigger_function("iblt_track_row");
 	Oid			relid;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
@@ -290,8 +290,8 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 				IbltShape *shape)
 {
 	const char *problem = kind_problem(relation);
-	Oid			row = iblt_config_trigger_function("iblt_track_row");
-	Oid			truncate = iblt_config_trigger_function("iblt_track_truncate");
+	Oid			row = trigger_function("iblt_track_row");
+	Oid			truncate = trigger_function("iblt_track_truncate");
 	ListCell   *lc;
 
 	memset(shape, 0, sizeof *shape);

@@ -27,12 +27,8 @@
 #include "codec/version.h"
 #include "core/interrupt.h"
 
-/*
- * The store of a name.  InvalidOid unless it is that.  Another relation may have the name for a
- * moment.  It is not a member of the extension, and another store does not have the column.
- */
-static Oid
-store_oid(const char *name, const char *column)
+Oid
+iblt_store_oid(const char *name, const char *column)
 {
 	Oid			schema = get_namespace_oid("iblt_internal", true);
 	Oid			store = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
@@ -43,27 +39,6 @@ store_oid(const char *name, const char *column)
 		get_attnum(store, column) == InvalidAttrNumber)
 		return InvalidOid;
 	return store;
-}
-
-Oid
-iblt_store_tracked(void)
-{
-	return store_oid("tracked", "template");
-}
-
-Oid
-iblt_store_base(void)
-{
-	return store_oid("base", "limbs");
-}
-
-Oid
-iblt_store_changes(int number)
-{
-	char		name[NAMEDATALEN];
-
-	snprintf(name, sizeof name, "changes_%d", number);
-	return store_oid(name, "kind");
 }
 
 /*
@@ -154,7 +129,7 @@ iblt_store_written(Oid relid)
 }
 
 HeapTuple
-iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
+iblt_store_next(IbltStoreScan *scan)
 {
 	TupleDesc	desc = RelationGetDescr(scan->store);
 	HeapTuple	tuple;
@@ -169,8 +144,8 @@ iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
 			continue;
 		if (scan->snapshot != NULL && !is_visible(scan, tuple))
 			continue;
-		heap_deform_tuple(tuple, desc, values, nulls);
-		memset(nulls + desc->natts, true, IBLT_STORE_WIDTH - desc->natts);
+		heap_deform_tuple(tuple, desc, scan->values, scan->nulls);
+		memset(scan->nulls + desc->natts, true, IBLT_STORE_WIDTH - desc->natts);
 		return tuple;
 	}
 	return NULL;
@@ -286,27 +261,27 @@ iblt_store_take_back(Oid store, ItemPointer row)
 }
 
 void
-iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
+iblt_store_purge(Oid store, Oid relid, Snapshot snapshot, const char *kinds)
 {
 	IbltStoreScan scan;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
 	HeapTuple	tuple;
 
 	if (!iblt_store_begin(&scan, store, relid, snapshot, RowExclusiveLock))
 		return;
-	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
-		simple_heap_delete(scan.store, &tuple->t_self);
+	while ((tuple = iblt_store_next(&scan)) != NULL)
+		if (kinds == NULL ||
+			(!scan.nulls[CHANGE_KIND] && strchr(kinds, DatumGetChar(scan.values[CHANGE_KIND]))))
+			simple_heap_delete(scan.store, &tuple->t_self);
 	iblt_store_end(&scan);
 }
 
 void
 iblt_store_forget(Oid relid)
 {
-	iblt_store_purge(iblt_store_tracked(), relid, NULL);
-	iblt_store_purge(iblt_store_base(), relid, NULL);
+	iblt_store_purge(iblt_store_tracked(), relid, NULL, NULL);
+	iblt_store_purge(iblt_store_base(), relid, NULL, NULL);
 	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
-		iblt_store_purge(iblt_store_changes(i), relid, NULL);
+		iblt_store_purge(iblt_store_changes(i), relid, NULL, NULL);
 	CommandCounterIncrement();
 }
 

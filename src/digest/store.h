@@ -65,10 +65,17 @@ typedef enum IbltChangeKind
 	IBLT_CHANGES_VERIFIED = 'v'	/* when a scan last found the same digest */
 } IbltChangeKind;
 
-/* InvalidOid if it does not exist, or if another relation has its name. */
-extern Oid	iblt_store_tracked(void);
-extern Oid	iblt_store_base(void);
-extern Oid	iblt_store_changes(int number);
+/*
+ * The store of a name, which has this column.  InvalidOid if it does not exist,
+ * or if another relation has its name for a moment: that is not a member of the
+ * extension, and another store does not have the column.
+ */
+extern Oid	iblt_store_oid(const char *name, const char *column);
+
+#define iblt_store_tracked()	iblt_store_oid("tracked", "template")
+#define iblt_store_base()		iblt_store_oid("base", "limbs")
+#define iblt_store_changes(number) \
+	iblt_store_oid(psprintf("changes_%d", number), "kind")
 
 /* ERROR unless a store is there and can be written. */
 extern void iblt_store_require(Oid store);
@@ -82,6 +89,8 @@ typedef struct IbltStoreScan
 	Snapshot	latest;			/* the scan's own, or NULL */
 	Snapshot	snapshot;		/* of a serializable transaction, or NULL */
 	Relation	reads;			/* what it reads then, or NULL */
+	Datum		values[IBLT_STORE_WIDTH];	/* of the last row */
+	bool		nulls[IBLT_STORE_WIDTH];
 } IbltStoreScan;
 
 /*
@@ -103,11 +112,10 @@ extern bool iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid,
 extern void iblt_store_written(Oid relid);
 
 /*
- * The next row, or NULL, and its columns, in arrays of IBLT_STORE_WIDTH.  Columns that the
- * store lacks are null.
+ * The next row, or NULL.  Its columns are in the scan.  Those that the store
+ * lacks are null.
  */
-extern HeapTuple iblt_store_next(IbltStoreScan *scan, Datum *values,
-								 bool *nulls);
+extern HeapTuple iblt_store_next(IbltStoreScan *scan);
 extern void iblt_store_end(IbltStoreScan *scan);
 
 /*
@@ -148,8 +156,12 @@ extern Oid	iblt_store_file(Oid store);
 /* The bytes of its file, which each reader goes through.  0 without it. */
 extern int64 iblt_store_size(Oid store);
 
-/* Deletes all rows of a relation that a snapshot sees from one store. */
-extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot);
+/*
+ * Deletes the rows of a relation that a snapshot sees from one store: all, or of
+ * a store of changes those of these kinds.
+ */
+extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot,
+							 const char *kinds);
 
 /* Deletes all that is kept of a relation.  The caller holds the merge lock. */
 extern void iblt_store_forget(Oid relid);

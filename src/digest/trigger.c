@@ -68,6 +68,7 @@ typedef struct Row
 {
 	uint8		key[8 * IBLT_MAX_LIMBS];
 	uint64		sum;
+	const char *problem;		/* why it cannot be recorded, or NULL */
 } Row;
 
 static HTAB *entries = NULL;
@@ -91,13 +92,16 @@ invalidate(Datum arg, Oid relid)
 	}
 }
 
+/* A step that guard() calls for an entry, with what it reads and what it makes. */
+typedef void (*Step) (Entry *entry, const void *from, void *to);
+
 /*
- * Calls a function in a subtransaction.  Returns false, with everything undone
+ * Calls a step in a subtransaction.  Returns false, with everything undone
  * that a subtransaction undoes, if it raised an error.  A cancelled statement
  * or an ending session still is an error.
  */
 static bool
-guard(void (*function) (void *arg), void *arg)
+guard(Step step, Entry *entry, const void *from, void *to)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -107,7 +111,7 @@ guard(void (*function) (void *arg), void *arg)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		function(arg);
+		step(entry, from, to);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -181,22 +185,11 @@ map_columns(Entry *entry, Relation relation,
 	return true;
 }
 
-/* Arguments of prepare. */
-typedef struct Preparation
-{
-	Entry	   *entry;
-	Relation	relation;
-	const IbltTrackConfig *config;
-} Preparation;
-
-/* Prepares to read rows.  The memory goes into the entry's context. */
+/* Prepares to read rows of a relation.  The memory goes into the entry's context. */
 static void
-prepare(void *arg)
+prepare(Entry *entry, const void *from, void *to)
 {
-	const Preparation *preparation = arg;
-	Entry	   *entry = preparation->entry;
-	const IbltTrackConfig *config = preparation->config;
-	Relation	relation = preparation->relation;
+	const IbltTrackConfig *config = from;
 	bool		is_part = false;
 	MemoryContext old = MemoryContextSwitchTo(entry->context);
 
@@ -208,7 +201,7 @@ prepare(void *arg)
 		is_part |= config->parts[i] == entry->relid;
 	if (!is_part)
 		entry->problem = "a partition that it did not have was written to";
-	else if (map_columns(entry, relation, config))
+	else if (map_columns(entry, (Relation) to, config))
 	{
 		IbltParams *params = &entry->target.params;
 		int			n = entry->nkeys;
@@ -243,7 +236,6 @@ fill(Entry *entry, const TriggerData *data)
 	Oid			relid = RelationGetRelid(data->tg_relation);
 	Oid			trigger = data->tg_trigger->tgoid;
 	IbltTrackConfig config;
-	Preparation preparation = {entry, data->tg_relation, &config};
 
 	iblt_store_require(iblt_store_tracked());
 
@@ -266,7 +258,7 @@ fill(Entry *entry, const TriggerData *data)
 	MemoryContextSwitchTo(old);
 	/* an invalidation from now on must not be lost */
 	entry->valid = true;
-	if (entry->tracked && !guard(prepare, &preparation))
+	if (entry->tracked && !guard(prepare, entry, &config, data->tg_relation))
 	{
 		entry->problem = "its columns cannot be read";
 		entry->valid = false;
@@ -336,23 +328,17 @@ take_values(Entry *entry, TupleTableSlot *slot)
 	return external;
 }
 
-/* Arguments of read_row, and its answer. */
-typedef struct Reading
-{
-	Entry	   *entry;
-	Row		   *row;
-	const char *problem;
-} Reading;
-
-/* Makes key and checksum of the values. */
+/*
+ * Makes key and checksum of the values.  Sets the row's problem if they cannot be
+ * recorded.
+ */
 static void
-read_row(void *arg)
+read_row(Entry *entry, const void *from, void *to)
 {
-	Reading    *reading = arg;
-	Entry	   *entry = reading->entry;
 	Size		size = 8 * (Size) entry->target.params.key.limbs;
-	Row		   *row = reading->row;
+	Row		   *row = to;
 
+	(void) from;
 	if (entry->key_hash != NULL)
 		iblt_store64(row->key, iblt_row_hash(entry->key_hash, entry->values));
 	else
@@ -360,8 +346,8 @@ read_row(void *arg)
 		resetStringInfo(&entry->key);
 		for (int i = 0; i < entry->nkeys; i++)
 			if (entry->values[i].isnull)
-				reading->problem = "a key was null";
-		if (reading->problem != NULL)
+				row->problem = "a key was null";
+		if (row->problem != NULL)
 			return;
 		entry->key.len = iblt_key_fixed(entry->key_type, entry->values[0].value,
 										entry->key.data);
@@ -369,9 +355,10 @@ read_row(void *arg)
 			iblt_codec_append_args(&entry->key, entry->key_codecs,
 								   entry->values, entry->nkeys);
 		if ((Size) entry->key.len > size)
-			reading->problem = "a key was too long";
-		if (reading->problem != NULL)
+		{
+			row->problem = "a key was too long";
 			return;
+		}
 		memcpy(row->key, entry->key.data, entry->key.len);
 		memset(row->key + entry->key.len, 0, size - entry->key.len);
 	}
@@ -380,17 +367,19 @@ read_row(void *arg)
 
 static const char unread[] = "a value could not be read";
 
-/* read_row() with errors caught: what failed, or NULL. */
-static const char *
-read_guarded(Reading *reading)
+/* read_row() with errors caught. */
+static void
+read_guarded(Entry *entry, Row *row)
 {
-	Entry	   *entry = reading->entry;
-	bool		passed;
-
 	entry->reading = true;
 	PG_TRY();
 	{
-		passed = guard(read_row, reading);
+		if (!guard(read_row, entry, NULL, row))
+		{
+			/* what the error left behind in the codecs is not used again */
+			entry->valid = false;
+			row->problem = unread;
+		}
 	}
 	PG_CATCH();
 	{
@@ -401,11 +390,6 @@ read_guarded(Reading *reading)
 	}
 	PG_END_TRY();
 	entry->reading = false;
-	if (passed)
-		return reading->problem;
-	/* what the error left behind in the codecs is not used again */
-	entry->valid = false;
-	return unread;
 }
 
 /*
@@ -415,17 +399,17 @@ read_guarded(Reading *reading)
 static const char *
 entry_read(Entry *entry, TupleTableSlot *slot, Row *row)
 {
-	Reading		reading = {entry, row, NULL};
-
-	if (entry->problem != NULL)
-		return entry->problem;
+	row->problem = entry->problem;
 	/* a function that reads another row of the table has fired the trigger */
-	if (entry->reading)
-		return unread;
+	if (row->problem == NULL && entry->reading)
+		row->problem = unread;
+	if (row->problem != NULL)
+		return row->problem;
 	if (take_values(entry, slot) || entry->guarded)
-		return read_guarded(&reading);
-	read_row(&reading);
-	return reading.problem;
+		read_guarded(entry, row);
+	else
+		read_row(entry, NULL, row);
+	return row->problem;
 }
 
 /* The trigger's data.  ERROR if the function was called in another way. */
@@ -449,8 +433,8 @@ iblt_track_row(PG_FUNCTION_ARGS)
 	bool		update = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
 	bool		insert = TRIGGER_FIRED_BY_INSERT(data->tg_event);
 	Entry	   *entry;
-	Row row;
-	Row new_row;
+	Row			row;
+	Row			new_row;
 	const char *problem;
 
 	/* somebody else can make other triggers of this function */
