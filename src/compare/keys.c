@@ -35,87 +35,45 @@ typedef struct KeyListHeader
 	uint32		key_size;		/* so that the keys are aligned */
 } KeyListHeader;
 
+/* A part of a list. */
 typedef struct KeyList
 {
-	KeyListHeader *header;
-	uint8	   *bytes;			/* behind the header */
+	uint8	   *bytes;
 	size_t		key_size;
 	size_t		size;			/* of a key, its count and its weight */
 	size_t		n;
-	size_t		room;			/* in keys */
 } KeyList;
-
-static void
-key_list_make_room(KeyList *list, size_t room)
-{
-	size_t		size = sizeof(KeyListHeader) + room * list->size;
-
-	list->header = list->header == NULL ? palloc(size)
-		: repalloc(list->header, size);
-	list->bytes = (uint8 *) (list->header + 1);
-	list->room = room;
-}
-
-static void
-key_list_init(KeyList *list, size_t key_size)
-{
-	list->header = NULL;
-	list->key_size = key_size;
-	list->size = key_size + 2 * sizeof(int64);	/* so that the next key is aligned */
-	list->n = 0;
-	key_list_make_room(list, 64);
-}
-
-static uint8 *
-key_list_at(const KeyList *list, size_t i)
-{
-	return list->bytes + i * list->size;
-}
 
 /* The count of a key, or its weight, which is behind the count. */
 static int64
 key_list_number(const KeyList *list, size_t i, int which)
 {
-	return (int64) iblt_load64(key_list_at(list, i) + list->key_size + which * sizeof(int64));
+	return (int64) iblt_load64(list->bytes + i * list->size + list->key_size +
+							   which * sizeof(int64));
 }
 
+/* Begins a list, to which keys with their counts and weights are appended. */
 static void
-key_list_add(KeyList *list, const IbltEntry *entry)
+key_list_begin(StringInfo buf)
 {
-	uint8	   *at;
-
-	/* this is smaller than a cell, so all are below 1 GB */
-	if (list->n == list->room)
-		key_list_make_room(list, Min(2 * list->room,
-									 (MaxAllocSize - sizeof(KeyListHeader)) / list->size));
-	at = key_list_at(list, list->n++);
-	memcpy(at, entry->key, list->key_size);
-	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
-	iblt_store64(at + list->key_size + sizeof(int64),
-				 fp_reduce(iblt_cell_field(entry->cell, IBLT_FIELD_WEIGHT)));
-}
-
-static Datum
-key_list_datum(KeyList *list)
-{
-	list->header->key_size = (uint32) list->key_size;
-	SET_VARSIZE(list->header, sizeof(KeyListHeader) + list->n * list->size);
-	return PointerGetDatum(list->header);
+	initStringInfo(buf);
+	buf->len = sizeof(KeyListHeader);
 }
 
 /* Opens a part of a list of keys that are as in this sketch. */
 static void
-key_list_open(KeyList *list, const IbltParams *params, bytea *value, int32 first,
+key_list_open(KeyList *list, const IbltParams *params, void *value, int32 first,
 			  int32 number)
 {
+	KeyListHeader *header = value;
 	size_t		bytes = VARSIZE(value) - sizeof(KeyListHeader);
 	size_t		n;
 
-	list->header = (KeyListHeader *) value;
 	list->key_size = 8 * (size_t) params->key.limbs;
+	/* the next key is aligned, too */
 	list->size = list->key_size + 2 * sizeof(int64);
 	if (VARSIZE(value) < sizeof(KeyListHeader) ||
-		list->header->key_size != list->key_size || bytes % list->size != 0)
+		header->key_size != list->key_size || bytes % list->size != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("not a list of keys of this sketch")));
@@ -125,9 +83,8 @@ key_list_open(KeyList *list, const IbltParams *params, bytea *value, int32 first
 				 errmsg("first and number must not be negative")));
 	n = bytes / list->size;
 	first = (int32) Min((size_t) first, n);
-	list->bytes = (uint8 *) (list->header + 1) + first * list->size;
+	list->bytes = (uint8 *) (header + 1) + first * list->size;
 	list->n = Min((size_t) number, n - first);
-	list->room = list->n;
 }
 
 /*
@@ -151,32 +108,37 @@ compare_key_bytes(const void *a, const void *b, void *key_size)
 }
 
 /*
- * Sorts keys as their types do, or nearly so, because rows are then looked up
- * in about the order in which they are stored.  Removes keys that a crafted
- * sketch has twice.
+ * Ends a list: sorts its keys as their types do, or nearly so, because rows are
+ * then looked up in about the order in which they are stored.  Removes keys that
+ * a crafted sketch has twice.  Sets their number.
  */
-static void
-key_list_sort(KeyList *list, bool integers)
+static Datum
+key_list_end(StringInfo buf, const IbltParams *params, size_t *kept)
 {
-	size_t		kept = 0;
-	size_t		i;
+	KeyListHeader *header = (KeyListHeader *) buf->data;
+	KeyList		list;
 
-	if (integers)
-		qsort(list->bytes, list->n, list->size, compare_integer_keys);
+	header->key_size = 8 * params->key.limbs;
+	SET_VARSIZE(header, buf->len);
+	key_list_open(&list, params, header, 0, PG_INT32_MAX);
+	if (params->key.kind == IBLT_KEY_INTEGER)
+		qsort(list.bytes, list.n, list.size, compare_integer_keys);
 	else
-		qsort_arg(list->bytes, list->n, list->size, compare_key_bytes,
-				  &list->key_size);
-	for (i = 0; i < list->n; i++)
+		qsort_arg(list.bytes, list.n, list.size, compare_key_bytes, &list.key_size);
+	*kept = 0;
+	for (size_t i = 0; i < list.n; i++)
 	{
-		uint8	   *key = key_list_at(list, i);
+		uint8	   *key = list.bytes + i * list.size;
+		uint8	   *end = list.bytes + *kept * list.size;
 
 		CHECK_FOR_INTERRUPTS();
-		if (kept > 0 &&
-			memcmp(key, key_list_at(list, kept - 1), list->key_size) == 0)
+		if (i > 0 && memcmp(key, end - list.size, list.key_size) == 0)
 			continue;
-		memmove(key_list_at(list, kept++), key, list->size);
+		memmove(end, key, list.size);
+		(*kept)++;
 	}
-	list->n = kept;
+	SET_VARSIZE(header, sizeof(KeyListHeader) + *kept * list.size);
+	return PointerGetDatum(header);
 }
 
 /* The columns of a row as an array of texts. */
@@ -235,7 +197,7 @@ key_words(const KeyList *list, const IbltParams *params)
 	for (size_t i = 0; i < list->n; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(row_context);
-		Datum		key = iblt_key_decode(coder, key_list_at(list, i), params->key.limbs);
+		Datum		key = iblt_key_decode(coder, list->bytes + i * list->size, params->key.limbs);
 
 		if (is_row)
 			key = row_texts(DatumGetHeapTupleHeader(key));
@@ -246,27 +208,6 @@ key_words(const KeyList *list, const IbltParams *params)
 		MemoryContextReset(row_context);
 	}
 	return makeArrayResult(words, CurrentMemoryContext);
-}
-
-/* The sides of the keys as text[], for a difference "here" - "there". */
-static Datum
-key_sides(const KeyList *list)
-{
-	Datum		here = CStringGetTextDatum("here");
-	Datum		there = CStringGetTextDatum("there");
-	Datum		both = CStringGetTextDatum("both");
-	Datum	   *sides = palloc(Max(list->n, 1) * sizeof(Datum));
-	size_t		i;
-
-	for (i = 0; i < list->n; i++)
-	{
-		int64		count = key_list_number(list, i, 0);
-
-		CHECK_FOR_INTERRUPTS();
-		sides[i] = count > 0 ? here : count < 0 ? there : both;
-	}
-	return PointerGetDatum(construct_array(sides, (int) list->n, TEXTOID, -1,
-										   false, TYPALIGN_INT));
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_decode);
@@ -281,24 +222,40 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 {
 	IbltDecoding decoding;
 	IbltVerdict verdict;
+	const IbltParams *params = &decoding.original.params;
 	IbltEntry	entry;
-	KeyList		list;
+	StringInfoData buf;
+	size_t		n;
 	Datum		values[4] = {0};
 	bool		nulls[4] = {false};
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
-	key_list_init(&list, 8 * (size_t) decoding.original.params.key.limbs);
+	key_list_begin(&buf);
 	iblt_decoding_start(&decoding);
 	while (iblt_decoding_next(&decoding, &entry))
-		key_list_add(&list, &entry);
+	{
+		uint8		numbers[2 * sizeof(int64)];
+
+		iblt_store64(numbers, (uint64) (int64) entry.count);
+		iblt_store64(numbers + sizeof(int64),
+					 fp_reduce(iblt_cell_field(entry.cell, IBLT_FIELD_WEIGHT)));
+		/* this is smaller than a cell, so all are below 1 GB */
+		appendBinaryStringInfo(&buf, (const char *) entry.key, 8 * (int) params->key.limbs);
+		appendBinaryStringInfo(&buf, (const char *) numbers, sizeof(numbers));
+	}
 	iblt_decoding_finish(&decoding, &verdict);
-	if (verdict.complete)
-		key_list_sort(&list, decoding.original.params.key.kind == IBLT_KEY_INTEGER);
 	values[0] = BoolGetDatum(verdict.complete);
-	values[1] = Int64GetDatum((int64) (verdict.complete ? list.n : verdict.recovered));
-	values[2] = verdict.complete ? values[1] : iblt_rows_datum(verdict.keys);
-	values[3] = key_list_datum(&list);
-	nulls[3] = !verdict.complete;
+	if (verdict.complete)
+	{
+		values[3] = key_list_end(&buf, params, &n);
+		values[1] = values[2] = Int64GetDatum((int64) n);
+	}
+	else
+	{
+		values[1] = Int64GetDatum((int64) verdict.recovered);
+		values[2] = iblt_rows_datum(verdict.keys);
+		nulls[3] = true;
+	}
 	return iblt_value_row(fcinfo, values, nulls);
 }
 
@@ -307,15 +264,18 @@ PG_FUNCTION_INFO_V1(iblt_compare_keys);
 /*
  * iblt_compare_keys(iblt, keys bytea, first, number) -> (keys text[], sides
  * text[], weights bigint[]): that number of keys of a list, behind the first
- * ones, each as one word, their sides of the difference, and their weights for
- * iblt_compare_changed.  The sketch may be any fold of the one that the keys
+ * ones, each as one word, their sides of the difference "here - there", and their
+ * weights for iblt_compare_changed.  The sketch may be any fold of the one that the keys
  * are of.
  */
 Datum
 iblt_compare_keys(PG_FUNCTION_ARGS)
 {
+	Datum		names[] = {CStringGetTextDatum("there"), CStringGetTextDatum("both"),
+	CStringGetTextDatum("here")};
 	IbltSketch	sketch;
 	KeyList		list;
+	Datum	   *sides;
 	Datum	   *weights;
 	Datum		values[3];
 	bool		nulls[3] = {false};
@@ -323,11 +283,19 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 	iblt_open_arg(&sketch, fcinfo, 0);
 	key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(1), PG_GETARG_INT32(2),
 				  PG_GETARG_INT32(3));
-	values[0] = key_words(&list, &sketch.params);
-	values[1] = key_sides(&list);
+	sides = palloc(Max(list.n, 1) * sizeof(Datum));
 	weights = palloc(Max(list.n, 1) * sizeof(Datum));
 	for (size_t i = 0; i < list.n; i++)
+	{
+		int64		count = key_list_number(&list, i, 0);
+
+		CHECK_FOR_INTERRUPTS();
+		sides[i] = names[(count > 0) - (count < 0) + 1];
 		weights[i] = Int64GetDatum(key_list_number(&list, i, 1));
+	}
+	values[0] = key_words(&list, &sketch.params);
+	values[1] = PointerGetDatum(construct_array(sides, (int) list.n, TEXTOID, -1, false,
+												TYPALIGN_INT));
 	values[2] = PointerGetDatum(construct_array(weights, (int) list.n, INT8OID, sizeof(int64),
 												FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	return iblt_value_row(fcinfo, values, nulls);
@@ -391,25 +359,19 @@ iblt_compare_join(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	KeyList		list;
-	KeyList		joined;
-	size_t		n = 0;
-	int			i;
+	StringInfoData buf;
+	size_t		n;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	key_list_init(&joined, 8 * (size_t) sketch.params.key.limbs);
-	for (i = 1; i <= 2; i++)
+	key_list_begin(&buf);
+	for (int i = 1; i <= 2; i++)
 	{
 		key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(i), 0, PG_INT32_MAX);
-		if (n + list.n > (MaxAllocSize - sizeof(KeyListHeader)) / list.size)
+		if (list.n * list.size >= MaxAllocSize - (size_t) buf.len)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 errmsg("too many keys for one list")));
-		if (n + list.n > joined.room)
-			key_list_make_room(&joined, n + list.n);
-		memcpy(key_list_at(&joined, n), list.bytes, list.n * list.size);
-		n += list.n;
+		appendBinaryStringInfo(&buf, (const char *) list.bytes, (int) (list.n * list.size));
 	}
-	joined.n = n;
-	key_list_sort(&joined, sketch.params.key.kind == IBLT_KEY_INTEGER);
-	return key_list_datum(&joined);
+	return key_list_end(&buf, &sketch.params, &n);
 }

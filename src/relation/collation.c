@@ -149,17 +149,6 @@ collect_fields(Node *node, void *fields)
 	return expression_tree_walker(node, collect_fields, fields);
 }
 
-/* The fields of the rows that an argument has inside. */
-static List *
-fields_of(Node *arg)
-{
-	List	   *fields = NIL;
-
-	if (base_type(exprType(arg)) == RECORDOID)
-		(void) collect_fields(arg, &fields);
-	return fields;
-}
-
 /* What values of a type have inside: enums, and the collations of columns and ranges. */
 typedef struct Inside
 {
@@ -206,24 +195,6 @@ look_inside(Inside *inside, Oid type)
 	}
 }
 
-/* The enums whose order of labels a call may depend on. */
-List *
-iblt_call_enums(Node *call)
-{
-	Inside		inside = {NIL, NIL};
-	ListCell   *lc;
-
-	foreach(lc, ignores_order(call) ? NIL : iblt_call_args(call))
-	{
-		ListCell   *field;
-
-		look_inside(&inside, exprType(lfirst(lc)));
-		foreach(field, fields_of(lfirst(lc)))
-			look_inside(&inside, exprType(lfirst(field)));
-	}
-	return inside.enums;
-}
-
 /*
  * May a call compare texts by a collation that the call does not show?  They
  * may be in a row, in a range, in jsonb that is ordered, or in a JSON path with
@@ -245,22 +216,6 @@ hides_collation(Node *call, Oid type)
 	}
 }
 
-/* Adds the collations of an argument that a call does not show. */
-static List *
-add_hidden_collations(List *collations, Node *arg)
-{
-	Inside		inside = {NIL, add_collation(collations, DEFAULT_COLLATION_OID)};
-	ListCell   *lc;
-
-	look_inside(&inside, exprType(arg));
-	foreach(lc, fields_of(arg))
-	{
-		inside.collations = add_collation(inside.collations, exprCollation(lfirst(lc)));
-		look_inside(&inside, exprType(lfirst(lc)));
-	}
-	return inside.collations;
-}
-
 /* Adds the collations of a call that has texts among its arguments. */
 static List *
 add_collations_of_texts(List *collations, Node *call, bool text_varies)
@@ -280,19 +235,21 @@ add_collations_of_texts(List *collations, Node *call, bool text_varies)
 	return collations;
 }
 
-List *
-iblt_call_collations(Node *call)
+void
+iblt_call_depends(Node *call, List **collations, List **enums)
 {
 	bool		of_constants = IsA(call, FuncExpr) || IsA(call, OpExpr);
 	bool		text_varies = false;
 	int			constant_texts = 0;
-	List	   *collations = NIL;
 	ListCell   *lc;
 
 	foreach(lc, iblt_call_args(call))
 	{
 		Node	   *arg = lfirst(lc);
 		bool		is_constant = IsA(arg, Const);
+		Inside		inside = {NIL, list_make1_oid(DEFAULT_COLLATION_OID)};
+		List	   *fields = NIL;
+		ListCell   *field;
 
 		if (OidIsValid(exprCollation(arg)))
 		{
@@ -300,15 +257,25 @@ iblt_call_collations(Node *call)
 			constant_texts += is_constant;
 		}
 		of_constants = of_constants && is_constant;
+		look_inside(&inside, exprType(arg));
+		if (base_type(exprType(arg)) == RECORDOID)
+			(void) collect_fields(arg, &fields);
+		foreach(field, fields)
+		{
+			inside.collations = add_collation(inside.collations, exprCollation(lfirst(field)));
+			look_inside(&inside, exprType(lfirst(field)));
+		}
+		if (!ignores_order(call))
+			*enums = list_concat_unique_oid(*enums, inside.enums);
 		if (hides_collation(call, exprType(arg)))
-			collations = add_hidden_collations(collations, arg);
+			*collations = list_concat_unique_oid(*collations, inside.collations);
 	}
 	if (IsA(call, RowCompareExpr))
 	{
 		foreach(lc, ((RowCompareExpr *) call)->inputcollids)
-			collations = add_collation(collations, lfirst_oid(lc));
+			*collations = add_collation(*collations, lfirst_oid(lc));
 	}
 	/* one text may be a name, as in j ->> 'a', and two are compared */
-	return text_varies || of_constants || constant_texts > 1
-		? add_collations_of_texts(collations, call, text_varies) : collations;
+	if (text_varies || of_constants || constant_texts > 1)
+		*collations = add_collations_of_texts(*collations, call, text_varies);
 }

@@ -20,12 +20,10 @@ extern List *iblt_call_args(Node *call);
 extern Oid	iblt_call_operator(Node *call);
 
 /*
- * The OIDs of the collations that what a node does with its arguments depends
- * on, and InvalidOid if it depends on the encoding of text.
+ * Adds the OIDs of the collations that what a node does with its arguments depends
+ * on, InvalidOid if it depends on the encoding of text, and the OIDs of the enums
+ * whose order of labels it may depend on.
  */
-extern List *iblt_call_collations(Node *call);
-
-/* The OIDs of the enums whose order of labels it may depend on. */
-extern List *iblt_call_enums(Node *call);
+extern void iblt_call_depends(Node *call, List **collations, List **enums);
 
 #endif							/* IBLT_COMPARE_COLLATION_H */

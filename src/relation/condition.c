@@ -261,14 +261,10 @@ check_collations(Expression *expression, Node *node)
 {
 	ListCell   *lc;
 
-	foreach(lc, iblt_call_collations(node))
-	{
+	iblt_call_depends(node, &expression->collations, &expression->enums);
+	foreach(lc, expression->collations)
 		if (OidIsValid(lfirst_oid(lc)) && lfirst_oid(lc) != C_COLLATION_OID)
 			refuse_portable(expression, "a collation");
-		expression->collations = list_append_unique_oid(expression->collations,
-														lfirst_oid(lc));
-	}
-	expression->enums = list_concat_unique_oid(expression->enums, iblt_call_enums(node));
 }
 
 /* Callback of check_functions_in_node. */
@@ -438,20 +434,6 @@ check_text(Expression *expression, Relation relation, const char *text)
 	return result;
 }
 
-static Datum
-names_of(Relation relation, Bitmapset *columns)
-{
-	Datum	   *names = palloc(sizeof(Datum) * Max(bms_num_members(columns), 1));
-	int			column = -1;
-	int			n = 0;
-
-	while ((column = bms_next_member(columns, column)) >= 0)
-		if (column > 0)
-			names[n++] = CStringGetTextDatum(get_attname(RelationGetRelid(relation),
-														 column, false));
-	return PointerGetDatum(construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT));
-}
-
 PG_FUNCTION_INFO_V1(iblt_compare_check_expression);
 
 /*
@@ -468,6 +450,8 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	Expression	expression = {.is_condition = PG_GETARG_BOOL(2), .portable = PG_GETARG_BOOL(3)};
 	Relation	relation;
 	Node	   *checked;
+	ArrayBuildState *names;
+	int			column = 0;
 	Datum		values[6];
 	bool		nulls[6] = {false};
 
@@ -479,7 +463,12 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	values[1] = ObjectIdGetDatum(getBaseType(exprType(checked)));
 	values[2] = Int32GetDatum(exprTypmod(checked));
 	values[3] = iblt_value_oids(expression.collations);
-	values[4] = names_of(relation, expression.columns);
+	names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+	while ((column = bms_next_member(expression.columns, column)) > 0)
+		names = accumArrayResult(names, CStringGetTextDatum(get_attname(PG_GETARG_OID(0),
+																		column, false)),
+								 false, TEXTOID, CurrentMemoryContext);
+	values[4] = makeArrayResult(names, CurrentMemoryContext);
 	values[5] = iblt_value_oids(expression.enums);
 	relation_close(relation, AccessShareLock);
 	return iblt_value_row(fcinfo, values, nulls);

@@ -127,7 +127,6 @@ iblt_catalog_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
 {
 	List	   *rows = iblt_catalog_rows(RelationRelationId, ClassOidIndexId,
 										 Anum_pg_class_oid, relid, snapshot);
-
 	bool		found = rows != NIL;
 
 	if (found)

@@ -92,38 +92,6 @@ by_merit(const ListCell *a, const ListCell *b)
 	return i->indexrelid < j->indexrelid ? -1 : 1;
 }
 
-static List *
-read_keys(Described *d)
-{
-	List	   *keys = NIL;
-	ListCell   *lc;
-
-	foreach(lc, iblt_catalog_rows(IndexRelationId, IndexIndrelidIndexId,
-								  Anum_pg_index_indrelid, d->relid,
-								  GetActiveSnapshot()))
-	{
-		HeapTuple	tuple = lfirst(lc);
-		Form_pg_index index = (Form_pg_index) GETSTRUCT(tuple);
-		List	   *columns = key_columns(d, index);
-		FormData_pg_class class;
-
-		if (columns != NIL && index->indisunique && index->indisvalid &&
-			heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
-			heap_attisnull(tuple, Anum_pg_index_indexprs, NULL) &&
-			iblt_catalog_class(index->indexrelid, GetActiveSnapshot(), &class) &&
-			class.relam == BTREE_AM_OID)
-		{
-			UniqueKey  *key = palloc(sizeof(UniqueKey));
-
-			key->index = tuple;
-			key->columns = columns;
-			keys = lappend(keys, key);
-		}
-	}
-	list_sort(keys, by_merit);
-	return keys;
-}
-
 /* Is it a default operator class, of a type that sorts alike everywhere? */
 static bool
 sorts_alike(Described *d, Oid class)
@@ -208,10 +176,34 @@ append_key(StringInfo json, Described *d, UniqueKey *key)
 void
 iblt_describe_keys(StringInfo json, Described *d)
 {
+	List	   *keys = NIL;
 	ListCell   *lc;
 
+	foreach(lc, iblt_catalog_rows(IndexRelationId, IndexIndrelidIndexId,
+								  Anum_pg_index_indrelid, d->relid,
+								  GetActiveSnapshot()))
+	{
+		HeapTuple	tuple = lfirst(lc);
+		Form_pg_index index = (Form_pg_index) GETSTRUCT(tuple);
+		List	   *columns = key_columns(d, index);
+		FormData_pg_class class;
+
+		if (columns != NIL && index->indisunique && index->indisvalid &&
+			heap_attisnull(tuple, Anum_pg_index_indpred, NULL) &&
+			heap_attisnull(tuple, Anum_pg_index_indexprs, NULL) &&
+			iblt_catalog_class(index->indexrelid, GetActiveSnapshot(), &class) &&
+			class.relam == BTREE_AM_OID)
+		{
+			UniqueKey  *key = palloc(sizeof(UniqueKey));
+
+			key->index = tuple;
+			key->columns = columns;
+			keys = lappend(keys, key);
+		}
+	}
+	list_sort(keys, by_merit);
 	appendStringInfoString(json, ", \"keys\": [");
-	foreach(lc, read_keys(d))
+	foreach(lc, keys)
 	{
 		appendStringInfoString(json, foreach_current_index(lc) == 0 ? "" : ", ");
 		append_key(json, d, lfirst(lc));
