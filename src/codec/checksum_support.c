@@ -48,25 +48,13 @@ PG_FUNCTION_INFO_V1(iblt_checksum_support);
 
 /* Does a join tree hold anything but inner joins? */
 static bool
-has_other_joins(Node *node)
+has_other_joins(Node *node, void *context)
 {
-	ListCell   *lc;
-
-	if (node == NULL || IsA(node, RangeTblRef))
+	if (node == NULL)
 		return false;
-	if (IsA(node, JoinExpr))
-	{
-		JoinExpr   *join = (JoinExpr *) node;
-
-		return join->jointype != JOIN_INNER || has_other_joins(join->larg) ||
-			has_other_joins(join->rarg);
-	}
-	foreach(lc, ((FromExpr *) node)->fromlist)
-	{
-		if (has_other_joins(lfirst(lc)))
-			return true;
-	}
-	return false;
+	if (IsA(node, JoinExpr) && ((JoinExpr *) node)->jointype != JOIN_INNER)
+		return true;
+	return expression_tree_walker(node, has_other_joins, context);
 }
 
 /*
@@ -82,7 +70,7 @@ is_plain_row(PlannerInfo *root, Var *var)
 	if (root == NULL || var->varattno != InvalidAttrNumber ||
 		var->varlevelsup != 0 || iblt_var_is_nulled(var) || iblt_var_is_returned(var) ||
 		root->parse->commandType != CMD_SELECT ||
-		has_other_joins((Node *) root->parse->jointree))
+		has_other_joins((Node *) root->parse->jointree, NULL))
 		return false;
 	if ((int) var->varno < 1 ||
 		(int) var->varno > list_length(root->parse->rtable))
@@ -175,25 +163,15 @@ fields_of_row(PlannerInfo *root, RowExpr *row)
 	return fields;
 }
 
-/* Is a relation a leaf of a join tree? */
+/* Is a relation, of which this is the index, a leaf of a join tree? */
 static bool
-is_in_join_tree(Node *node, int index)
+is_in_join_tree(Node *node, void *index)
 {
-	ListCell   *lc;
-
 	if (node == NULL)
 		return false;
 	if (IsA(node, RangeTblRef))
-		return ((RangeTblRef *) node)->rtindex == index;
-	if (IsA(node, JoinExpr))
-		return is_in_join_tree(((JoinExpr *) node)->larg, index) ||
-			is_in_join_tree(((JoinExpr *) node)->rarg, index);
-	foreach(lc, ((FromExpr *) node)->fromlist)
-	{
-		if (is_in_join_tree(lfirst(lc), index))
-			return true;
-	}
-	return false;
+		return ((RangeTblRef *) node)->rtindex == *(int *) index;
+	return expression_tree_walker(node, is_in_join_tree, index);
 }
 
 /*
@@ -204,7 +182,7 @@ static bool
 is_dissolved(PlannerInfo *root, const RangeTblEntry *rte, int index)
 {
 	return (rte->rtekind == RTE_SUBQUERY &&
-			!is_in_join_tree((Node *) root->parse->jointree, index)) ||
+			!is_in_join_tree((Node *) root->parse->jointree, &index)) ||
 		(rte->rtekind == RTE_JOIN && rte->alias != NULL);
 }
 

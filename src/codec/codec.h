@@ -61,9 +61,10 @@ extern void iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 								   const NullableDatum *args, int n);
 
 /*
- * Reads one item at *pos and advances *pos.  The type's receive or input
+ * Reads a key at *pos, which is one item, or the items of a row's columns without
+ * the row's own length, and advances *pos.  The type's receive or input
  * function makes the value, in CurrentMemoryContext.  ERROR if the bytes are
- * malformed, or are not what iblt_codec_append writes for the value.  The type
+ * malformed, or are not what is written for the value.  The type
  * must be of pg_catalog, because others can run anybody's code.  Never reads at
  * or past end.  Takes memory in proportion to the bytes at hand.
  */
@@ -129,7 +130,5 @@ extern bool iblt_codec_is_row(IbltCodec *codec);
 /* The columns' items alone, without the row's own length. */
 extern void iblt_codec_append_columns(StringInfo buf, IbltCodec *codec,
 									  Datum row);
-extern Datum iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos,
-									 const uint8 *end);
 
 #endif							/* IBLT_CODEC_CODEC_H */

@@ -126,17 +126,6 @@ check_array(IbltCodec *codec)
 }
 
 static void
-check_unknown_record(IbltCodec *codec)
-{
-	if (codec->base == RECORDOID)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("columns of a record in the key are unknown"),
-				 errdetail("The record is null."),
-				 errhint("Cast it to a named row type, such as NULL::mytype.")));
-}
-
-static void
 refuse_long_description(void)
 {
 	ereport(ERROR,
@@ -145,17 +134,6 @@ refuse_long_description(void)
 			 errdetail("The names of its columns' types take more than %d bytes.",
 					   IBLT_MAX_DESCRIPTION),
 			 errhint("Use fewer columns, or use iblt_checksum(key) as the key and look rows up by it.")));
-}
-
-static void
-refuse_deep_description(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("rows in the key are nested too deeply"),
-			 errdetail("Rows can be nested up to %d levels deep.",
-					   IBLT_MAX_DESCRIPTION_DEPTH - 1),
-			 errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
 }
 
 /*
@@ -169,7 +147,12 @@ append_description(StringInfo out, IbltCodec *codec, int level)
 
 	check_stack_depth();
 	if (level > IBLT_MAX_DESCRIPTION_DEPTH)
-		refuse_deep_description();
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("rows in the key are nested too deeply"),
+				 errdetail("Rows can be nested up to %d levels deep.",
+						   IBLT_MAX_DESCRIPTION_DEPTH - 1),
+				 errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
 	if (out->len > IBLT_MAX_DESCRIPTION)
 		refuse_long_description();
 	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
@@ -182,7 +165,12 @@ append_description(StringInfo out, IbltCodec *codec, int level)
 	}
 	if (row == NULL)
 	{
-		check_unknown_record(codec);
+		if (codec->base == RECORDOID)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("columns of a record in the key are unknown"),
+					 errdetail("The record is null."),
+					 errhint("Cast it to a named row type, such as NULL::mytype.")));
 		append_type_name(out, codec->base);
 		return;
 	}
@@ -240,10 +228,11 @@ malformed(void)
 			 errmsg("malformed type description")));
 }
 
-/* Reads an identifier into name, which has room for MAX_NAME + 1 bytes. */
-static void
-parse_identifier(Parser *parser, char *name)
+/* Reads an identifier.  Returns it in the server's encoding. */
+static char *
+next_name(Parser *parser)
 {
+	char		name[MAX_NAME];
 	bool		quoted = *parser->p == '"';
 	bool		closed = !quoted;
 	int			len = 0;
@@ -269,17 +258,7 @@ parse_identifier(Parser *parser, char *name)
 	}
 	if (len == 0 || !closed)
 		malformed();
-	name[len] = '\0';
-}
-
-/* An identifier in the server's encoding. */
-static char *
-next_name(Parser *parser)
-{
-	char		name[MAX_NAME + 1];
-
-	parse_identifier(parser, name);
-	return iblt_utf8_to_server(name, (int) strlen(name));
+	return iblt_utf8_to_server(name, len);
 }
 
 /* A type of pg_catalog by its name, or bytea for one of another schema. */

@@ -4,8 +4,8 @@
  *	  What the files of src/codec share: the codec, pinned settings and
  *	  encodings.
  *
- * No file uses one that comes later in this list: bytes, text and numeric,
- * function, type, name, write, read.
+ * No file uses one that comes later in this list: bytes, text, type, name, write,
+ * read.
  *
  *-------------------------------------------------------------------------
  */
@@ -101,16 +101,7 @@ extern void iblt_append_jsonb(StringInfo buf, Datum value);
 extern void iblt_append_tsvector(StringInfo buf, IbltCodec *codec, Datum value);
 extern void iblt_append_hstore(StringInfo buf, IbltCodec *codec, Datum value);
 
-/* numeric.c */
-
-/* Appends the bytes of numeric_send as an item, from len stored bytes. */
-extern void iblt_append_numeric_item(StringInfo buf, const char *data, Size len);
-
-/* function.c */
-extern void iblt_codec_build_by_functions(IbltCodec *codec, Form_pg_type form);
-
 /* type.c */
-extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
 extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
 extern IbltRow *iblt_codec_own_row(IbltCodec *codec);
 

@@ -171,7 +171,7 @@ read_text_form(IbltCodec *codec, Reader *content)
  * takes at least one byte.
  */
 static int
-read_shape(IbltCodec *codec, Reader *content, int *ndim, int *dims, int *lbs)
+read_shape(Reader *content, int *ndim, int *dims, int *lbs)
 {
 	uint64		n = 1;
 
@@ -188,26 +188,21 @@ read_shape(IbltCodec *codec, Reader *content, int *ndim, int *dims, int *lbs)
 		if (n > bytes_left(content))
 			malformed("an array has more elements than bytes");
 	}
-	if ((codec->base == INT2VECTOROID || codec->base == OIDVECTOROID) &&
-		!(*ndim == 0 || (*ndim == 1 && lbs[0] == 0)))
-		malformed("a vector is not one-dimensional");
 	return *ndim == 0 ? 0 : (int) n;
 }
 
 /*
- * Makes an int2vector or oidvector.  They have no NULLs, and a shape when
- * empty.
+ * Makes an int2vector or oidvector.  They have one dimension and no NULLs, which
+ * shows when they are written again.
  */
 static Datum
-make_vector(Oid type, const Datum *values, const bool *nulls, int n)
+make_vector(Oid type, const Datum *values, int n)
 {
 	int16	   *ints = palloc(sizeof(int16) * Max(n, 1));
 	Oid		   *oids = palloc(sizeof(Oid) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
 	{
-		if (nulls[i])
-			malformed("a vector contains a null");
 		if (type == OIDVECTOROID)
 			oids[i] = DatumGetObjectId(values[i]);
 		else
@@ -225,14 +220,14 @@ read_array(IbltCodec *codec, Reader *content)
 	int			dims[MAXDIM];
 	int			lbs[MAXDIM];
 	int			ndim;
-	int			n = read_shape(codec, content, &ndim, dims, lbs);
+	int			n = read_shape(content, &ndim, dims, lbs);
 	Datum	   *values = palloc(sizeof(Datum) * Max(n, 1));
 	bool	   *nulls = palloc(sizeof(bool) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
 		values[i] = read_item(element, content, &nulls[i]);
 	if (codec->base == INT2VECTOROID || codec->base == OIDVECTOROID)
-		return make_vector(codec->base, values, nulls, n);
+		return make_vector(codec->base, values, n);
 	return PointerGetDatum(construct_md_array(values, nulls, ndim, dims, lbs,
 											  element->type, element->typlen,
 											  element->typbyval,
@@ -250,7 +245,10 @@ read_bound(IbltCodec *codec, Reader *content)
 	return value;
 }
 
-/* make_range checks the order of the bounds, and makes empty ranges empty. */
+/*
+ * make_range checks the order of the bounds, and makes empty ranges empty.  Flags
+ * that no range has are not written again.
+ */
 static Datum
 read_range(IbltCodec *codec, Reader *content)
 {
@@ -263,12 +261,6 @@ read_range(IbltCodec *codec, Reader *content)
 	lower.inclusive = (flags & RANGE_LB_INC) != 0;
 	upper.infinite = (flags & RANGE_UB_INF) != 0;
 	upper.inclusive = (flags & RANGE_UB_INC) != 0;
-	if ((flags & ~(RANGE_EMPTY | RANGE_LB_INC | RANGE_LB_INF |
-				   RANGE_UB_INC | RANGE_UB_INF)) != 0 ||
-		((flags & RANGE_EMPTY) && flags != RANGE_EMPTY) ||
-		(lower.infinite && lower.inclusive) ||
-		(upper.infinite && upper.inclusive))
-		malformed("a range has impossible flags");
 	if (RANGE_HAS_LBOUND(flags))
 		lower.val = read_bound(codec, content);
 	if (RANGE_HAS_UBOUND(flags))
@@ -371,18 +363,11 @@ iblt_codec_read(IbltCodec *codec, const uint8 **pos, const uint8 *end,
 				bool *isnull)
 {
 	Reader		reader = {*pos, end};
-	Datum		value = read_item(codec, &reader, isnull);
+	Datum		value;
 
-	*pos = reader.p;
-	return value;
-}
-
-Datum
-iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos, const uint8 *end)
-{
-	Reader		reader = {*pos, end};
-	Datum		value = read_columns(codec, &reader);
-
+	*isnull = false;
+	value = codec->kind == IBLT_KIND_ROW ? read_columns(codec, &reader)
+		: read_item(codec, &reader, isnull);
 	*pos = reader.p;
 	return value;
 }

@@ -241,18 +241,6 @@ iblt_pin_settings(bool names_only)
 	return level;
 }
 
-/* Converts a string of a jsonb to UTF-8, in new memory. */
-static void
-jsonb_string_to_utf8(JsonbValue *value)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	iblt_append_utf8(&text, value->val.string.val, value->val.string.len);
-	value->val.string.val = text.data;
-	value->val.string.len = text.len;
-}
-
 /*
  * The same document with UTF-8 strings.  The constructor of jsonb orders keys
  * by length and bytes, as in a UTF8 database.
@@ -272,7 +260,14 @@ jsonb_in_utf8(Jsonb *jsonb)
 		bool		raw = token == WJB_BEGIN_ARRAY && value.val.array.rawScalar;
 
 		if (scalar && value.type == jbvString)
-			jsonb_string_to_utf8(&value);
+		{
+			StringInfoData text;
+
+			initStringInfo(&text);
+			iblt_append_utf8(&text, value.val.string.val, value.val.string.len);
+			value.val.string.val = text.data;
+			value.val.string.len = text.len;
+		}
 		iblt_push_jsonb(&state, token, scalar || raw ? &value : NULL);
 	}
 	return JsonbValueToJsonb(state.result);

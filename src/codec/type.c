@@ -21,6 +21,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -62,6 +63,30 @@ static const struct
 	{NUMERICOID, IBLT_KIND_NUMERIC},
 };
 
+/*
+ * Built-in types whose bytes hold float8s up to their end, or begin with a
+ * count for which the receive function allocates memory before it reads on.
+ */
+static const struct
+{
+	Oid			type;
+	int16		float_offset;
+	int16		count_offset;
+	int32		min_bits;
+}			sent_layouts[] = {
+	{POINTOID, 0, 0, 0},
+	{LSEGOID, 0, 0, 0},
+	{BOXOID, 0, 0, 0},
+	{LINEOID, 0, 0, 0},
+	{CIRCLEOID, 0, 0, 0},
+	{PATHOID, 5, 1, 128},
+	{POLYGONOID, 4, 0, 128},
+	{BITOID, -1, 0, 1},
+	{VARBITOID, -1, 0, 1},
+	{TSVECTOROID, -1, 0, 24},
+	{TSQUERYOID, -1, 0, 16},
+};
+
 static uint64 generation = 0;
 
 static void
@@ -72,16 +97,6 @@ no_bytes_error(Oid type)
 			 errmsg("type %s has no canonical bytes",
 					format_type_be(type)),
 			 errhint("Cast the value to a type that a table column can have.")));
-}
-
-/* Working memory that is reset after each value of this codec. */
-MemoryContext
-iblt_codec_scratch(IbltCodec *codec)
-{
-	if (codec->scratch == NULL)
-		codec->scratch = AllocSetContextCreate(codec->cxt, "iblt codec scratch",
-											   ALLOCSET_SMALL_SIZES);
-	return codec->scratch;
 }
 
 static IbltRow *
@@ -164,66 +179,129 @@ iblt_codec_own_row(IbltCodec *codec)
 	return codec->row;
 }
 
+/* Is a function hstore_send of the extension, whatever schema it is in? */
+static bool
+is_hstore_send(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		isnull;
+	Datum		library;
+	bool		result = false;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	library = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &isnull);
+	if (!isnull && strstr(TextDatumGetCString(library), "hstore") != NULL)
+	{
+		Datum		symbol = SysCacheGetAttr(PROCOID, tuple,
+											 Anum_pg_proc_prosrc, &isnull);
+
+		result = !isnull &&
+			strcmp(TextDatumGetCString(symbol), "hstore_send") == 0;
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * A base type.  The send function writes the values of types without a kind of
+ * their own, or else the output function.
+ */
 static void
 build_base(IbltCodec *codec, Form_pg_type form)
 {
+	bool		raw = iblt_text_is_raw();
+	bool		is_reg = codec->base < FirstNormalObjectId &&
+		strncmp(NameStr(form->typname), "reg", 3) == 0;
+	bool		sent = OidIsValid(form->typsend) && !is_reg;
+	Oid			write = sent ? form->typsend : form->typoutput;
+	Oid			read = sent ? form->typreceive : form->typinput;
+
+	codec->kind = sent ? IBLT_KIND_SEND : IBLT_KIND_OUTPUT;
+	codec->names_only = is_reg;
+	codec->float_offset = -1;
+	codec->ioparam = OidIsValid(form->typelem) ? form->typelem : codec->base;
 	for (int i = 0; i < (int) lengthof(builtin_kinds); i++)
+		if (builtin_kinds[i].type == codec->base)
+			codec->kind = builtin_kinds[i].kind;
+	for (int i = 0; i < (int) lengthof(sent_layouts); i++)
 	{
-		if (builtin_kinds[i].type != codec->base)
+		if (sent_layouts[i].type != codec->base)
 			continue;
-		codec->kind = builtin_kinds[i].kind;
-		if (codec->kind == IBLT_KIND_TEXT && iblt_text_is_raw())
-			codec->kind = IBLT_KIND_BYTES;
-		codec->exact = true;
-		codec->ioparam = codec->base;
-		fmgr_info_cxt(form->typreceive, &codec->read, codec->cxt);
-		return;
+		codec->float_offset = sent_layouts[i].float_offset;
+		codec->count_offset = sent_layouts[i].count_offset;
+		codec->min_bits = sent_layouts[i].min_bits;
 	}
-	if (form->typtype == TYPTYPE_PSEUDO)
+	if (form->typtype == TYPTYPE_PSEUDO && codec->base != UNKNOWNOID)
 		no_bytes_error(codec->base);
-	iblt_codec_build_by_functions(codec, form);
+	/* regproc and regoper show overloaded functions as if they were one */
+	if (codec->base == REGPROCOID)
+	{
+		write = F_REGPROCEDUREOUT;
+		read = F_REGPROCEDUREIN;
+	}
+	else if (codec->base == REGOPEROID)
+	{
+		write = F_REGOPERATOROUT;
+		read = F_REGOPERATORIN;
+	}
+	fmgr_info_cxt(write, &codec->write, codec->cxt);
+	if (OidIsValid(read))
+		fmgr_info_cxt(read, &codec->read, codec->cxt);
+	if (codec->kind == IBLT_KIND_TEXT && raw)
+		codec->kind = IBLT_KIND_BYTES;
+	if (codec->kind != IBLT_KIND_SEND)
+		return;
+	/* what the send function alone would get wrong */
+	if (codec->write.fn_addr == byteasend && codec->typlen == -1)
+		codec->kind = IBLT_KIND_BYTES;
+	else if (codec->write.fn_addr == textsend && codec->typlen == -1)
+		codec->kind = raw ? IBLT_KIND_BYTES : IBLT_KIND_TEXT;
+	else if (codec->base == JSONBOID && !raw)
+		codec->kind = IBLT_KIND_JSONB;
+	else if (codec->base == TSVECTOROID && !raw)
+		codec->kind = IBLT_KIND_TSVECTOR;
+	else if (codec->base >= FirstNormalObjectId && !raw &&
+			 is_hstore_send(codec->write.fn_oid))
+		codec->kind = IBLT_KIND_HSTORE;
 }
 
+/* An array, a range or a multirange, whose values are made of those of a part. */
 static void
-build_range(IbltCodec *codec)
+build_container(IbltCodec *codec, Oid part)
 {
-	codec->kind = IBLT_KIND_RANGE;
-	codec->range = lookup_type_cache(codec->base, TYPECACHE_RANGE_INFO);
-	if (codec->range->rngelemtype == NULL)
+	TypeCacheEntry *entry;
+
+	codec->kind = IBLT_KIND_ARRAY;
+	if (type_is_range(codec->base))
+	{
+		codec->kind = IBLT_KIND_RANGE;
+		codec->range = lookup_type_cache(codec->base, TYPECACHE_RANGE_INFO);
+	}
+	else if (type_is_multirange(codec->base))
+	{
+		codec->kind = IBLT_KIND_MULTIRANGE;
+		entry = lookup_type_cache(codec->base, TYPECACHE_MULTIRANGE_INFO);
+		codec->range = entry->rngtype;
+	}
+	if (codec->kind != IBLT_KIND_ARRAY &&
+		(codec->range == NULL || codec->range->rngelemtype == NULL))
 		elog(ERROR, "type %u is not a range type", codec->base);
-	codec->element = iblt_codec_build(codec->range->rngelemtype->type_id, -1,
+	codec->element = iblt_codec_build(part, codec->kind == IBLT_KIND_ARRAY ? codec->typmod : -1,
 									  codec->cxt);
-	codec->exact = codec->element->exact;
-}
-
-static void
-build_multirange(IbltCodec *codec)
-{
-	TypeCacheEntry *entry = lookup_type_cache(codec->base,
-											  TYPECACHE_MULTIRANGE_INFO);
-
-	codec->kind = IBLT_KIND_MULTIRANGE;
-	if (entry->rngtype == NULL)
-		elog(ERROR, "type %u is not a multirange type", codec->base);
-	codec->range = entry->rngtype;
-	codec->element = iblt_codec_build(entry->rngtype->type_id, -1, codec->cxt);
 	codec->exact = codec->element->exact;
 }
 
 static void
 build_kind(IbltCodec *codec, Form_pg_type form)
 {
-	Oid			element = get_element_type(codec->base);
+	Oid			part = iblt_codec_type_part(codec->base);
 
 	codec->typlen = form->typlen;
 	codec->typbyval = form->typbyval;
 	codec->typalign = form->typalign;
-	if (OidIsValid(element))
-	{
-		codec->kind = IBLT_KIND_ARRAY;
-		codec->element = iblt_codec_build(element, codec->typmod, codec->cxt);
-		codec->exact = codec->element->exact;
-	}
+	if (OidIsValid(part))
+		build_container(codec, part);
 	else if (codec->base == RECORDOID || form->typtype == TYPTYPE_COMPOSITE)
 	{
 		codec->kind = IBLT_KIND_ROW;
@@ -231,12 +309,11 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 	}
 	else if (form->typtype == TYPTYPE_ENUM)
 		codec->kind = IBLT_KIND_ENUM;
-	else if (form->typtype == TYPTYPE_RANGE)
-		build_range(codec);
-	else if (form->typtype == TYPTYPE_MULTIRANGE)
-		build_multirange(codec);
 	else
+	{
 		build_base(codec, form);
+		codec->exact = codec->kind != IBLT_KIND_OUTPUT && codec->base != XMLOID;
+	}
 }
 
 IbltCodec *
@@ -322,30 +399,17 @@ iblt_codec_is_row(IbltCodec *codec)
  */
 
 /*
- * Does a send function depend on nothing but the value?  Those of text depend
- * on the client's encoding, which the codec pins.
- */
-static bool
-send_is_immutable(Oid function)
-{
-	FmgrInfo	send;
-
-	if (func_volatile(function) == PROVOLATILE_IMMUTABLE)
-		return true;
-	fmgr_info(function, &send);
-	return send.fn_addr == textsend || send.fn_addr == byteasend;
-}
-
-/*
- * The same for a base type, see iblt_codec_build_by_functions.  What another
- * type without a send function prints may name other objects, as an aclitem
- * does.
+ * A base type, see build_base.  A send function depends on nothing but the value
+ * if it is immutable, or one of text, which depends on the client's encoding, which
+ * the codec pins.  What another type without a send function prints may name other
+ * objects, as an aclitem does.
  */
 static bool
 base_is_immutable(Oid type)
 {
 	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
 	Form_pg_type form;
+	FmgrInfo	send;
 	bool		result;
 
 	if (!HeapTupleIsValid(tuple))
@@ -356,7 +420,11 @@ base_is_immutable(Oid type)
 	else if (type < FirstNormalObjectId)
 		result = strncmp(NameStr(form->typname), "reg", 3) != 0;
 	else
-		result = send_is_immutable(form->typsend);
+	{
+		fmgr_info(form->typsend, &send);
+		result = func_volatile(form->typsend) == PROVOLATILE_IMMUTABLE ||
+			send.fn_addr == textsend || send.fn_addr == byteasend;
+	}
 	ReleaseSysCache(tuple);
 	return result;
 }

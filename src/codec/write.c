@@ -31,7 +31,63 @@
 #include "codec/scalar.h"
 #include "core/interrupt.h"
 
+/* The stored form of a numeric, unchanged since PostgreSQL 9.1. */
+#define NUMERIC_FLAGS		0xC000
+#define NUMERIC_SHORT		0x8000
+#define NUMERIC_SPECIAL		0xC000
+#define NUMERIC_EXT_SIGN	0xF000
+
 static void append_slow(StringInfo buf, IbltCodec *codec, Datum value);
+
+/*
+ * Appends the bytes of numeric_send as an item, from len stored bytes: the number
+ * of digits, weight, sign and display scale, and the digits, which NaN and the
+ * infinities lack.
+ */
+static void
+append_numeric_item(StringInfo buf, const char *data, Size len)
+{
+	uint16		header;
+	uint16		sign;
+	uint16		dscale;
+	int16		weight = 0;
+	Size		skip = sizeof(header);
+	uint32		ndigits;
+	char	   *out;
+
+	memcpy(&header, data, sizeof(header));
+	dscale = (header & 0x1F80) >> 7;
+	if ((header & NUMERIC_FLAGS) == NUMERIC_SPECIAL)
+		sign = header & NUMERIC_EXT_SIGN;
+	else if ((header & NUMERIC_FLAGS) == NUMERIC_SHORT)
+	{
+		sign = (header & 0x2000) ? 0x4000 : 0;
+		weight = (int16) ((header & 0x3F) - (header & 0x40));
+	}
+	else
+	{
+		sign = header & NUMERIC_FLAGS;
+		dscale = header & 0x3FFF;
+		memcpy(&weight, data + skip, sizeof(weight));
+		skip += sizeof(weight);
+	}
+	ndigits = (header & NUMERIC_FLAGS) == NUMERIC_SPECIAL ? 0
+		: (uint32) (len - skip) / sizeof(int16);
+	ensure_room(buf, 5 + 8 + len);
+	out = put_leb128(buf->data + buf->len, 8 + 2 * ndigits + 1);
+	out = put_int16(out, (uint16) ndigits);
+	out = put_int16(out, (uint16) weight);
+	out = put_int16(out, sign);
+	out = put_int16(out, dscale);
+	for (uint32 i = 0; i < ndigits; i++)
+	{
+		uint16		digit;
+
+		memcpy(&digit, data + skip + i * sizeof(digit), sizeof(digit));
+		out = put_int16(out, digit);
+	}
+	buf->len = (int) (out - buf->data);
+}
 
 /* The variable-length kinds that are written from their stored form. */
 static pg_attribute_always_inline void
@@ -51,7 +107,7 @@ append_varlena_item(StringInfo buf, IbltKind kind, Datum value)
 	else if (kind == IBLT_KIND_TEXT)
 		iblt_append_text_item(buf, data, len);
 	else
-		iblt_append_numeric_item(buf, data, len);
+		append_numeric_item(buf, data, len);
 	if (unlikely(plain != stored))
 		pfree(plain);
 }
@@ -274,7 +330,10 @@ append_slow(StringInfo buf, IbltCodec *codec, Datum value)
 	 */
 	check_stack_depth();
 	CHECK_FOR_INTERRUPTS();
-	caller = MemoryContextSwitchTo(iblt_codec_scratch(codec));
+	if (codec->scratch == NULL)
+		codec->scratch = AllocSetContextCreate(codec->cxt, "iblt codec scratch",
+											   ALLOCSET_SMALL_SIZES);
+	caller = MemoryContextSwitchTo(codec->scratch);
 	start = iblt_item_begin(buf);
 	append_by_kind(buf, codec, value);
 	iblt_item_end(buf, start);

@@ -346,7 +346,7 @@ iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 static Datum
 decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 {
-	bool		isnull = false;
+	bool		isnull;
 	Datum		key;
 
 	if (coder->codec == NULL)
@@ -355,10 +355,7 @@ decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 			end--;
 		return PointerGetDatum(iblt_value_copy(bytes, end - bytes));
 	}
-	if (iblt_codec_is_row(coder->codec))
-		key = iblt_codec_read_columns(coder->codec, &bytes, end);
-	else
-		key = iblt_codec_read(coder->codec, &bytes, end, &isnull);
+	key = iblt_codec_read(coder->codec, &bytes, end, &isnull);
 	while (bytes < end && *bytes == 0)
 		bytes++;
 	if (isnull || bytes < end)
