@@ -17,8 +17,8 @@ CREATE MATERIALIZED VIEW tracked USING heap AS
 
 -- The base of each live digest, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW base USING heap AS
-	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch,
-		NULL::bigint AS rows, NULL::integer AS limbs, NULL::timestamptz AS verified_at
+	SELECT NULL::oid AS relation, NULL::bigint AS generation,
+		NULL::timestamptz AS verified_at, NULL::bytea AS sketch
 	WITH NO DATA;
 ALTER MATERIALIZED VIEW base ALTER COLUMN sketch SET STORAGE EXTERNAL;
 

@@ -41,8 +41,6 @@ typedef enum CallMode
 } CallMode;
 
 /* What one call site keeps between calls, in fn_mcxt. */
-typedef struct IbltRowHash CallState;
-
 struct IbltRowHash
 {
 	CallMode	mode;
@@ -77,24 +75,24 @@ choose_mode(FunctionCallInfo fcinfo, int first)
 }
 
 static void
-set_seed(CallState *state, uint64 seed)
+set_seed(IbltRowHash *state, uint64 seed)
 {
 	iblt_core_secret(state->secret, "iblt row", seed);
 	state->seed = seed;
 }
 
 /* A state for so many values, without their codecs. */
-static CallState *
+static IbltRowHash *
 alloc_state(int nargs, uint64 seed, MemoryContext cxt)
 {
 	MemoryContext caller;
-	CallState  *state;
+	IbltRowHash  *state;
 
 	if (nargs < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a row checksum needs at least one value")));
-	state = MemoryContextAllocZero(cxt, offsetof(CallState, codecs) +
+	state = MemoryContextAllocZero(cxt, offsetof(IbltRowHash, codecs) +
 								   sizeof(IbltCodec *) * nargs);
 	state->cxt = cxt;
 	state->nargs = nargs;
@@ -108,7 +106,7 @@ alloc_state(int nargs, uint64 seed, MemoryContext cxt)
 
 /* Finds the codec of value i. */
 static void
-set_codec(CallState *state, int i, Oid type)
+set_codec(IbltRowHash *state, int i, Oid type)
 {
 	state->codecs[i] = iblt_codec_build(type, -1, state->cxt);
 	if (state->by_reference < 0 && !get_typbyval(type))
@@ -128,11 +126,11 @@ iblt_row_hash_make(int ncolumns, const Oid *types, uint64 seed,
 }
 
 /* Finds the codecs of the arguments from first on, once per call site. */
-static CallState *
+static IbltRowHash *
 make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 {
 	int			nargs = PG_NARGS() - first;
-	CallState  *state = alloc_state(nargs, seed, fcinfo->flinfo->fn_mcxt);
+	IbltRowHash  *state = alloc_state(nargs, seed, fcinfo->flinfo->fn_mcxt);
 
 	state->mode = choose_mode(fcinfo, first);
 	for (int i = 0; i < nargs; i++)
@@ -169,7 +167,7 @@ append_row(StringInfo buf, IbltCodec *codec, Datum row, bool isnull)
 
 /* The elements of a VARIADIC array, as if they were separate arguments. */
 static void
-append_variadic(StringInfo buf, CallState *state, Datum value)
+append_variadic(StringInfo buf, IbltRowHash *state, Datum value)
 {
 	ArrayType  *array = DatumGetArrayTypeP(value);
 	Datum	   *values;
@@ -201,7 +199,7 @@ append_variadic(StringInfo buf, CallState *state, Datum value)
 }
 
 static void
-append_unusual(StringInfo buf, CallState *state, const NullableDatum *arg)
+append_unusual(StringInfo buf, IbltRowHash *state, const NullableDatum *arg)
 {
 	if (state->mode == CALL_LITERAL && !arg->isnull)
 		iblt_codec_append(buf, state->codecs[0], arg->value, false);
@@ -216,7 +214,7 @@ append_unusual(StringInfo buf, CallState *state, const NullableDatum *arg)
 }
 
 static void
-shrink_buffer(CallState *state)
+shrink_buffer(IbltRowHash *state)
 {
 	MemoryContext caller = MemoryContextSwitchTo(state->cxt);
 
@@ -227,7 +225,7 @@ shrink_buffer(CallState *state)
 
 /* The one function that hashes the values of a row. */
 static pg_attribute_always_inline uint64
-hash_values(CallState *state, const NullableDatum *values)
+hash_values(IbltRowHash *state, const NullableDatum *values)
 {
 	uint64		result;
 
@@ -258,7 +256,7 @@ iblt_row_hash(IbltRowHash *hash, const NullableDatum *values)
 static pg_attribute_always_inline Datum
 checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
 {
-	CallState  *state = fcinfo->flinfo->fn_extra;
+	IbltRowHash  *state = fcinfo->flinfo->fn_extra;
 
 	if (unlikely(state == NULL))
 		state = make_state(fcinfo, first, seed);

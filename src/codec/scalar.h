@@ -17,9 +17,6 @@
 #include "codec/bytes.h"
 #include "codec/private.h"
 
-/* The most bytes that one of these items can take. */
-#define IBLT_FIXED_ROOM		32
-
 /* PostgreSQL treats all NaNs as equal, and text can carry only one. */
 #define CANONICAL_NAN4	UINT32_C(0x7fc00000)
 #define CANONICAL_NAN8	UINT64_C(0x7ff8000000000000)
@@ -51,8 +48,8 @@ put_fixed(char *out, const void *value, int len)
 }
 
 /*
- * Writes an item and returns what follows it.  There must be IBLT_FIXED_ROOM
- * bytes of room.
+ * Writes an item and returns what follows it.  There must be 32 bytes of
+ * room.
  */
 static pg_attribute_always_inline char *
 put_scalar(char *out, IbltCodec *codec, Datum value)

@@ -112,27 +112,76 @@ append_varlena_item(StringInfo buf, IbltKind kind, Datum value)
 		pfree(plain);
 }
 
+/* Copies a few bytes, faster than a call of memcpy. */
+static pg_attribute_always_inline char *
+put_few(char *out, const char *data, Size len)
+{
+	if (len >= 16)
+	{
+		for (Size i = 0; i < len - 16; i += 16)
+			memcpy(out + i, data + i, 16);
+		memcpy(out + len - 16, data + len - 16, 16);
+	}
+	else if (len >= 4)
+	{
+		for (Size i = 0; i < len - 4; i += 4)
+			memcpy(out + i, data + i, 4);
+		memcpy(out + len - 4, data + len - 4, 4);
+	}
+	else
+	{
+		for (Size i = 0; i < len; i++)
+			out[i] = data[i];
+	}
+	return out + len;
+}
+
+/*
+ * Room for a scalar, or for bytes with a short header (126, and 1 for their
+ * length).
+ */
+#define SHORT_ROOM		128
+
+/*
+ * Writes an item of the common kinds, which are a scalar, or bytes with a
+ * short header.  There must be SHORT_ROOM bytes of room.  Returns NULL, with
+ * nothing done, for other kinds.
+ */
+static pg_attribute_always_inline char *
+put_item(char *out, IbltCodec *codec, Datum value, bool isnull)
+{
+	const struct varlena *stored;
+
+	if (isnull)
+	{
+		*out++ = 0;
+		return out;
+	}
+	if (codec->kind < IBLT_KIND_BYTES)
+		return put_scalar(out, codec, value);
+	stored = (const struct varlena *) DatumGetPointer(value);
+	/* a pointer to an out-of-line value begins like a short header */
+	if (codec->kind != IBLT_KIND_BYTES || !VARATT_IS_SHORT(stored) ||
+		VARATT_IS_EXTERNAL(stored))
+		return NULL;
+	out = put_leb128(out, (uint32) VARSIZE_SHORT(stored) - VARHDRSZ_SHORT + 1);
+	return put_few(out, VARDATA_SHORT(stored),
+				   VARSIZE_SHORT(stored) - VARHDRSZ_SHORT);
+}
+
 static pg_attribute_always_inline void
 append_item(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 {
 	char	   *out;
 
-	ensure_room(buf, IBLT_FIXED_ROOM);
-	if (isnull)
-	{
-		buf->data[buf->len++] = 0;
-		return;
-	}
-	if (codec->kind >= IBLT_KIND_BYTES)
-	{
-		if (codec->kind == IBLT_KIND_BYTES)
-			append_varlena_item(buf, IBLT_KIND_BYTES, value);
-		else
-			append_slow(buf, codec, value);
-		return;
-	}
-	out = put_scalar(buf->data + buf->len, codec, value);
-	buf->len = (int) (out - buf->data);
+	ensure_room(buf, SHORT_ROOM);
+	out = put_item(buf->data + buf->len, codec, value, isnull);
+	if (likely(out != NULL))
+		buf->len = (int) (out - buf->data);
+	else if (codec->kind == IBLT_KIND_BYTES)
+		append_varlena_item(buf, IBLT_KIND_BYTES, value);
+	else
+		append_slow(buf, codec, value);
 }
 
 /* The items of an array's elements, without its shape. */
@@ -347,63 +396,6 @@ iblt_codec_append(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 	append_item(buf, codec, value, isnull);
 }
 
-/* Copies a few bytes, faster than a call of memcpy. */
-static pg_attribute_always_inline char *
-put_few(char *out, const char *data, Size len)
-{
-	if (len >= 16)
-	{
-		for (Size i = 0; i < len - 16; i += 16)
-			memcpy(out + i, data + i, 16);
-		memcpy(out + len - 16, data + len - 16, 16);
-	}
-	else if (len >= 4)
-	{
-		for (Size i = 0; i < len - 4; i += 4)
-			memcpy(out + i, data + i, 4);
-		memcpy(out + len - 4, data + len - 4, 4);
-	}
-	else
-	{
-		for (Size i = 0; i < len; i++)
-			out[i] = data[i];
-	}
-	return out + len;
-}
-
-/*
- * Room for a scalar, or for bytes with a short header (126, and 1 for their
- * length).
- */
-#define SHORT_ROOM		128
-
-/*
- * Writes an item of the common kinds, which are a scalar, or bytes with a
- * short header.  There must be SHORT_ROOM bytes of room.  Returns NULL, with
- * nothing done, for other kinds.
- */
-static pg_attribute_always_inline char *
-put_item(char *out, IbltCodec *codec, const NullableDatum *arg)
-{
-	const struct varlena *stored;
-
-	if (arg->isnull)
-	{
-		*out++ = 0;
-		return out;
-	}
-	if (codec->kind < IBLT_KIND_BYTES)
-		return put_scalar(out, codec, arg->value);
-	stored = (const struct varlena *) DatumGetPointer(arg->value);
-	/* a pointer to an out-of-line value begins like a short header */
-	if (codec->kind != IBLT_KIND_BYTES || !VARATT_IS_SHORT(stored) ||
-		VARATT_IS_EXTERNAL(stored))
-		return NULL;
-	out = put_leb128(out, (uint32) VARSIZE_SHORT(stored) - VARHDRSZ_SHORT + 1);
-	return put_few(out, VARDATA_SHORT(stored),
-				   VARSIZE_SHORT(stored) - VARHDRSZ_SHORT);
-}
-
 /*
  * The position is kept in a register, which the written bytes cannot change.
  */
@@ -418,7 +410,7 @@ iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 		char	   *next = NULL;
 
 		if (likely(buf->data + buf->maxlen - out >= SHORT_ROOM))
-			next = put_item(out, codecs[i], &args[i]);
+			next = put_item(out, codecs[i], args[i].value, args[i].isnull);
 		if (unlikely(next == NULL))
 		{
 			buf->len = (int) (out - buf->data);

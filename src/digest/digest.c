@@ -21,12 +21,11 @@
 #include "digest/packed.h"
 #include "digest/store.h"
 
-/* Opens the value of a base, or its header. */
+/* Opens the value of a base, or its header.  False if it is damaged. */
 static bool
 open_base(IbltBase *base, struct varlena *stored, bool with_value)
 {
 	IbltSlices	slices;
-	IbltSketch	header;
 	const uint8 *bytes;
 	Size		size;
 
@@ -36,14 +35,10 @@ open_base(IbltBase *base, struct varlena *stored, bool with_value)
 		return iblt_core_open(&base->sketch, (uint8 *) VARDATA(base->value),
 							  VARSIZE(base->value) - VARHDRSZ) == IBLT_OK;
 	}
-	base->value = NULL;
 	iblt_slices_open(&slices, PointerGetDatum(stored));
 	bytes = iblt_slices_header(&slices, iblt_core_header_size, &size);
-	if (iblt_core_open_header(&header, unconstify(uint8 *, bytes), size,
-							  slices.size) != IBLT_OK)
-		return false;
-	base->sketch.params = header.params;
-	return true;
+	return iblt_core_open_header(&base->sketch, unconstify(uint8 *, bytes), size,
+								 slices.size) == IBLT_OK;
 }
 
 const char iblt_base_damaged[] = "its base is damaged, or not a sketch of these keys";
@@ -58,23 +53,24 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 	const Datum *values = scan.values;
 	bool		found;
 
+	memset(base, 0, sizeof *base);
 	if (!iblt_store_begin(&scan, iblt_store_base(), config->relid, snapshot,
 						  AccessShareLock))
 		return false;
 	found = iblt_store_next(&scan) != NULL;
 	if (found)
 	{
-		struct varlena *stored = (struct varlena *)
-			DatumGetPointer(values[BASE_SKETCH]);
-
 		base->generation = DatumGetInt64(values[BASE_GENERATION]);
-		base->rows = DatumGetInt64(values[BASE_ROWS]);
-		base->limbs = (unsigned) DatumGetInt32(values[BASE_LIMBS]);
 		base->verified = DatumGetTimestampTz(values[BASE_VERIFIED]);
-		base->fits = memchr(scan.nulls, true, BASE_VERIFIED) == NULL;
+		base->fits = memchr(scan.nulls, true, BASE_WIDTH) == NULL;
 		base->bytes = base->fits ? toast_raw_datum_size(values[BASE_SKETCH]) : 0;
-		base->fits = base->fits && open_base(base, stored, with_value) &&
-			iblt_config_fits(config, &base->sketch.params);
+		if (base->fits &&
+			!open_base(base, (struct varlena *) DatumGetPointer(values[BASE_SKETCH]), with_value))
+		{
+			base->fits = false;
+			memset(&base->sketch, 0, sizeof base->sketch);
+		}
+		base->fits = base->fits && iblt_config_fits(config, &base->sketch.params);
 	}
 	iblt_store_end(&scan);
 	return found;

@@ -21,13 +21,11 @@
 typedef struct IbltBase
 {
 	int64		generation;
-	int64		rows;
-	unsigned	limbs;			/* of a key */
 	Size		bytes;
 	TimestampTz verified;		/* 0 if never */
 	bool		fits;			/* a sketch as it is configured */
 	struct varlena *value;		/* a copy, or NULL if it was not asked for */
-	IbltSketch	sketch;			/* of value, if it fits */
+	IbltSketch	sketch;			/* of value, or its parameters and rows alone */
 } IbltBase;
 
 /* The changes in one snapshot. */

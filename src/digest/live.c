@@ -105,23 +105,6 @@ require_config(IbltTrackConfig *config, Relation relation)
 			 errhint("CALL iblt_track('%s');", name)));
 }
 
-/* Reads the base.  ERROR if changes cannot be added to it. */
-static void
-read_base(IbltBase *base, Relation relation, const IbltTrackConfig *config)
-{
-	bool		found = iblt_base_read(base, config, GetActiveSnapshot(), true);
-	const char *problem = iblt_digest_problem(config, found ? base : NULL);
-
-	if (problem == NULL && !base->fits)
-	{
-		problem = iblt_shape_problem(relation, config);
-		if (problem == NULL)
-			problem = iblt_base_damaged;
-	}
-	if (problem != NULL)
-		iblt_digest_refuse(relation, problem);
-}
-
 PG_FUNCTION_INFO_V1(iblt_live);
 
 /* iblt_live(relation regclass, capacity integer) -> iblt */
@@ -136,10 +119,20 @@ iblt_live(PG_FUNCTION_ARGS)
 	IbltParams	params;
 	IbltSketch	sketch;
 	struct varlena *value;
+	bool		found;
 	const char *problem;
 
 	require_config(&config, relation);
-	read_base(&base, relation, &config);
+	found = iblt_base_read(&base, &config, snapshot, true);
+	problem = iblt_digest_problem(&config, found ? &base : NULL);
+	if (problem == NULL && !base.fits)
+	{
+		problem = iblt_shape_problem(relation, &config);
+		if (problem == NULL)
+			problem = iblt_base_damaged;
+	}
+	if (problem != NULL)
+		iblt_digest_refuse(relation, problem);
 	sketch = base.sketch;
 	value = base.value;
 	params = base.sketch.params;
@@ -222,12 +215,12 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 		   bool *nulls)
 {
 	Snapshot	snapshot = GetActiveSnapshot();
-	IbltBase	base = {0};
+	IbltBase	base;
 	bool		has_base = iblt_base_read(&base, config, snapshot, false);
 	const char *reason = iblt_digest_problem(config, has_base ? &base : NULL);
 	IbltChanges changes;
 
-	iblt_changes_read(&changes, relation, config, base.limbs, snapshot, NULL);
+	iblt_changes_read(&changes, relation, config, base.sketch.params.key.limbs, snapshot, NULL);
 	if (reason == NULL)
 		reason = iblt_changes_problem(&changes);
 	if (reason == NULL)
@@ -237,8 +230,8 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	nulls[STATE_REASON] = reason == NULL;
 	if (reason != NULL)
 		values[STATE_REASON] = CStringGetTextDatum(reason);
-	nulls[STATE_ROWS] = !has_base;
-	values[STATE_ROWS] = Int64GetDatum(base.rows + changes.rows);
+	nulls[STATE_ROWS] = base.sketch.params.key.limbs == 0;
+	values[STATE_ROWS] = Int64GetDatum(base.sketch.rows + changes.rows);
 	values[STATE_UNMERGED] = Int64GetDatum(changes.number);
 	values[STATE_BYTES] = Int64GetDatum((int64) (base.bytes + changes.bytes));
 	base.verified = Max(base.verified, changes.verified);

@@ -42,8 +42,8 @@
 
 /* Writes a base in place of the one that a snapshot sees. */
 static void
-write_base(Oid relid, int64 generation, const IbltSketch *sketch,
-		   struct varlena *value, TimestampTz verified, Snapshot snapshot)
+write_base(Oid relid, int64 generation, struct varlena *value,
+		   TimestampTz verified, Snapshot snapshot)
 {
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH] = {false};
@@ -52,8 +52,6 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	values[BASE_RELATION] = ObjectIdGetDatum(relid);
 	values[BASE_GENERATION] = Int64GetDatum(generation);
 	values[BASE_SKETCH] = PointerGetDatum(value);
-	values[BASE_ROWS] = Int64GetDatum(sketch->rows);
-	values[BASE_LIMBS] = Int32GetDatum((int32) sketch->params.key.limbs);
 	values[BASE_VERIFIED] = TimestampTzGetDatum(verified);
 	iblt_store_insert(iblt_store_base(), BASE_WIDTH, values, nulls);
 	/* the next statement of this transaction must see it */
@@ -82,7 +80,7 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	/* nobody else deletes them, because of the merge lock */
 	iblt_store_purge(config.store, relid, snapshot, IBLT_CHANGES_MERGED);
 	iblt_core_seal(&base.sketch);
-	write_base(relid, config.generation, &base.sketch, base.value,
+	write_base(relid, config.generation, base.value,
 			   Max(base.verified, changes.verified), snapshot);
 	return changes.number;
 }
@@ -142,8 +140,6 @@ iblt_track_set_base(PG_FUNCTION_ARGS)
 	int64		generation = PG_GETARG_INT64(1);
 	IbltTrackConfig config;
 	IbltSketch	base;
-	IbltSketch	copy;
-	struct varlena *value;
 	Snapshot	snapshot;
 
 	iblt_config_require_owner(relid);
@@ -156,8 +152,7 @@ iblt_track_set_base(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tracking of the table was started or ended by another session")));
 	iblt_config_require_fit(&config, &base.params);
-	value = iblt_copy(&copy, &base);
-	write_base(relid, generation, &copy, value,
+	write_base(relid, generation, iblt_value_copy(base.bytes, base.size),
 			   GetCurrentTransactionStartTimestamp(), snapshot);
 	UnregisterSnapshot(snapshot);
 	PG_RETURN_VOID();
@@ -262,11 +257,11 @@ check_interrupts(void)
 		leave_if_wanted();
 }
 
-/* Merges a table in a transaction of its own.  Returns the error that this ended with, or NULL. */
-static ErrorData *
+/* Merges a table in a transaction of its own.  An error is only a warning. */
+static void
 merge_table(Oid relid)
 {
-	ErrorData  *volatile error = NULL;
+	ErrorData  *error;
 
 	PG_TRY();
 	{
@@ -284,9 +279,17 @@ merge_table(Oid relid)
 		AbortOutOfAnyTransaction();
 		FlushErrorState();
 		RESUME_INTERRUPTS();
+		/* that ends the worker, as it would end a query */
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(error);
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("could not merge changes of relation %u into its digest: %s",
+						relid, error->message),
+				 error->detail == NULL ? 0
+				 : errdetail_internal("%s", error->detail)));
 	}
 	PG_END_TRY();
-	return error;
 }
 
 void
@@ -310,20 +313,6 @@ iblt_merge_worker(Datum arg)
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	foreach(cell, tables)
-	{
-		ErrorData  *error = merge_table(lfirst_oid(cell));
-
-		if (error == NULL)
-			continue;
-		/* that ends the worker, as it would end a query */
-		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(error);
-		ereport(WARNING,
-				(errcode(error->sqlerrcode),
-				 errmsg("could not merge changes of relation %u into its digest: %s",
-						lfirst_oid(cell), error->message),
-				 error->detail == NULL ? 0
-				 : errdetail_internal("%s", error->detail)));
-	}
+		merge_table(lfirst_oid(cell));
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

@@ -41,8 +41,7 @@ enum
 
 enum
 {
-	BASE_RELATION, BASE_GENERATION, BASE_SKETCH, BASE_ROWS,
-	BASE_LIMBS, BASE_VERIFIED, BASE_WIDTH
+	BASE_RELATION, BASE_GENERATION, BASE_VERIFIED, BASE_SKETCH, BASE_WIDTH
 };
 
 enum
@@ -73,7 +72,7 @@ typedef enum IbltChangeKind
 extern Oid	iblt_store_oid(const char *name, const char *column);
 
 #define iblt_store_tracked()	iblt_store_oid("tracked", "template")
-#define iblt_store_base()		iblt_store_oid("base", "limbs")
+#define iblt_store_base()		iblt_store_oid("base", "verified_at")
 #define iblt_store_changes(number) \
 	iblt_store_oid(psprintf("changes_%d", number), "kind")
 

@@ -85,7 +85,7 @@ foreach my $name (sort keys %forged)
 forge('base', q{UPDATE iblt_internal.base SET sketch = '\x00' WHERE relation = 't'::regclass});
 like(failure("SELECT iblt_live('t')"), $untrusted, 'a stored base that is not a sketch: no digest');
 is(state('t'), $problem, 'a stored base that is not a sketch: the status says so');
-foreach my $column ('sketch', 'rows')
+foreach my $column ('sketch', 'verified_at')
 {
 	forge('base', "UPDATE iblt_internal.base SET $column = NULL WHERE relation = 't'::regclass");
 	like(failure("SELECT iblt_live('t')"), $untrusted, "a stored base without $column: no digest");

@@ -141,7 +141,7 @@ is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t', ${\ conn
 
 # A library that is newer than the objects: what it cannot keep is an error.
 $there->safe_psql('postgres', q{ALTER EXTENSION iblt_live DROP MATERIALIZED VIEW iblt_internal.base; DROP MATERIALIZED VIEW iblt_internal.base;
-	CREATE MATERIALIZED VIEW iblt_internal.base AS SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch, NULL::bigint AS rows, NULL::integer AS limbs WITH NO DATA; ALTER EXTENSION iblt_live ADD MATERIALIZED VIEW iblt_internal.base});
+	CREATE MATERIALIZED VIEW iblt_internal.base AS SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::timestamptz AS verified_at WITH NO DATA; ALTER EXTENSION iblt_live ADD MATERIALIZED VIEW iblt_internal.base});
 like(($there->psql('postgres', "CALL iblt_track('t')"))[2], qr/ERROR: +the installed iblt needs newer objects.*HINT: +Run ALTER EXTENSION iblt_live UPDATE/s, 'a store of an older version: an error with a hint');
 
 fresh('wrong', $current, 'iblt_audit');
