@@ -127,8 +127,13 @@ extern char *iblt_codec_type_name(Oid type);
 /* Are its values rows? */
 extern bool iblt_codec_is_row(IbltCodec *codec);
 
-/* The columns' items alone, without the row's own length. */
+/*
+ * The columns' items alone, without the row's own length: of a row, or of the
+ * values for a codec of iblt_codec_for_columns.
+ */
 extern void iblt_codec_append_columns(StringInfo buf, IbltCodec *codec,
 									  Datum row);
+extern void iblt_codec_append_values(StringInfo buf, IbltCodec *codec,
+									 const NullableDatum *values);
 
 #endif							/* IBLT_CODEC_CODEC_H */

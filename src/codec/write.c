@@ -423,6 +423,14 @@ iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 }
 
 void
+iblt_codec_append_values(StringInfo buf, IbltCodec *codec, const NullableDatum *values)
+{
+	IbltRow    *row = iblt_codec_own_row(codec);
+
+	iblt_codec_append_args(buf, row->columns, values, row->ncolumns);
+}
+
+void
 iblt_codec_append_columns(StringInfo buf, IbltCodec *codec, Datum value)
 {
 	HeapTupleHeader header = DatumGetHeapTupleHeader(value);

@@ -16,7 +16,6 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "sketch/key.h"
 #include "digest/store.h"
 
 /* The items of an array of int2 or oid. */
@@ -137,7 +136,7 @@ iblt_config_choose_store(void)
 	return chosen;
 }
 
-void
+IbltKeyCoder *
 iblt_config_params(const IbltTrackConfig *config, IbltParams *params)
 {
 	IbltSketch	template;
@@ -153,6 +152,7 @@ iblt_config_params(const IbltTrackConfig *config, IbltParams *params)
 		coder = iblt_key_coder_for_columns(config->nkeys, config->types,
 										   CurrentMemoryContext);
 	iblt_key_set_params(coder, params);
+	return coder;
 }
 
 bool

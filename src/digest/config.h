@@ -8,7 +8,7 @@
 #ifndef IBLT_DIGEST_CONFIG_H
 #define IBLT_DIGEST_CONFIG_H
 
-#include "sketch/iblt.h"
+#include "sketch/key.h"
 
 #include "access/attnum.h"
 #include "nodes/pg_list.h"
@@ -66,11 +66,12 @@ extern void iblt_config_write(const IbltTrackConfig *config);
 extern Oid iblt_config_choose_store(void);
 
 /*
- * The parameters of the digest: those of the template, typed.  They live in
- * CurrentMemoryContext.  ERROR if the types of the keys do not exist.
+ * The parameters of the digest: those of the template, typed.  They and the coder
+ * of its keys, which is returned, live in CurrentMemoryContext.  ERROR if the types
+ * of the keys do not exist.
  */
-extern void iblt_config_params(const IbltTrackConfig *config,
-							   IbltParams *params);
+extern IbltKeyCoder *iblt_config_params(const IbltTrackConfig *config,
+										IbltParams *params);
 
 /* Does a sketch have exactly these?  A template does not. */
 extern bool iblt_config_fits(const IbltTrackConfig *config,

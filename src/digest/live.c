@@ -33,39 +33,18 @@
 #include "relation/rights.h"
 
 /*
- * Checks each table of the tree, and has its rows count as read.  ERROR if rows may have been
+ * Opens the table, and has the rows of its tree count as read.  ERROR if rows may have been
  * changed whose triggers have not fired yet.  They fire at the end of the statement that
  * changes the rows.  So there can be such rows only if this transaction has locked a table for
  * writing, and a trigger or a query that uses this table has not ended.
  */
-static void
-prepare_tree(Relation relation, Snapshot snapshot)
-{
-	bool		in_trigger = DatumGetInt32(DirectFunctionCall1(pg_trigger_depth,
-															   (Datum) 0)) > 0;
-	ListCell   *lc;
-
-	foreach(lc, iblt_shape_tree(relation))
-	{
-		Relation	part = relation_open(lfirst_oid(lc), NoLock);
-		int			own = lfirst_oid(lc) == RelationGetRelid(relation) ? 1 : 0;
-
-		PredicateLockRelation(part, snapshot);
-		if (CheckRelationLockedByMe(part, RowExclusiveLock, true) &&
-			(in_trigger || part->rd_refcnt > 1 + own))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_IN_USE),
-					 errmsg("digest of table \"%s\" cannot be read while a statement may be changing it",
-							RelationGetRelationName(part)),
-					 errhint("Read the digest in a statement of its own, outside of triggers.")));
-		relation_close(part, NoLock);
-	}
-}
-
 static Relation
 open_table(FunctionCallInfo fcinfo)
 {
+	bool		in_trigger = DatumGetInt32(DirectFunctionCall1(pg_trigger_depth,
+															   (Datum) 0)) > 0;
 	Relation	relation;
+	ListCell   *lc;
 
 	iblt_require_arg(fcinfo, 0, "relation");
 	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
@@ -75,8 +54,21 @@ open_table(FunctionCallInfo fcinfo)
 				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
 	/* a digest tells about all rows and all tracked columns */
 	iblt_require_readable(relation, NIL);
-	if (iblt_shape_is_table(relation))
-		prepare_tree(relation, GetActiveSnapshot());
+	foreach(lc, iblt_shape_is_table(relation) ? iblt_shape_tree(relation) : NIL)
+	{
+		Relation	part = relation_open(lfirst_oid(lc), NoLock);
+		int			own = lfirst_oid(lc) == RelationGetRelid(relation) ? 1 : 0;
+
+		PredicateLockRelation(part, GetActiveSnapshot());
+		if (CheckRelationLockedByMe(part, RowExclusiveLock, true) &&
+			(in_trigger || part->rd_refcnt > 1 + own))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("digest of table \"%s\" cannot be read while a statement may be changing it",
+							RelationGetRelationName(part)),
+					 errhint("Read the digest in a statement of its own, outside of triggers.")));
+		relation_close(part, NoLock);
+	}
 	return relation;
 }
 

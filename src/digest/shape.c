@@ -126,23 +126,6 @@ hash_function(Oid function)
 	return hash;
 }
 
-/* The function that writes values of a base type. */
-static uint64
-hash_base(Oid type)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	Oid			function = InvalidOid;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
-
-		function = OidIsValid(form->typsend) ? form->typsend : form->typoutput;
-		ReleaseSysCache(tuple);
-	}
-	return hash_function(function);
-}
-
 /* What the bytes of a type's values depend on. */
 static uint64
 hash_type(Oid type, const char **problem)
@@ -151,6 +134,9 @@ hash_type(Oid type, const char **problem)
 	Oid			part = iblt_codec_type_part(base);
 	uint64		hash = mix(0, base);
 	uint64		sum = 0;
+	HeapTuple	tuple;
+	Form_pg_type form;
+	Oid			function;
 	TupleDesc	desc;
 	ListCell   *lc;
 
@@ -169,8 +155,7 @@ hash_type(Oid type, const char **problem)
 			foreach(lc, iblt_catalog_rows(EnumRelationId, EnumTypIdLabelIndexId,
 										  Anum_pg_enum_enumtypid, base, NULL))
 			{
-				HeapTuple	tuple = lfirst(lc);
-
+				tuple = lfirst(lc);
 				sum += mix(((Form_pg_enum) GETSTRUCT(tuple))->oid,
 						   HeapTupleHeaderGetRawXmin(tuple->t_data));
 			}
@@ -188,7 +173,14 @@ hash_type(Oid type, const char **problem)
 			ReleaseTupleDesc(desc);
 			return mix(hash, sum);
 		default:
-			return mix(hash, hash_base(base));
+			/* the function that writes values of a base type */
+			tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(base));
+			if (!HeapTupleIsValid(tuple))
+				return mix(hash, 0);
+			form = (Form_pg_type) GETSTRUCT(tuple);
+			function = OidIsValid(form->typsend) ? form->typsend : form->typoutput;
+			ReleaseSysCache(tuple);
+			return mix(hash, hash_function(function));
 	}
 }
 

@@ -19,7 +19,6 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
-#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -30,7 +29,6 @@
 #include "utils/resowner.h"
 
 #include "codec/checksum.h"
-#include "codec/codec.h"
 #include "digest/config.h"
 #include "digest/packed.h"
 #include "digest/pending.h"
@@ -58,9 +56,7 @@ typedef struct Entry
 	NullableDatum *values;		/* working space, like numbers */
 	IbltRowHash *row_hash;
 	IbltRowHash *key_hash;		/* NULL if keys are kept as they are */
-	Oid			key_type;		/* of a single key column, below domains */
-	IbltCodec **key_codecs;
-	StringInfoData key;
+	IbltKeyCoder *key_coder;
 } Entry;
 
 /* A row as a change has it. */
@@ -206,16 +202,11 @@ prepare(Entry *entry, const void *from, void *to)
 		IbltParams *params = &entry->target.params;
 		int			n = entry->nkeys;
 
-		iblt_config_params(config, params);
-		entry->key_type = n == 1 ? getBaseType(config->types[0]) : RECORDOID;
+		entry->key_coder = iblt_config_params(config, params);
 		if (config->by_hash)
 			entry->key_hash = iblt_row_hash_make(n, config->types, params->seed ^ 1,
 												 entry->context);
 		entry->target.most = iblt_core_size(params);
-		initStringInfo(&entry->key);
-		entry->key_codecs = palloc(sizeof(IbltCodec *) * n);
-		for (int i = 0; i < n; i++)
-			entry->key_codecs[i] = iblt_codec_build(config->types[i], -1, entry->context);
 		entry->row_hash = iblt_row_hash_make(entry->ncolumns, config->types + n, params->seed,
 											 entry->context);
 	}
@@ -336,32 +327,28 @@ static void
 read_row(Entry *entry, const void *from, void *to)
 {
 	Size		size = 8 * (Size) entry->target.params.key.limbs;
+	IbltKeyCoder *coder = entry->key_coder;
 	Row		   *row = to;
 
 	(void) from;
+	for (int i = 0; i < entry->nkeys; i++)
+		if (entry->values[i].isnull && entry->key_hash == NULL)
+			row->problem = "a key was null";
+	if (row->problem != NULL)
+		return;
 	if (entry->key_hash != NULL)
-		iblt_store64(row->key, iblt_row_hash(entry->key_hash, entry->values));
+		iblt_key_encode(coder, Int64GetDatum((int64) iblt_row_hash(entry->key_hash,
+																  entry->values)));
+	else if (entry->nkeys == 1)
+		iblt_key_encode(coder, entry->values[0].value);
 	else
+		iblt_key_encode_columns(coder, entry->values);
+	if ((Size) coder->bytes.len > size)
 	{
-		resetStringInfo(&entry->key);
-		for (int i = 0; i < entry->nkeys; i++)
-			if (entry->values[i].isnull)
-				row->problem = "a key was null";
-		if (row->problem != NULL)
-			return;
-		entry->key.len = iblt_key_fixed(entry->key_type, entry->values[0].value,
-										entry->key.data);
-		if (entry->key.len == 0)
-			iblt_codec_append_args(&entry->key, entry->key_codecs,
-								   entry->values, entry->nkeys);
-		if ((Size) entry->key.len > size)
-		{
-			row->problem = "a key was too long";
-			return;
-		}
-		memcpy(row->key, entry->key.data, entry->key.len);
-		memset(row->key + entry->key.len, 0, size - entry->key.len);
+		row->problem = "a key was too long";
+		return;
 	}
+	memcpy(row->key, iblt_key_padded(coder, entry->target.params.key.limbs), size);
 	row->sum = iblt_row_hash(entry->row_hash, entry->values + entry->nkeys);
 }
 

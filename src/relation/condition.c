@@ -138,36 +138,6 @@ forget_collations(Node *node, void *context)
 	return expression_tree_walker(node, forget_collations, context);
 }
 
-/*
- * Looks up the names of a parsed expression in a relation, which it may call
- * "t".  If it is portable, its columns have no collations of their own, because
- * those of another server may differ.
- */
-static Node *
-analyse(const Expression *expression, Relation relation, Node *parsed)
-{
-	ParseState *pstate = expression->pstate;
-	Node	   *result;
-
-	addNSItemToQuery(pstate,
-					 addRangeTableEntryForRelation(pstate, relation, AccessShareLock,
-												   makeAlias("t", NIL), true, true),
-					 true, true, true);
-	if (expression->is_condition)
-		result = transformWhereClause(pstate, parsed, EXPR_KIND_WHERE, "condition");
-	else
-	{
-		result = transformExpr(pstate, parsed, EXPR_KIND_INDEX_EXPRESSION);
-		if (exprType(result) == UNKNOWNOID)
-			result = coerce_type(pstate, result, UNKNOWNOID, TEXTOID, -1,
-								 COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1);
-	}
-	if (expression->portable)
-		forget_collations(result, NULL);
-	assign_expr_collations(pstate, result);
-	return result;
-}
-
 /* --- literals ---------------------------------------------------------------- */
 
 /* Collects the literals.  Refuses subqueries, which would take locks. */
@@ -256,17 +226,6 @@ check_literal(Expression *expression, Const *constant)
 
 /* --- nodes ---------------------------------------------------------------------- */
 
-static void
-check_collations(Expression *expression, Node *node)
-{
-	ListCell   *lc;
-
-	iblt_call_depends(node, &expression->collations, &expression->enums);
-	foreach(lc, expression->collations)
-		if (OidIsValid(lfirst_oid(lc)) && lfirst_oid(lc) != C_COLLATION_OID)
-			refuse_portable(expression, "a collation");
-}
-
 /* Callback of check_functions_in_node. */
 static bool
 check_function(Oid function, void *context)
@@ -344,6 +303,7 @@ static bool
 check_node(Node *node, void *context)
 {
 	Expression *expression = context;
+	ListCell   *lc;
 
 	CHECK_FOR_INTERRUPTS();
 	if (node == NULL || (expression->portable && compares_labels(expression, node)))
@@ -370,7 +330,10 @@ check_node(Node *node, void *context)
 	if (expression->portable)
 		check_portable(expression, node);
 	check_functions_in_node(node, check_function, expression);
-	check_collations(expression, node);
+	iblt_call_depends(node, &expression->collations, &expression->enums);
+	foreach(lc, expression->collations)
+		if (OidIsValid(lfirst_oid(lc)) && lfirst_oid(lc) != C_COLLATION_OID)
+			refuse_portable(expression, "a collation");
 	return false;
 }
 
@@ -407,11 +370,16 @@ check_backslash(Expression *expression, const char *text)
 				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
 }
 
-/* Analyses and checks a text on the relation. */
+/*
+ * Analyses and checks a text on the relation, which it may call "t".  If it is
+ * portable, columns have no collations of their own, because those of another
+ * server may differ.
+ */
 static Node *
 check_text(Expression *expression, Relation relation, const char *text)
 {
 	ErrorContextCallback callback;
+	ParseState *pstate = expression->pstate = make_parsestate(NULL);
 	Node	   *result;
 
 	callback.callback = locate_error;
@@ -419,16 +387,30 @@ check_text(Expression *expression, Relation relation, const char *text)
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 	result = parse(expression->is_condition, text);
-	expression->pstate = make_parsestate(NULL);
-	expression->pstate->p_sourcetext = text;
+	pstate->p_sourcetext = text;
 	collect_literals(result, expression);
-	result = analyse(expression, relation, result);
+	addNSItemToQuery(pstate,
+					 addRangeTableEntryForRelation(pstate, relation, AccessShareLock,
+												   makeAlias("t", NIL), true, true),
+					 true, true, true);
+	if (expression->is_condition)
+		result = transformWhereClause(pstate, result, EXPR_KIND_WHERE, "condition");
+	else
+	{
+		result = transformExpr(pstate, result, EXPR_KIND_INDEX_EXPRESSION);
+		if (exprType(result) == UNKNOWNOID)
+			result = coerce_type(pstate, result, UNKNOWNOID, TEXTOID, -1,
+								 COERCION_IMPLICIT, COERCE_IMPLICIT_CAST, -1);
+	}
+	if (expression->portable)
+		forget_collations(result, NULL);
+	assign_expr_collations(pstate, result);
 	check_node(result, expression);
 	/* the planner fills in the arguments that a call leaves out */
 	if (contain_mutable_functions((Node *) expression_planner((Expr *) copyObject(result))))
 		refuse(expression, 0, "a function or a default of its arguments is not immutable",
 			   HINT_CONSTANT);
-	free_parsestate(expression->pstate);
+	free_parsestate(pstate);
 
 	error_context_stack = callback.previous;
 	return result;

@@ -146,6 +146,13 @@ iblt_key_encode(IbltKeyCoder *coder, Datum key)
 		iblt_codec_append(&coder->bytes, coder->codec, key, false);
 }
 
+void
+iblt_key_encode_columns(IbltKeyCoder *coder, const NullableDatum *columns)
+{
+	resetStringInfo(&coder->bytes);
+	iblt_codec_append_values(&coder->bytes, coder->codec, columns);
+}
+
 /* ERROR for a key or value that takes more bytes than the sketch keeps. */
 static void
 refuse_long(const IbltKeyCoder *coder, int size)

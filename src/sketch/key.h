@@ -115,8 +115,12 @@ extern Oid	iblt_key_type_asked(FunctionCallInfo fcinfo, int n);
  */
 extern IbltKeyCoder *iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n);
 
-/* Encodes a key.  The bytes stay in the coder until the next key. */
+/*
+ * Encodes a key, or the columns of one that iblt_key_coder_for_columns is for.  The
+ * bytes stay in the coder until the next key.
+ */
 extern void iblt_key_encode(IbltKeyCoder *coder, Datum key);
+extern void iblt_key_encode_columns(IbltKeyCoder *coder, const NullableDatum *columns);
 
 /*
  * Must the coder's description be updated?  True before the first key, and
