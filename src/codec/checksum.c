@@ -28,7 +28,7 @@
 #include "core/secret.h"
 #include "codec/prefetch.h"
 
-/* A buffer that a huge row has made larger than this is freed. */
+/* A buffer that a huge row has made larger is cut back to this. */
 #define KEEP_BUFFER		(1024 * 1024)
 
 /* How to read the arguments of a call. */
@@ -60,20 +60,6 @@ PG_FUNCTION_INFO_V1(iblt_checksum_seeded);
 PG_FUNCTION_INFO_V1(iblt_checksum_immutable);
 PG_FUNCTION_INFO_V1(iblt_checksum_seeded_immutable);
 
-static CallMode
-choose_mode(FunctionCallInfo fcinfo, int first)
-{
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, first);
-
-	if (get_fn_expr_variadic(fcinfo->flinfo))
-		return CALL_ARRAY;
-	if (PG_NARGS() - first > 1 || !OidIsValid(type))
-		return CALL_ARGS;
-	if (type_is_rowtype(type))
-		return CALL_ROW;
-	return type == UNKNOWNOID ? CALL_LITERAL : CALL_ARGS;
-}
-
 static void
 set_seed(IbltRowHash *state, uint64 seed)
 {
@@ -86,7 +72,7 @@ static IbltRowHash *
 alloc_state(int nargs, uint64 seed, MemoryContext cxt)
 {
 	MemoryContext caller;
-	IbltRowHash  *state;
+	IbltRowHash *state;
 
 	if (nargs < 1)
 		ereport(ERROR,
@@ -130,9 +116,16 @@ static IbltRowHash *
 make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 {
 	int			nargs = PG_NARGS() - first;
-	IbltRowHash  *state = alloc_state(nargs, seed, fcinfo->flinfo->fn_mcxt);
+	IbltRowHash *state = alloc_state(nargs, seed, fcinfo->flinfo->fn_mcxt);
+	Oid			only = get_fn_expr_argtype(fcinfo->flinfo, first);
 
-	state->mode = choose_mode(fcinfo, first);
+	state->mode = CALL_ARGS;
+	if (get_fn_expr_variadic(fcinfo->flinfo))
+		state->mode = CALL_ARRAY;
+	else if (nargs == 1 && OidIsValid(only) && type_is_rowtype(only))
+		state->mode = CALL_ROW;
+	else if (nargs == 1 && only == UNKNOWNOID)
+		state->mode = CALL_LITERAL;
 	for (int i = 0; i < nargs; i++)
 	{
 		Oid			type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
@@ -213,16 +206,6 @@ append_unusual(StringInfo buf, IbltRowHash *state, const NullableDatum *arg)
 		append_variadic(buf, state, arg->value);
 }
 
-static void
-shrink_buffer(IbltRowHash *state)
-{
-	MemoryContext caller = MemoryContextSwitchTo(state->cxt);
-
-	pfree(state->buf.data);
-	initStringInfo(&state->buf);
-	MemoryContextSwitchTo(caller);
-}
-
 /* The one function that hashes the values of a row. */
 static pg_attribute_always_inline uint64
 hash_values(IbltRowHash *state, const NullableDatum *values)
@@ -243,7 +226,10 @@ hash_values(IbltRowHash *state, const NullableDatum *values)
 	result = XXH3_64bits_withSecret(state->buf.data, state->buf.len,
 									state->secret, IBLT_SECRET_SIZE);
 	if (unlikely(state->buf.maxlen > KEEP_BUFFER))
-		shrink_buffer(state);
+	{
+		state->buf.maxlen = KEEP_BUFFER;
+		state->buf.data = repalloc(state->buf.data, KEEP_BUFFER);
+	}
 	return result;
 }
 
@@ -256,7 +242,7 @@ iblt_row_hash(IbltRowHash *hash, const NullableDatum *values)
 static pg_attribute_always_inline Datum
 checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
 {
-	IbltRowHash  *state = fcinfo->flinfo->fn_extra;
+	IbltRowHash *state = fcinfo->flinfo->fn_extra;
 
 	if (unlikely(state == NULL))
 		state = make_state(fcinfo, first, seed);

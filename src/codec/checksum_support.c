@@ -361,11 +361,6 @@ spread_argument(PlannerInfo *root, FuncExpr *call)
 	return true;
 }
 
-/*
- * Planner support: iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), so
- * that no row value is built for each row.  Where the result can never change,
- * the call becomes one of the immutable twin.
- */
 Datum
 iblt_checksum_support(PG_FUNCTION_ARGS)
 {

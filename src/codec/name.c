@@ -295,8 +295,8 @@ parse_row(Parser *parser)
 {
 	Oid		   *types = palloc(sizeof(Oid) * IBLT_MAX_COLUMNS);
 	int32	   *typmods = palloc(sizeof(int32) * IBLT_MAX_COLUMNS);
+	int32		typmod;
 	int			n = 0;
-	TupleDesc	desc;
 
 	parser->p++;
 	while (*parser->p != ')')
@@ -309,14 +309,10 @@ parse_row(Parser *parser)
 		n++;
 	}
 	parser->p++;
-
-	desc = CreateTemplateTupleDesc(n);
-	for (int i = 0; i < n; i++)
-		TupleDescInitEntry(desc, (AttrNumber) (i + 1), psprintf("f%d", i + 1),
-						   types[i], typmods[i], 0);
+	typmod = iblt_codec_row_typmod(n, types, typmods);
 	pfree(types);
 	pfree(typmods);
-	return BlessTupleDesc(desc)->tdtypmod;
+	return typmod;
 }
 
 /* Reads a type, and the typmod that tells anonymous rows apart. */

@@ -105,4 +105,7 @@ extern void iblt_append_hstore(StringInfo buf, IbltCodec *codec, Datum value);
 extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
 extern IbltRow *iblt_codec_own_row(IbltCodec *codec);
 
+/* The typmod of anonymous rows of these columns, whose typmods are -1 for NULL. */
+extern int32 iblt_codec_row_typmod(int ncolumns, const Oid *types, const int32 *typmods);
+
 #endif							/* IBLT_CODEC_PRIVATE_H */

@@ -337,28 +337,26 @@ iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 	return codec;
 }
 
+int32
+iblt_codec_row_typmod(int ncolumns, const Oid *types, const int32 *typmods)
+{
+	TupleDesc	desc = CreateTemplateTupleDesc(ncolumns);
+
+	for (int i = 0; i < ncolumns; i++)
+		TupleDescInitEntry(desc, (AttrNumber) (i + 1), psprintf("f%d", i + 1),
+						   types[i] == UNKNOWNOID ? TEXTOID : types[i],
+						   typmods == NULL ? -1 : typmods[i], 0);
+	return BlessTupleDesc(desc)->tdtypmod;
+}
+
 IbltCodec *
 iblt_codec_for_columns(int ncolumns, const Oid *types, MemoryContext cxt)
 {
-	TupleDesc	desc;
-	IbltCodec  *codec;
-
 	if (ncolumns < 0 || ncolumns > IBLT_MAX_COLUMNS)
 		ereport(ERROR,
 				(errcode(ERRCODE_TOO_MANY_COLUMNS),
 				 errmsg("a row can have at most %d columns", IBLT_MAX_COLUMNS)));
-	desc = CreateTemplateTupleDesc(ncolumns);
-	for (int i = 0; i < ncolumns; i++)
-	{
-		Oid			type = types[i] == UNKNOWNOID ? TEXTOID : types[i];
-
-		TupleDescInitEntry(desc, (AttrNumber) (i + 1), psprintf("f%d", i + 1),
-						   type, -1, 0);
-	}
-	desc = BlessTupleDesc(desc);
-	codec = iblt_codec_build(RECORDOID, desc->tdtypmod, cxt);
-	FreeTupleDesc(desc);
-	return codec;
+	return iblt_codec_build(RECORDOID, iblt_codec_row_typmod(ncolumns, types, NULL), cxt);
 }
 
 Oid

@@ -59,52 +59,40 @@ pending_find(Oid relid, int level)
 	return NULL;
 }
 
-/* Writes a list in rows that fit in a page each. */
-static ItemPointerData
-write_list(const IbltCollection *pending)
-{
-	const IbltTrackTarget *target = &pending->target;
-	ItemPointerData row;
-	Size		left = pending->used;
-
-	do
-	{
-		const uint8 *bytes = pending->list + pending->used - left;
-		Size		size = left;
-
-		if (left > IBLT_STORE_BYTES)
-			size = iblt_packed_prefix(bytes, left, target->params.key.limbs,
-									  IBLT_STORE_BYTES);
-		/* keys of 4,096 bytes fit, and the sketch has no longer ones */
-		Assert(size > 0);
-		row = iblt_store_insert_bytes(target->store, target->relid,
-									  IBLT_CHANGES_PACKED, bytes, size);
-		left -= size;
-	} while (left > 0);
-	return row;
-}
-
+/* Writes a collection: why it is broken, its sketch, or its list in rows that fit in a page each. */
 static void
 pending_write(IbltCollection *pending)
 {
-	const IbltTrackTarget *target = &pending->target;
+	Oid			store = pending->target.store;
+	Oid			relid = pending->target.relid;
+	Size		left = pending->used;
 	ItemPointerData row;
 
 	if (pending->value != NULL)
 		iblt_collection_finish(pending);
 	if (pending->broken != NULL)
-		row = iblt_store_insert_change(target->store, target->relid,
-									   IBLT_CHANGES_BROKEN, 0,
-									   CStringGetTextDatum(pending->broken),
-									   (Datum) 0);
-	else if (pending->value == NULL)
-		row = write_list(pending);
+		row = iblt_store_insert_change(store, relid, IBLT_CHANGES_BROKEN, 0,
+									   CStringGetTextDatum(pending->broken), (Datum) 0);
+	else if (pending->value != NULL)
+		row = iblt_store_insert_change(store, relid, IBLT_CHANGES_SKETCH, pending->number,
+									   (Datum) 0, PointerGetDatum(pending->value));
 	else
-		row = iblt_store_insert_change(target->store, target->relid,
-									   IBLT_CHANGES_SKETCH, pending->number,
-									   (Datum) 0,
-									   PointerGetDatum(pending->value));
-	iblt_store_written(target->relid);
+	{
+		do
+		{
+			const uint8 *bytes = pending->list + pending->used - left;
+			Size		size = left;
+
+			if (left > IBLT_STORE_BYTES)
+				size = iblt_packed_prefix(bytes, left, pending->target.params.key.limbs,
+										  IBLT_STORE_BYTES);
+			/* keys of 4,096 bytes fit, and the sketch has no longer ones */
+			Assert(size > 0);
+			row = iblt_store_insert_bytes(store, relid, IBLT_CHANGES_PACKED, bytes, size);
+			left -= size;
+		} while (left > 0);
+	}
+	iblt_store_written(relid);
 	written_changes += pending->number;
 	written_block = Max(written_block, ItemPointerGetBlockNumberNoCheck(&row));
 }

@@ -51,7 +51,6 @@ typedef struct Entry
 	int			nkeys;
 	int			ncolumns;
 	AttrNumber *numbers;		/* of the keys, then of the columns */
-	bool	   *varlena;		/* can a value be out of line?  Like numbers */
 	AttrNumber	last;			/* the highest number */
 	NullableDatum *values;		/* working space, like numbers */
 	IbltRowHash *row_hash;
@@ -146,7 +145,6 @@ map_columns(Entry *entry, Relation relation,
 	entry->nkeys = config->nkeys;
 	entry->ncolumns = config->ncolumns;
 	entry->numbers = palloc(sizeof(AttrNumber) * n);
-	entry->varlena = palloc(sizeof(bool) * n);
 	entry->values = palloc0(sizeof(NullableDatum) * n);
 	for (int i = 0; i < n; i++)
 	{
@@ -166,7 +164,6 @@ map_columns(Entry *entry, Relation relation,
 		if (att->atttypid != config->types[i])
 			return false;
 		entry->numbers[i] = number;
-		entry->varlena[i] = att->attlen == -1;
 		entry->last = Max(entry->last, number);
 
 		/*
@@ -312,7 +309,8 @@ take_values(Entry *entry, TupleTableSlot *slot)
 
 		entry->values[i].value = slot->tts_values[n];
 		entry->values[i].isnull = slot->tts_isnull[n];
-		if (entry->varlena[i] && !slot->tts_isnull[n] &&
+		if (!slot->tts_isnull[n] &&
+			TupleDescAttr(slot->tts_tupleDescriptor, n)->attlen == -1 &&
 			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[n])))
 			external = true;
 	}
@@ -331,8 +329,8 @@ read_row(Entry *entry, const void *from, void *to)
 	Row		   *row = to;
 
 	(void) from;
-	for (int i = 0; i < entry->nkeys; i++)
-		if (entry->values[i].isnull && entry->key_hash == NULL)
+	for (int i = 0; entry->key_hash == NULL && i < entry->nkeys; i++)
+		if (entry->values[i].isnull)
 			row->problem = "a key was null";
 	if (row->problem != NULL)
 		return;
