@@ -64,13 +64,9 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 		base->verified = DatumGetTimestampTz(values[BASE_VERIFIED]);
 		base->fits = memchr(scan.nulls, true, BASE_WIDTH) == NULL;
 		base->bytes = base->fits ? toast_raw_datum_size(values[BASE_SKETCH]) : 0;
-		if (base->fits &&
-			!open_base(base, (struct varlena *) DatumGetPointer(values[BASE_SKETCH]), with_value))
-		{
-			base->fits = false;
-			memset(&base->sketch, 0, sizeof base->sketch);
-		}
-		base->fits = base->fits && iblt_config_fits(config, &base->sketch.params);
+		base->fits = base->fits &&
+			open_base(base, (struct varlena *) DatumGetPointer(values[BASE_SKETCH]), with_value) &&
+			iblt_config_fits(config, &base->sketch.params);
 	}
 	iblt_store_end(&scan);
 	return found;

@@ -25,7 +25,8 @@ typedef struct IbltBase
 	TimestampTz verified;		/* 0 if never */
 	bool		fits;			/* a sketch as it is configured */
 	struct varlena *value;		/* a copy, or NULL if it was not asked for */
-	IbltSketch	sketch;			/* of value, or its parameters and rows alone */
+	IbltSketch	sketch;			/* if it fits: of value, or its parameters and
+								 * rows alone */
 } IbltBase;
 
 /* The changes in one snapshot. */

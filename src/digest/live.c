@@ -212,7 +212,8 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	const char *reason = iblt_digest_problem(config, has_base ? &base : NULL);
 	IbltChanges changes;
 
-	iblt_changes_read(&changes, relation, config, base.sketch.params.key.limbs, snapshot, NULL);
+	iblt_changes_read(&changes, relation, config, base.fits ? base.sketch.params.key.limbs : 0,
+					  snapshot, NULL);
 	if (reason == NULL)
 		reason = iblt_changes_problem(&changes);
 	if (reason == NULL)
@@ -222,7 +223,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	nulls[STATE_REASON] = reason == NULL;
 	if (reason != NULL)
 		values[STATE_REASON] = CStringGetTextDatum(reason);
-	nulls[STATE_ROWS] = base.sketch.params.key.limbs == 0;
+	nulls[STATE_ROWS] = !base.fits;
 	values[STATE_ROWS] = Int64GetDatum(base.sketch.rows + changes.rows);
 	values[STATE_UNMERGED] = Int64GetDatum(changes.number);
 	values[STATE_BYTES] = Int64GetDatum((int64) (base.bytes + changes.bytes));
