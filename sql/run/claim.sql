@@ -61,7 +61,7 @@ END
 $$;
 
 -- What all slices of a table must have in common, from what run_probe answers: what its differences
--- rest on (run_basis), files, the order of slices, and a hash of the rest.
+-- rest on (run_basis), files, and a hash of the rest.
 -- All have the same columns and conditions, or the verdict would tell more of a table than some
 -- have compared.
 CREATE FUNCTION run_see(plan plan, probes jsonb[]) RETURNS text[]
@@ -69,9 +69,8 @@ CREATE FUNCTION run_see(plan plan, probes jsonb[]) RETURNS text[]
 AS $$
 BEGIN
 	RETURN run_basis(plan) || ARRAY[probes[1] ->> 'file', probes[2] ->> 'file',
-		run_hash(order_text((slice_key(plan)).here)),
-		run_hash(jsonb_build_array(plan.columns, (plan.here).condition,
-			(plan.there).condition)::text)];
+		audit_hash(convert_to(jsonb_build_array(order_text((slice_key(plan)).here), plan.columns,
+			(plan.here).condition, (plan.there).condition)::text, getdatabaseencoding()))];
 END
 $$;
 

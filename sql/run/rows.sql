@@ -66,15 +66,6 @@ BEGIN
 END
 $$;
 
--- A hash of a text, of 32 hexadecimal digits.
--- FIPS builds do not have md5.
-CREATE FUNCTION run_hash(value text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT left(encode(sha256(convert_to(value, CASE getdatabaseencoding()
-		WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32)
-$$;
-
 -- What the differences that a run keeps rest on: the fingerprints of both sides, and a hash of what
 -- ids are made of, the key and how it is kept.
 CREATE FUNCTION run_basis(plan plan) RETURNS text[]
@@ -82,9 +73,9 @@ CREATE FUNCTION run_basis(plan plan) RETURNS text[]
 AS $$
 BEGIN
 	RETURN ARRAY[(plan.here).fingerprint, (plan.there).fingerprint,
-		run_hash(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
+		audit_hash(convert_to(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
 			(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
-				FROM unnest(plan.key) AS k)))];
+				FROM unnest(plan.key) AS k)), getdatabaseencoding()))];
 END
 $$;
 
