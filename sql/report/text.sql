@@ -70,29 +70,24 @@ CREATE FUNCTION report_text(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	WITH line AS (
-		SELECT 0 AS kind, 0::bigint AS n, 'status' AS status, 'table' AS name, 'here' AS here,
-			'there' AS there, 'missing' AS missing, 'extra' AS extra, 'changed' AS changed,
-			NULL AS detail
+		SELECT 0 AS kind, 0::bigint AS n,
+			'{status,table,here,there,missing,extra,changed}'::text[] AS cells, NULL AS detail
 		UNION ALL
-		SELECT CASE t.status WHEN 'differs' THEN 1 WHEN 'equal' THEN 3 ELSE 2 END, t.n, t.status,
-			t.name, grouped(t.rows_here), grouped(t.rows_there), grouped(t.missing),
-			grouped(t.extra), grouped(t.changed), concat_ws('; ',
-				grouped(nullif(t.unconfirmed, 0)) || ' unconfirmed', t.detail)
+		SELECT CASE t.status WHEN 'differs' THEN 1 WHEN 'equal' THEN 3 ELSE 2 END, t.n,
+			ARRAY[t.status, t.name, grouped(t.rows_here), grouped(t.rows_there),
+				grouped(t.missing), grouped(t.extra), grouped(t.changed)],
+			concat_ws('; ', grouped(nullif(t.unconfirmed, 0)) || ' unconfirmed', t.detail)
 		FROM unnest(report.tables) AS t
 	), width AS (
-		SELECT max(length(l.status)) AS status, max(length(l.name)) AS name,
-			max(length(l.here)) AS here, max(length(l.there)) AS there,
-			max(length(l.missing)) AS missing, max(length(l.extra)) AS extra,
-			max(length(l.changed)) AS changed
-		FROM line l
+		SELECT c AS n, max(length(l.cells[c])) AS width
+		FROM line l, generate_series(1, 7) AS c GROUP BY c
 	)
-	SELECT concat_ws(chr(10), report_title(report),
-		string_agg(rtrim(concat_ws('  ', rpad(l.status, w.status), rpad(l.name, w.name),
-				lpad(coalesce(l.here, ''), w.here), lpad(coalesce(l.there, ''), w.there),
-				lpad(coalesce(l.missing, ''), w.missing), lpad(coalesce(l.extra, ''), w.extra),
-				lpad(coalesce(l.changed, ''), w.changed)))
-			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''),
-			chr(10) ORDER BY l.kind, l.n),
+	SELECT concat_ws(chr(10), report_title(report), string_agg((
+				SELECT rtrim(string_agg(CASE WHEN w.n < 3 THEN rpad(l.cells[w.n], w.width)
+					ELSE lpad(coalesce(l.cells[w.n], ''), w.width) END, '  ' ORDER BY w.n))
+				FROM width w)
+			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''), chr(10)
+			ORDER BY l.kind, l.n),
 		report_structure(report, 1000), one_line(report.state))
-	FROM line l, width w
+	FROM line l
 $$;

@@ -16,13 +16,13 @@ DECLARE
 	slices run_slice[] := ARRAY(SELECT s FROM iblt_run_rows(NULL::run_slice, run) AS s);
 BEGIN
 	FOR table_number, number IN SELECT t.table_number, c.number
-			FROM iblt_run_rows(NULL::run_table, run) AS t, LATERAL (
+			FROM (SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
+				WHERE x.status IS NULL ORDER BY x.table_number) AS t, LATERAL (
 				SELECT 0 WHERE t.generation = 0
 				UNION ALL
 				SELECT s.number FROM unnest(slices) AS s WHERE s.table_number = t.table_number
 				UNION ALL
-				SELECT NULL WHERE t.generation > 0 AND NOT t.at_end) AS c(number)
-			WHERE t.status IS NULL ORDER BY t.table_number, c.number LOOP
+				SELECT NULL WHERE t.generation > 0 AND NOT t.at_end) AS c(number) LOOP
 		busy := number IS NOT NULL AND NOT iblt_run_lock(run, table_number, number, false);
 		EXIT WHEN NOT busy;
 	END LOOP;
