@@ -47,28 +47,20 @@ $$;
 
 -- Its slice
 
--- What run_probe answers on both sides of a plan.  It is part of the protocol, and a peer without
--- iblt is asked for its body (plain_call).
-CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
+-- What all slices of a table must have in common: what its differences rest on (run_basis), files,
+-- and a hash of the rest; and what run_probe answers on both sides.  That is part of the protocol,
+-- and a peer without iblt is asked for its body (plain_call).
+-- All have the same columns and conditions, or the verdict would tell more of a table than some
+-- have compared.
+CREATE FUNCTION run_see(plan plan, OUT shape text[], OUT probes jsonb[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	call text := 'run_probe(pg_catalog.to_regclass(%L))';
 BEGIN
-	RETURN ask_calls(places_of(plan), format(call, (plan.here).relation),
+	probes := ask_calls(places_of(plan), format(call, (plan.here).relation),
 		format(call, (plan.there).relation))::jsonb[];
-END
-$$;
-
--- What all slices of a table must have in common, from what run_probe answers: what its differences
--- rest on (run_basis), files, and a hash of the rest.
--- All have the same columns and conditions, or the verdict would tell more of a table than some
--- have compared.
-CREATE FUNCTION run_see(plan plan, probes jsonb[]) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN run_basis(plan) || ARRAY[probes[1] ->> 'file', probes[2] ->> 'file',
+	shape := run_basis(plan) || ARRAY[probes[1] ->> 'file', probes[2] ->> 'file',
 		audit_hash(convert_to(jsonb_build_array(order_text((slice_key(plan)).here), plan.columns,
 			(plan.here).condition, (plan.there).condition)::text, getdatabaseencoding()))];
 END
@@ -116,7 +108,7 @@ DECLARE
 	t run_table;
 	started timestamptz := clock_timestamp();
 	planned record;
-	probes jsonb[];
+	seen record;
 	bound text[];
 	problem text;
 	how text;				-- a table that begins is read
@@ -126,13 +118,13 @@ BEGIN
 		w.item := planned.item;
 		w.plan := planned.plan;
 		w.planned := started;
-		probes := run_probes(w.plan);
-		w.shape := run_see(w.plan, probes);
+		seen := run_see(w.plan);
+		w.shape := seen.shape;
 		IF (run_table_of(w.run, w.table_number)).shape IS DISTINCT FROM w.shape
 				AND iblt_run_lock(w.run, w.table_number, 0, false)
 				AND (run_table_of(w.run, w.table_number)).shape IS DISTINCT FROM w.shape THEN
 			problem := 'compared in one slice: ' || slice_problem(w.plan);
-			how := coalesce(problem, slice_guard(w.plan, (w.options).check_indexes, probes));
+			how := coalesce(problem, slice_guard(w.plan, (w.options).check_indexes, seen.probes));
 		END IF;
 	END IF;
 	PERFORM run_lock_to_write(w.run);
@@ -143,7 +135,8 @@ BEGIN
 		-- another session begins the table
 		RETURN run_wait_then_claim(w, 0.2);
 	ELSIF t.shape IS DISTINCT FROM w.shape THEN
-		t.estimate := greatest((probes[1] ->> 'rows')::bigint, (probes[2] ->> 'rows')::bigint);
+		t.estimate := greatest((seen.probes[1] ->> 'rows')::bigint,
+			(seen.probes[2] ->> 'rows')::bigint);
 		t := run_start_table(w, t, how, problem IS NOT NULL);
 		w.number := NULL;
 	END IF;
@@ -214,7 +207,6 @@ BEGIN
 	w := small.w;
 	IF small.rows IS NOT NULL THEN
 		pause := run_pause_seconds(w.options, ms(w.began) / 1000, small.rows);
-		pause := CASE WHEN pause > 0 AND run_over(w.run) THEN 0 ELSE pause END;
 		w.last := clock_timestamp() + make_interval(secs => pause);
 		RETURN run_wait_then_claim(w, pause);
 	ELSIF NOT iblt_peer_is_open(w.conns[2]) THEN

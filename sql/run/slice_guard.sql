@@ -23,7 +23,7 @@
 -- What a verdict by slices rests on, after a check of what slices of each side are read by:
 -- thoroughly with amcheck, or by a sample of the rows, which are looked up by their key; an error
 -- if an index is damaged.  A sample has about 300 blocks, and about 3000 rows of them.  The planner
--- chooses the index, as it does for slices.  "probes" are those of run_probes.
+-- chooses the index, as it does for slices.  "probes" are those of run_see.
 CREATE FUNCTION slice_guard(plan plan, thorough boolean, probes jsonb[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -325,7 +325,7 @@ BEGIN
 		PERFORM iblt_traffic_take();
 		-- nothing is left to cut, so the table has to be what it was when its plan was made
 		IF t.at_end AND w.planned < w.began
-				AND run_see(plan, run_probes(plan)) IS DISTINCT FROM t.shape THEN
+				AND (run_see(plan)).shape IS DISTINCT FROM t.shape THEN
 			RAISE EXCEPTION USING ERRCODE = 'IB004',
 				MESSAGE = format('relation %s was altered while it was compared', t.relation);
 		END IF;

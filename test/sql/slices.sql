@@ -85,7 +85,7 @@ CREATE FUNCTION shape(options jsonb) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
 	plan iblt_internal.plan := slices.plan_of('mine', 'theirs', options);
 BEGIN
-	RETURN iblt_internal.run_see(plan, iblt_internal.run_probes(plan));
+	RETURN (iblt_internal.run_see(plan)).shape;
 END $$;
 SELECT change, shape(change) = shape('{}') AS same FROM unnest(ARRAY['{}', '{"seed": 5}', '{"condition": "id > 0"}', '{"condition": "id > 0", "peer_condition": "id > 1"}', '{"exclude": ["v"]}']::jsonb[]) AS change;
 SELECT shape('{"condition": "id > 0"}') = shape('{"peer_condition": "id > 0"}') AS same;
@@ -296,7 +296,7 @@ SELECT * FROM same('narrow', 'one2', 300);
 
 -- The guard
 CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql SET search_path = iblt_internal, pg_catalog, pg_temp AS $$
-	SELECT iblt_internal.slice_guard(plan, thorough, iblt_internal.run_probes(plan)) FROM (SELECT slices.plan_of(here, there, options) AS plan OFFSET 0) AS p
+	SELECT iblt_internal.slice_guard(plan, thorough, (iblt_internal.run_see(plan)).probes) FROM (SELECT slices.plan_of(here, there, options) AS plan OFFSET 0) AS p
 $$;
 SELECT guard('parts', 'whole', false);
 SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);

@@ -29,7 +29,7 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 			"timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}')), options || '{"label": "iblt sliced"}'));
 		note := iblt_internal.slice_problem(plan);
 		IF note IS NULL AND thorough IS NOT NULL THEN
-			note := iblt_internal.slice_guard(plan, thorough, iblt_internal.run_probes(plan));
+			note := iblt_internal.slice_guard(plan, thorough, (iblt_internal.run_see(plan)).probes);
 		END IF;
 		LOOP
 			hi := CASE WHEN iblt_internal.slice_problem(plan) IS NULL THEN iblt_internal.slice_next(plan, lo, size) END;
