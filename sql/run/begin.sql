@@ -29,18 +29,10 @@ $$;
 
 -- The peer
 
--- What tells the database of a side from others, also when the server has been restarted.
--- The identity of a relation ends with the OIDs of the database and the relation.
-CREATE FUNCTION run_identity(s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN concat_ws(' ', s.system, split_part(s.identity, ' ', -2));
-END
-$$;
-
 -- Makes the connections to peers, unless there are some; an error if the run has others.  The
 -- method of a run is sketch or plain from now on.
+-- The system and the OID of a database tell it from others, also when its server has been
+-- restarted.  The identity of a relation ends with that OID and its own.
 CREATE FUNCTION run_connect(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -62,17 +54,17 @@ BEGIN
 			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 	END IF;
 	w.options.audit.compare := compare;
-	IF w.run IS NOT NULL THEN
-		head := run_head_of(w.run);
-		sides := audit_greet(w.conns, 'iblt_audit_run');
-		FOR n IN 1 .. 2 LOOP
-			IF run_identity(sides[n]) <> head.identities[n] THEN
-				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-					MESSAGE = format('run %s was begun with another %s', w.run, given[n]),
-					HINT = format('Give the same database as %s, or begin another run.', given[n]);
-			END IF;
-		END LOOP;
-	END IF;
+	head := CASE WHEN w.run IS NOT NULL THEN run_head_of(w.run) END;
+	sides := audit_check_peers(w.conns, 'iblt_audit_run');
+	FOR n IN 1 .. 2 LOOP
+		w.identities[n] := CASE WHEN n = 2 OR w.conns[1] IS NOT NULL THEN
+			concat_ws(' ', sides[n].system, split_part(sides[n].identity, ' ', -2)) END;
+		IF w.identities[n] <> head.identities[n] THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = format('run %s was begun with another %s', w.run, given[n]),
+				HINT = format('Give the same database as %s, or begin another run.', given[n]);
+		END IF;
+	END LOOP;
 	RETURN w;
 END
 $$;
@@ -107,7 +99,6 @@ DECLARE
 	target audit_target := w.target;
 	compare options := ((w.options).audit).compare;
 	elsewhere boolean := w.conns[1] IS NOT NULL;
-	sides side[];
 	items audit_item[];
 	probes text[];
 BEGIN
@@ -127,7 +118,6 @@ BEGIN
 	-- a run that was cancelled between two steps leaves them open
 	PERFORM peers_close(w.conns);
 	w := run_connect(w);
-	sides := audit_check_peers(w.conns);
 	PERFORM run_lagging(w.conns, (w.options).max_lag);
 	items := audit_list(w.conns, target, ((w.options).audit).mappings);
 	probes := audit_ask_each(w.conns[1], items, ARRAY['run_probe(c.oid::regclass)']);
@@ -135,8 +125,7 @@ BEGIN
 		ARRAY[CASE WHEN NOT iblt_peer_is_string(w.peers[1]) THEN w.peers[1] END,
 			CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END],
 		CASE WHEN target.kind = 'subscription' AND NOT elsewhere THEN target.name END,
-		ARRAY[CASE WHEN elsewhere THEN run_identity(sides[1]) END, run_identity(sides[2])],
-		concat_ws(' ', target.kind, coalesce(target.name, target.tables::text,
+		w.identities, concat_ws(' ', target.kind, coalesce(target.name, target.tables::text,
 			target.here_tables::text), '(' || target.peer_schema || ' on the peer)'),
 		to_jsonb(w.options), NULL, clock_timestamp())::run_head);
 	PERFORM iblt_run_add(VARIADIC ARRAY(SELECT jsonb_populate_record(NULL::run_table,

@@ -82,7 +82,6 @@ BEGIN
 				CASE t.shape WHEN w.shape THEN 'not read as a whole' ELSE 'altered' END));
 	END IF;
 	t.generation := t.generation + 1;
-	t.relation := ((w.plan).here).relation;
 	t.peer_relation := ((w.plan).there).relation;
 	t.shape := w.shape;
 	t.how := how;

@@ -44,7 +44,6 @@ BEGIN
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.table_number LOOP
 		r := (batch.equal)[array_position(places, t.table_number)];
 		IF r.status = 'equal' AND t.status IS NULL AND t.generation = 0 THEN
-			t.relation := r.relation;
 			t.peer_relation := r.peer_relation;
 			t.status := r.status;
 			t.how := 'compared whole, together with other small tables';

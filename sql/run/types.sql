@@ -18,6 +18,7 @@ CREATE TYPE run_worker AS (
 	peers text[],			-- of both sides, NULL for this database
 	conns text[],			-- to them
 	said text,				-- how they are asked, and what they are called (peers_known)
+	identities text[],		-- of the databases of both sides, NULL for this one
 	target audit_target,	-- of a run that begins
 	options run_options,
 	progress boolean,
