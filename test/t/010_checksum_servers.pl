@@ -3,14 +3,8 @@
 # checksums of the same rows must be the same, and those that doc/checksum.md
 # tells another program to compute.
 
-use strict;
-use warnings;
-
 use File::Temp;
-use IbltTest qw(major_version wait_for);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use IbltTest;
 
 my @columns = qw(i t v c n e b f r d ts tz iv j x ba u mo ra mr m ma p pa rec
   dom h ci tv tq reg typ fn acl nul);
@@ -266,6 +260,4 @@ is($reader->done, $a->safe_psql('postgres', 'SELECT iblt_checksum(1, NULL::int4r
 	'a row type that is altered between two rows');
 $_->quit for $locker, $reader;
 
-$a->stop;
-$b->stop;
 done_testing();

@@ -4,9 +4,6 @@
 # byte, on what a sketch decodes to, on when that is complete, and on what is
 # refused.
 
-use strict;
-use warnings;
-
 use MIME::Base64 qw(decode_base64 encode_base64);
 
 use IbltReader;
@@ -354,7 +351,5 @@ refused("a bit of byte $_ flipped", with_bytes($full, $_, ~substr($full, $_, 1) 
 		't', 'white space is passed over');
 	is((reader($spaced, 'decode', '-'))[1], 0, 'also by the reader');
 }
-
-$node->stop;
 
 done_testing();

@@ -1,9 +1,6 @@
 # Keys and values that no value has: a sketch whose cells hold any bytes, and whose description
 # claims a type for them.  Decoding gives a value that has just these bytes, or an
 # error; it never shows two keys as one, and takes no memory for what is not there.
-use strict;
-use warnings;
-
 use MIME::Base64 qw(decode_base64 encode_base64);
 
 use IbltReader;

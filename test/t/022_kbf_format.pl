@@ -3,9 +3,6 @@
 # which knows no more than doc/internals/format.md says, and the server must agree on every
 # byte, on every answer and on what is refused.
 
-use strict;
-use warnings;
-
 use MIME::Base64 qw(decode_base64 encode_base64);
 
 use IbltReader;
@@ -175,7 +172,5 @@ refused('a byte more', "$golden\0");
 refused('a word more, with a right checksum', damaged($golden . ("\0" x 8), 40, ''));
 refused('another checksum', substr($golden, 0, 63) . ~substr($golden, 63));
 refused("a bit of byte $_ flipped", do { my $b = $overfull; vec($b, 8 * $_, 1) ^= 1; $b }) foreach map { int rand(length $overfull) } 1 .. 10;
-
-$node->stop;
 
 done_testing();

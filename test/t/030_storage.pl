@@ -146,5 +146,5 @@ like($err, qr/canceling statement due to statement timeout/, 'decoding answers t
 
 is($node->safe_psql('postgres', 'SELECT 1'), '1', 'the server lives');
 unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC/, 'no backend died');
-$node->stop;
+
 done_testing();

@@ -64,5 +64,4 @@ my $partitionwise = with_workers(0) . 'SET enable_partitionwise_aggregate = on;'
 is(scalar(() = $node->safe_psql('postgres', $partitionwise . "EXPLAIN (COSTS OFF) $bytes parts t") =~ /Partial Aggregate/g), 3, 'each partition is aggregated by itself');
 is($node->safe_psql('postgres', "$partitionwise $bytes parts t"), $serial, 'partition-wise: the same bytes');
 
-$node->stop;
 done_testing();

@@ -8,9 +8,6 @@
 # the next example behind <!-- from PostgreSQL 14 --> is not run by older servers.
 # "text" is no example; any other fence is an error.  Each page has a database of
 # its own and one session.
-use strict;
-use warnings;
-
 use Cwd qw(abs_path);
 use File::Basename;
 use IbltTest;
@@ -198,5 +195,5 @@ foreach my $page (@pages)
 	}
 }
 is(join("\n", @lost), '', 'every link leads to a page and a heading');
-$node->stop;
+
 done_testing();

@@ -1,9 +1,6 @@
 # What passes between two servers, step by step: the first question and its refusals,
 # errors and cancels of the peer, settings, and what is left behind.  One server
 # with several databases is enough.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my $here = server('here', "timezone = 'Asia/Kolkata'");

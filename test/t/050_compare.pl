@@ -1,9 +1,6 @@
 # iblt_compare on real servers: what it reports must equal a full comparison,
 # for every kind of key and table; on a standby, and without showing a password.
 # 056_compare_replication.pl is about replication.
-use strict;
-use warnings;
-
 use IbltCompare;
 
 random_seed();
@@ -269,5 +266,4 @@ $standby->stop;
 
 nothing_left('at the end');
 
-$_->stop foreach ($here, $there);
 done_testing();

@@ -1,9 +1,6 @@
 # Cases at the edge of iblt_compare: keys that are not what they seem, names that
 # could be taken for others, types whose owner is not to be trusted, and rows in
 # flight that look as if they stood still.
-use strict;
-use warnings;
-
 use IbltTest;
 
 # --- two servers ------------------------------------------------------------------

@@ -2,9 +2,6 @@
 # may have written to the relation and are not visible yet, though a subscriber may
 # show their rows already.  Which locks tell them, of which relations, and which of them have
 # committed.
-use strict;
-use warnings;
-
 use IbltTest;
 use IPC::Run;
 
@@ -258,5 +255,5 @@ SKIP:
 }
 
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
-$_->stop foreach ($subscriber, $publisher);
+
 done_testing();

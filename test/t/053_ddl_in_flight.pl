@@ -3,9 +3,6 @@
 #
 # Where the DDL comes is decided by a lock that describing or reading waits for, or
 # by the proxy, which holds a message.
-use strict;
-use warnings;
-
 use IbltCompare;
 use IbltProxy;
 
@@ -316,5 +313,5 @@ is(rows_of($here, $late), $was, 'altered after the statements: nothing has chang
 nothing_left('after the repairs');
 
 $_->quit foreach ($session, $altering_here, $altering_there);
-$proxy->stop;
+
 done_testing();

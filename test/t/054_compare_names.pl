@@ -1,9 +1,6 @@
 # Columns that bear the names which the statements of iblt_compare and iblt_repair use
 # themselves, as keys, as contents and without a table in conditions.  The names are
 # all words of the statements that a peer gets, so that a new one is not forgotten.
-use strict;
-use warnings;
-
 use IbltCompare;
 use IbltRepair qw(repair_servers repair same);
 
@@ -145,5 +142,4 @@ is($here->safe_psql('postgres', 'SELECT n FROM mapped WHERE id = 7'), '0', 'a pu
 repair('mapped', 'push', "exclude => '{email}', $mapping, apply => true");
 is($there->safe_psql('postgres', 'SELECT count(*), count(*) FILTER (WHERE unit_price = item * 1.234) FROM mapped'), '299|299', 'a push those of the other side');
 
-$_->stop foreach ($here, $there);
 done_testing();

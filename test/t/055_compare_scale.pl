@@ -1,8 +1,5 @@
 # iblt_compare with many differences: all of them, in bounded bytes and memory,
 # or an error that says about how many there are.
-use strict;
-use warnings;
-
 use IbltCompare;
 use IbltProxy;
 
@@ -281,5 +278,4 @@ $there->safe_psql('postgres', q{UPDATE folds SET v = 0 WHERE id % 10 = 0; ALTER 
 	CREATE FUNCTION iblt_internal.iblt_compare_fold(s public.iblt, integer) RETURNS public.iblt LANGUAGE sql AS 'SELECT public.iblt_fold(s, 9, 0.1)'});
 like(failure("SELECT count(*) FROM iblt_compare('folds', $peer)"), qr/22000: the peer answered with a sketch of another size/, 'a fold of another size than was asked for: an error');
 
-$_->stop foreach ($here, $there);
 done_testing();

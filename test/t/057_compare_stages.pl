@@ -3,9 +3,6 @@
 #
 # A stage is held by a lock, and its beginning is seen in pg_stat_activity, so
 # that nothing depends on how long anything takes.
-use strict;
-use warnings;
-
 use IbltCompare;
 use IbltProxy;
 use IO::Socket::UNIX;
@@ -172,6 +169,5 @@ foreach my $says ('', "E\0\0\0\x08oops", 'HTTP/1.1 400 Bad Request')
 unlike(slurp_file($here->logfile, $log_start), qr/s3cr3t/, 'no password in the log');
 
 $_->quit foreach ($session, $holding_here);
-$proxy->stop;
-$_->stop foreach ($here, $there);
+
 done_testing();

@@ -2,9 +2,6 @@
 # subscriber shows before the publisher does, because they wait for a synchronous
 # standby, and slots that have the name of another subscription's.  What truly
 # differs is confirmed all the same, where nothing that matters is under way.
-use strict;
-use warnings;
-
 use IbltTest;
 
 sub compare_sql
@@ -295,5 +292,5 @@ foreach my $timeout ('-1 s', '1000000 years', '1 year 1 day')
 }
 
 $last->safe_psql('postgres', "ALTER SUBSCRIPTION $_ DISABLE; ALTER SUBSCRIPTION $_ SET (slot_name = NONE); DROP SUBSCRIPTION $_") foreach (qw(of_publisher of_subscriber chain));
-$_->stop foreach ($last, $subscriber, $publisher);
+
 done_testing();

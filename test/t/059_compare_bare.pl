@@ -1,8 +1,5 @@
 # Tables without columns: their rows are all the same, and there are more of them or
 # fewer.  And tables whose columns are all generated, whose rows need no values.
-use strict;
-use warnings;
-
 use IbltCompare;
 use IbltRepair qw(repair_servers repair same);
 
@@ -79,5 +76,4 @@ foreach my $side ($here, $there)
 }
 is(compare("'bare'"), '', 'columns that were dropped are none');
 
-$_->stop foreach ($here, $there);
 done_testing();

@@ -1,8 +1,5 @@
 # iblt_audit on real servers: the answer has every table, with the counts of a
 # full comparison; and says why where it has none.
-use strict;
-use warnings;
-
 use IbltAudit;
 use JSON::PP;
 
@@ -270,5 +267,5 @@ hostile_search_path();
 both('ALTER DATABASE postgres RESET search_path');
 
 nothing_left('in the end', $here, $there);
-$_->stop foreach ($here, $there);
+
 done_testing();

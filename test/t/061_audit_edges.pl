@@ -1,13 +1,7 @@
 # Cases at the edge of audits, in which "equal" would be wrong: rows that an index
 # lacks, publications that are not what they seem, settings that change what is
 # read.
-use strict;
-use warnings;
-
-use IbltTest qw(inside major_version two_servers both literal audit_stats failure unnoticed);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use IbltTest;
 
 my ($here, $there, $peer) = two_servers();
 inside($here, $there);

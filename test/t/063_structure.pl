@@ -1,9 +1,6 @@
 # Structures: each property of each kind that is changed on one side is found, and nothing
 # else is.  A change is made in a transaction that is rolled back, on the side that asks.
 # The other side has no iblt, or has it.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);

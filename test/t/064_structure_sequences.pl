@@ -1,8 +1,5 @@
 # Sequences: behind the other side's, behind the columns that they number, not readable,
 # moved forward, and never back.  And what else an audit of the structure cannot see.
-use strict;
-use warnings;
-
 use IbltTest;
 
 random_seed();

@@ -1,8 +1,5 @@
 # iblt_repair on real servers: after it, the target's rows are the source's, for
 # every kind of key and table; what its options choose, and what it refuses.
-use strict;
-use warnings;
-
 use IbltRepair;
 
 random_seed();
@@ -212,5 +209,5 @@ $standby->stop;
 like(failure(qq{SELECT "db ""link".dblink_connect('mine', ${\ conninfo($there)}); SELECT * FROM } . call('opt', 'pull', '', "'mine'")), qr/neither a foreign server nor a connection string|could not connect|missing "="/, 'a repair does not borrow a connection of the caller');
 nothing_open('at the end');
 is($here->safe_psql('postgres', q{SELECT coalesce("db ""link".dblink_get_connections(), '{}')}), '{}', 'no connection is left here');
-$_->stop foreach ($here, $there);
+
 done_testing();

@@ -1,13 +1,7 @@
 # Cases at the edge of iblt_repair, in which it could do damage; and the repair of what a
 # run found, which must be what was reviewed and nothing else.
-use strict;
-use warnings;
-
 use IbltCompare qw(batch_size);
-use IbltTest qw(two_servers both literal failure lines background finish wait_for);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use IbltTest;
 
 my ($here, $there, $peer) = two_servers();
 

@@ -1,8 +1,5 @@
 # iblt_repair restores every built-in type byte for byte, under whatever settings,
 # and the SQL that it shows does the same.
-use strict;
-use warnings;
-
 use IbltRepair;
 
 my ($here, $there) = repair_servers();
@@ -236,5 +233,4 @@ $there->safe_psql('postgres', q{UPDATE inside SET c = ROW('(1,2)', 'u'), d = ROW
 is(repair('inside', 'pull', 'apply => true'), join("\n", 'delete {"k": {"t": "(zzz)"}} applied', 'insert {"k": {"t": "(\\"(new)\\")"}} applied', 'update {"k": {"t": "zzz"}} applied'), 'composite values are not taken apart');
 same('inside', 'composite values');
 
-$_->stop foreach ($here, $there);
 done_testing();

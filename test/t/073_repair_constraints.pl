@@ -1,8 +1,5 @@
 # iblt_repair with foreign keys, unique columns, triggers and generated columns: the
 # rows are in an order that works, or there is an error and nothing was changed.
-use strict;
-use warnings;
-
 use IbltRepair;
 
 my ($here, $there) = repair_servers();
@@ -130,5 +127,5 @@ $there->safe_psql('postgres', 'DELETE FROM ident WHERE id = 4; INSERT INTO ident
 is(repair('ident', 'pull', 'apply => true'), "insert {\"id\": 20} applied\nupdate {\"id\": 4} skipped differs in a column that is GENERATED ALWAYS AS IDENTITY: i", 'an identity column that cannot be updated');
 
 nothing_open('at the end');
-$_->stop foreach ($here, $there);
+
 done_testing();

@@ -2,14 +2,8 @@
 # of a full comparison, and after iblt_repair, applied or its preview pasted into
 # psql, the target has the source's rows, and has kept those that were equal.  Some repairs
 # are made by plain queries, as where the peer has no iblt.
-use strict;
-use warnings;
-
 use Time::HiRes qw(time);
-use IbltTest qw(random_seed before server sides both literal);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Test::More;
+use IbltTest;
 
 random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 15;

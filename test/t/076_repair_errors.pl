@@ -1,9 +1,6 @@
 # An error of a repair, its context and the logs of both servers tell of the row that
 # failed, and of no other row: not in the statements of a repair, and not in the lists
 # of keys by which it looks rows up and locks them.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my @settings = ('log_lock_waits = on', "deadlock_timeout = '50ms'", 'log_min_error_statement = info');
@@ -254,5 +251,4 @@ foreach my $direction ('pull', 'push')
 	$node->safe_psql('postgres', 'DROP TRIGGER slow ON people');
 }
 
-$_->stop foreach ($here, $there);
 done_testing();

@@ -1,8 +1,5 @@
 # Triggers during a repair: under which search_path they run, and which ones run when
 # it applies as replication does.
-use strict;
-use warnings;
-
 use IbltRepair;
 
 my ($here, $there) = repair_servers();
@@ -174,5 +171,5 @@ $here->safe_psql('postgres', 'BEGIN; INSERT INTO rep VALUES (50, 50); SELECT * F
 same('rep', 'after statements of the caller');
 
 nothing_open('at the end');
-$_->stop foreach ($here, $there);
+
 done_testing();

@@ -1,8 +1,5 @@
 # bin/iblt-audit.sh as cron runs it: 0 only if every table is equal, 1 only if
 # one differs, 2 for all else; and every way to a false 0 that we know of.
-use strict;
-use warnings;
-
 use IbltAudit ();
 use IbltTest;
 use JSON::PP;
@@ -325,6 +322,4 @@ isnt($status, 0, 'promoted meanwhile: it is not called equal');
 $standby->safe_psql('postgres', 'ALTER SUBSCRIPTION shop DISABLE');
 audit_is([ @schema, 'recheck=0' ], 1, 'after the promotion', %on_standby);
 
-$standby->stop;
-$there->stop;
 done_testing();

@@ -1,8 +1,5 @@
 # bin/iblt-audit.sh with --run, --resume and --jobs: the exit status is 0 only if every
 # table of the run was compared and is equal.
-use strict;
-use warnings;
-
 use IbltRuns;
 use JSON::PP;
 

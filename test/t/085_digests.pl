@@ -3,9 +3,6 @@
 # after immediate shutdowns.  A standby reads them.  087_digests_rounds.pl has a subscriber.
 #
 #	IBLT_TEST_LONG    1: ten times as long
-use strict;
-use warnings;
-
 use IbltTest;
 
 my $seed = random_seed();
@@ -282,5 +279,5 @@ $standby->stop;
 
 $node->safe_psql('postgres', 'CREATE PUBLICATION everything FOR ALL TABLES');
 is($node->safe_psql('postgres', "SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'iblt_internal'"), '0', 'the stores are not published');
-$node->stop;
+
 done_testing();

@@ -2,9 +2,6 @@
 # never in a wrong digest, and a rebuild heals it.  No statement of a user fails.
 #
 #	IBLT_TEST_LONG    1: changes five million rows in a transaction, not 500,000
-use strict;
-use warnings;
-
 use IbltTest;
 
 my $version = major_version();
@@ -392,5 +389,5 @@ is(sql("SELECT count(*) FROM iblt_live_status() WHERE relation::text = 'big'"), 
 sql("CALL iblt_untrack('t')");
 is(sql("SELECT count(*) FROM pg_trigger WHERE tgrelid = 't'::regclass AND tgname ~ 'iblt'"), '0', 'iblt_untrack removes the triggers');
 like(failure("SELECT iblt_live('t')"), qr/55000: table "t" is not tracked/, 'and the digest');
-$node->stop;
+
 done_testing();

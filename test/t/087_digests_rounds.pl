@@ -7,9 +7,6 @@
 # the digests are compared with the rows themselves.
 #
 #	IBLT_TEST_ROUNDS    how many rounds (5)
-use strict;
-use warnings;
-
 use IbltTest;
 use Time::HiRes qw(time);
 
@@ -331,6 +328,5 @@ stop_load($load, 'at the end');
 is($publisher->safe_psql('postgres', "SELECT count(*) FROM iblt_live_status() WHERE state = 'live'"), 4, 'all digests are live');
 cmp_ok($publisher->safe_psql('postgres', 'SELECT count(*) FROM pgbench_history'), '>', 50, 'pgbench has worked');
 $_->quit foreach ($session, $holder);
-$subscriber->stop;
-$publisher->stop;
+
 done_testing();

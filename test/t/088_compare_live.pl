@@ -1,9 +1,6 @@
 # Comparisons of live digests: with live => 'require' no table is scanned, whatever its
 # key, and the answer is that of a full comparison.  Whatever makes a digest not
 # trustworthy, or not fit, is an error then, and 'auto' scans and says why.
-use strict;
-use warnings;
-
 use IbltCompare;
 
 IbltTest::share_sessions(0);

@@ -2,9 +2,6 @@
 # another extension's callback then, its own callback is not called, and the changes
 # are lost.  The digest is not trustworthy then, and the fences that see to it are
 # removed in all other transactions.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);
@@ -116,5 +113,5 @@ is(sql('SELECT count(*) FROM t WHERE id = 500'), '1', 'a transaction that refres
 like(failure("SELECT iblt_live('t')"), qr/IB008: .* because its changes were removed from the store$/m, 'and the digest is not trustworthy');
 sql("CALL iblt_live_rebuild('t')");
 is(sql('SELECT is_right()'), 't', 'until it is rebuilt');
-$node->stop;
+
 done_testing();

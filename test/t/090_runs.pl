@@ -1,9 +1,6 @@
 # Runs on real servers: audits in slices give the answer of a full comparison, can be
 # stopped, watched and gone on with by several sessions, and hold no old snapshot.
 # With IBLT_TEST_LONG=1, there are more sessions and more that is altered.
-use strict;
-use warnings;
-
 use IbltRuns;
 
 random_seed();

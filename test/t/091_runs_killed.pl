@@ -1,8 +1,5 @@
 # A run that is killed at random moments, on either side, loses a slice at most, counts
 # nothing twice, and ends with the right answer.  IBLT_TEST_KILLS is how often (6).
-use strict;
-use warnings;
-
 use IbltRuns;
 use Time::HiRes qw(usleep);
 

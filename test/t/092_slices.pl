@@ -1,8 +1,5 @@
 # Slices of a relation, which are ranges of its key, with a peer: what moves about in the
 # heap, logs, plans, and indexes that a side must not trust.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);

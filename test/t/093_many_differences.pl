@@ -2,9 +2,6 @@
 # and in order, all wait for replication together, and what fails in the middle leaves
 # nothing.  The number of keys that are looked up at a time is lowered, so that few rows
 # take many lookups.
-use strict;
-use warnings;
-
 use IbltCompare;
 
 random_seed();
@@ -258,5 +255,4 @@ foreach my $case (
 	$_->quit foreach ($lock, $session);
 }
 
-$_->stop foreach ($here, $there);
 done_testing();

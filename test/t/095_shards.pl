@@ -1,9 +1,6 @@
 # Foreign tables and partitioned tables of foreign partitions on a side: the shards sum
 # their rows up, lookups bring the rows of the keys alone, and nothing is confirmed that
 # postgres_fdw reads as of one moment.
-use strict;
-use warnings;
-
 use IbltCompare;
 use IbltProxy;
 
@@ -151,7 +148,5 @@ like(finish($run), qr/^\{"id": -1\} here$/m, 'a partition that is attached while
 # a parent that is not partitioned has its own rows, and is read with its children
 $here->safe_psql('postgres', "CREATE TABLE heirs ($columns); INSERT INTO heirs (id) VALUES (-1); CREATE FOREIGN TABLE heir () INHERITS (heirs) SERVER shard_0 OPTIONS (table_name 'items'); CREATE TABLE all_heirs AS TABLE heirs");
 is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('heirs', NULL, 'all_heirs', $by_id); SELECT rows_here = rows_there FROM iblt_compare_stats()"), "0\nt", 'a table that a foreign table inherits from');
-$proxy->stop;
-$slow->stop;
-$_->stop foreach ($here, $there);
+
 done_testing();

@@ -43,5 +43,4 @@ like($error, qr/iblt values cannot be combined: seeds differ/, 'templates that d
 ($error) = ($node->psql('postgres', "SELECT fresh($agg, id, nullif(c, c), iblt_new()) FROM k"))[2];
 like($error, qr/checksum of a row must not be null/, 'a NULL');
 
-$node->stop;
 done_testing();

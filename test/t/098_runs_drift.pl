@@ -3,9 +3,6 @@
 # that were made to differ.
 #
 #	IBLT_TEST_ROUNDS    how many rounds of load (3)
-use strict;
-use warnings;
-
 use IbltRuns;
 
 random_seed();

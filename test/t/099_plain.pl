@@ -1,7 +1,4 @@
 # method => 'plain': the peer's database has no iblt, and the role there may only read.
-use strict;
-use warnings;
-
 use IbltAudit;
 use IbltCompare;
 use IbltRuns ();
@@ -592,5 +589,5 @@ $there->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION pg_control_system() TO 
 nothing_left('no connection is left');
 
 $session->quit;
-$_->stop foreach ($here, $there);
+
 done_testing();

@@ -1,9 +1,6 @@
 # Merges delete the rows of a store that they put into the base: what snapshots, rolled back
 # merges, other tables' rows, a crash, a standby and VACUUM make of that, and what amcheck and
 # pg_visibility say of the pages.  The worker that merges: tables that fail, DROP DATABASE, slots.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my $node = server('merges', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
@@ -234,5 +231,5 @@ foreach (1 .. 50)
 	sql('SELECT pg_sleep(0.1)');
 }
 like(unmerged($node), qr/^0 /, 'until a reader starts a worker');
-$node->stop;
+
 done_testing();

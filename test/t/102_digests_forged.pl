@@ -1,8 +1,5 @@
 # Live digests that somebody forged: sketches of other parameters, given to the functions or
 # found in the stores, end in an error or in "not trustworthy", never in a crash.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);
@@ -195,5 +192,4 @@ like(failure("SELECT iblt_live('two')"), qr/ERROR:  XX000: unexpected array in i
 forge('tracked', "UPDATE iblt_internal.tracked SET files = NULL WHERE relation = 'two'::regclass");
 like(failure("SELECT iblt_live('two')"), qr/ERROR:  XX000: unexpected null in iblt_internal.tracked/, 'a description that lacks a column: an error');
 
-$node->stop;
 done_testing();

@@ -1,9 +1,6 @@
 # DDL beside live digests.  No statement fails because a table or its partition is tracked.
 # Each digest is then that of a scan, or not trustworthy, and a rebuild heals it.  At the end,
 # many levels of savepoints.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);
@@ -208,5 +205,4 @@ foreach my $end ('COMMIT', 'RELEASE s200; COMMIT', 'ROLLBACK TO s100; COMMIT', "
 	sql('DELETE FROM deep; DELETE FROM deep_too');
 }
 
-$node->stop;
 done_testing();

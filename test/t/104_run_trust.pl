@@ -1,7 +1,4 @@
 # What a run trusts, on one server: its numbers and its stores.
-use strict;
-use warnings;
-
 use IbltTest;
 use JSON::PP;
 
@@ -173,5 +170,4 @@ foreach my $method ('sketch', 'plain')
 	$node->safe_psql('peer', 'DROP TABLE swapped, beside');
 }
 
-$node->stop;
 done_testing();

@@ -8,9 +8,6 @@
 #
 #	IBLT_TEST_ROUNDS    how many calls of each function (40)
 #	IBLT_TEST_LONG      1 makes them 400
-use strict;
-use warnings;
-
 use IbltReader;
 use IbltTest;
 use MIME::Base64 qw(decode_base64 encode_base64);

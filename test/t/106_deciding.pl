@@ -3,9 +3,6 @@
 # what it reads, a second session that does the same, and a writer in between.
 #
 # The name of a test begins with its statements and the turn.  %turns says which file has it.
-use strict;
-use warnings;
-
 use IbltTest;
 use File::Basename qw(dirname);
 

@@ -3,9 +3,6 @@
 # was truncated or rewritten meanwhile reads as empty there, though it never was.
 #
 # And how a statement ends that waits for a peer which does not answer any more.
-use strict;
-use warnings;
-
 use File::Temp ();
 use IbltCompare;
 use IbltProxy;

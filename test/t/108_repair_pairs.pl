@@ -1,8 +1,5 @@
 # Two repairs at the same time, a repair and an ordinary writer, damaged indexes, and large
 # values: a repair does what it says once, or not at all.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my ($here, $there) = two_servers();
@@ -285,5 +282,4 @@ foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newes
 	is($repair->{out} . $repair->{err}, qq(delete {"id": 778} applied\nupdate {"id": 5} applied\ndelete {"id": 777} skipped changed since it was compared\n), 'a row that comes meanwhile is skipped');
 }
 
-$_->stop foreach $here, $there;
 done_testing();

@@ -2,9 +2,6 @@
 # repaired, nothing is kept afterwards, and the memory is a few times that of the row.
 #
 # IBLT_TEST_LONG=1   also a value that does not end, which takes 1 GB
-use strict;
-use warnings;
-
 use IbltRepair;
 
 my ($here, $there) = repair_servers();
@@ -174,5 +171,4 @@ SKIP:
 	}
 }
 
-$_->stop foreach $here, $there;
 done_testing();

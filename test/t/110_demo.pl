@@ -1,8 +1,5 @@
 # What "make demo" prints, so that neither it nor what it shows goes stale.  It runs with
 # servers of its own, the iblt that is installed, and a small table.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);

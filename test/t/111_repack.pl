@@ -1,9 +1,6 @@
 # REPACK, also CONCURRENTLY, puts the rows of a table into other files while others write it.
 # No comparison, audit, run or digest beside it gives a wrong answer: each is right, or an
 # error that says why.
-use strict;
-use warnings;
-
 use IbltRuns;
 
 IbltTest::share_sessions(0);

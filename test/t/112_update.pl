@@ -2,9 +2,6 @@
 # runs.  test/releases has the scripts of releases, if there are any.  A made-up version after
 # the current one proves the test: without its update script something is missing.  It has one
 # more column in each store, so it also shows how an update script adds one.
-use strict;
-use warnings;
-
 use IbltRuns;
 
 IbltTest::share_sessions(0);

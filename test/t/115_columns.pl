@@ -1,9 +1,6 @@
 # Which columns differ: differs, rows => 'changed'.  Columns of random
 # types are changed on one side, and differs must be exactly these, between two servers, in
 # one database and by plain queries.
-use strict;
-use warnings;
-
 use IbltCompare;
 use List::Util qw(shuffle);
 
@@ -162,5 +159,4 @@ $there->safe_psql('postgres', "UPDATE bait SET v = 'y'");
 is(found("SELECT key, differs FROM iblt_compare('bait', $peer, rows => 'columns')"), '{"id": 1}|{v}', 'the columns run no code of other users');
 like(failure("SELECT * FROM iblt_compare('bait', $peer, rows => 'changed')"), qr/42501: columns would run code of other users/, 'which is an error for their values');
 
-$_->stop foreach ($here, $there);
 done_testing();

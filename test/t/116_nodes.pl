@@ -5,9 +5,6 @@
 # 144_nodes_lag.pl is about rows in flight.
 #
 # IBLT_TEST_ROUNDS   the number of random rounds (25)
-use strict;
-use warnings;
-
 use IbltCompare qw(batch_size);
 use IbltTest;
 

@@ -1,8 +1,5 @@
 # iblt_track_all: digests of all tables of a subscription or a schema, on both sides, in one
 # call; what cannot be tracked, and why; and a second call, which has nothing to do.
-use strict;
-use warnings;
-
 use IbltTest;
 
 sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }
@@ -170,5 +167,5 @@ like(failure("BEGIN; CALL iblt_track_all(schema => 's')"), qr/25001: iblt_track_
 	is(track_all("$peer, tables => '{s.fine,s.mine}'"), "2|0\ntable s.fine is tracked already\ntable s.mine is tracked", 'the next call goes on');
 }
 nothing_left('at the end');
-$_->stop foreach ($here, $there);
+
 done_testing();

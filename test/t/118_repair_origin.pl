@@ -2,9 +2,6 @@
 # times, or values in place of NULL.  And a repair under a replication origin: each change that
 # it writes names the origin, no other change of the session does, and subscriptions with
 # origin = none do not send it back.
-use strict;
-use warnings;
-
 use IbltRepair;
 
 random_seed();
@@ -258,5 +255,5 @@ my ($rc, $out, $err) = $here->psql('postgres', 'SELECT status, detail FROM ' . c
 is($out, 'skipped|a tie: it is not known which row is newer', 'which is a tie');
 like($err, qr/WARNING:  commit times are not tracked \(here\)\nDETAIL:  It is not known which rows are newer/, 'and a warning says why');
 nothing_open('at the end');
-$_->stop('immediate') foreach ($here, $there);
+
 done_testing();

@@ -1,8 +1,5 @@
 # An audit of a whole database, of a schema that has another name on the peer, and of tables
 # that lost a column.
-use strict;
-use warnings;
-
 use IbltAudit;
 use IbltRuns qw(begin_run tables);
 
@@ -120,5 +117,4 @@ $there->safe_psql('postgres', 'UPDATE sales.purchase_order_lines SET v = 0 WHERE
 like(failure('SELECT * FROM iblt_audit_stats()'), qr/55000: no iblt_audit has finished in this session/, 'before an audit, nothing is known of it');
 nothing_left('after all', $here, $there);
 
-$_->stop foreach ($here, $there);
 done_testing();

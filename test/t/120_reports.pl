@@ -1,8 +1,5 @@
 # What audits and runs say in each form of a report: for people, on stderr for cron, for
 # Nagios, and for Prometheus.
-use strict;
-use warnings;
-
 use Cwd qw(abs_path);
 use File::Basename;
 use IbltRuns;

@@ -1,8 +1,5 @@
 # The page of an audit: whole, bounded, and safe against what tables contain.  A browser
 # looks at it, if there is one.
-use strict;
-use warnings;
-
 use IbltRuns;
 use IPC::Run;
 

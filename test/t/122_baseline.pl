@@ -1,8 +1,5 @@
 # Baselines: a database is compared later with what it was, keys that differ are named, and
 # nothing is called equal of which that is not known.
-use strict;
-use warnings;
-
 use IbltAudit;
 use IPC::Run;
 use JSON::PP;

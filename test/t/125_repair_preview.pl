@@ -1,8 +1,5 @@
 # What the preview of a repair says of triggers and of rows that would be lost, and what an
 # error says of the way out.
-use strict;
-use warnings;
-
 use IbltRepair;
 
 my ($here, $there) = repair_servers();
@@ -56,5 +53,4 @@ $run = $here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{s.ch
 is($here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', target, action, key ->> 'id', status), ', ' ORDER BY target, 2) FROM iblt_repair(run => $run, peer => $peer, direction => 'pull', apply => true)"),
 	's.child delete 4 applied, s.child insert 3 applied, s.parent delete 4 applied, s.parent insert 3 applied', 'which repairs them, an extra parent with its extra child');
 
-$_->stop foreach ($here, $there);
 done_testing();

@@ -3,9 +3,6 @@
 # middle; and repairs in both directions.
 #
 # IBLT_TEST_ROUNDS   the number of random rounds (9)
-use strict;
-use warnings;
-
 use IbltTest;
 
 random_seed();
@@ -457,5 +454,4 @@ sql('b', "UPDATE shop.e SET v = '日' WHERE id = 'é8'");
 is(call('latin', "$sum$latin)"), 2, 'compares what it cannot write');
 like(call('latin', "$sum$latin, rows => true)"), qr/^ERROR:  on "there": .*has no equivalent in encoding "LATIN1"/, 'and fails where it would have to');
 
-$_->stop foreach @servers;
 done_testing();

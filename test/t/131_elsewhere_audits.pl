@@ -1,8 +1,5 @@
 # Audits, runs and iblt-audit.sh between two databases, conducted from a third that has iblt and
 # dblink and nothing of theirs.  Their answers are those of one of the two.
-use strict;
-use warnings;
-
 use IbltAudit;
 use IPC::Run;
 use JSON::PP;
@@ -315,5 +312,4 @@ foreach my $signal (qw(TERM INT))
 }
 unlike(slurp_file($_->logfile), qr/tops3cret(?!'; GRANT)/, 'the password is in no log') foreach ($here, $there);
 
-$_->stop foreach ($here, $there);
 done_testing();

@@ -4,9 +4,6 @@
 # superuser who installs, compares or repairs.  They are made of the scripts themselves, in each place
 # from which it might take one: in the schema that users call before iblt comes, in that schema
 # afterwards, and in a schema that takes the name of that one.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);

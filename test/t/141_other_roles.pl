@@ -1,8 +1,5 @@
 # What a role can do to others: functions of the extension called with positions, OIDs and
 # numbers that nobody gave it, calls that would go on without end, and locks that others need.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);
@@ -226,5 +223,4 @@ $ann->("BEGIN; SELECT $keys");
 is($bob->("SELECT iblt_internal.iblt_run_lock($his, 1, 5, false), iblt_internal.iblt_run_lock($his, 0, 0, false)"), 't|t', 'an advisory lock with the same numbers is another one');
 $_->quit foreach values %session;
 
-$node->stop;
 done_testing();

@@ -6,9 +6,6 @@
 # locked, so his has been described.  The server's log tells what has run as whom, even in a transaction
 # that only reads or that was rolled back.  IBLT_TEST_LONG=1 runs the whole table of drivers, attacks, sides and
 # windows.  Otherwise each driver meets some attacks, and iblt_compare all of them.
-use strict;
-use warnings;
-
 use IbltTest;
 
 IbltTest::share_sessions(0);

@@ -1,8 +1,5 @@
 # DDL of other sessions between the description of a target and COMMIT: no repair writes to another
 # relation than it described, and none says "applied" where something may change rows after it.
-use strict;
-use warnings;
-
 use IbltTest;
 
 # bare has no iblt
@@ -303,5 +300,5 @@ foreach my $round (1 .. 8)
 cmp_ok($exchanges, '>', 0, "seed $seed: some rows have exchanged values");
 
 nothing_left('at the end');
-$_->stop foreach $here, $there, $bare;
+
 done_testing();

@@ -1,9 +1,6 @@
 # What a peer's error does here.  A hostile peer chooses its SQLSTATE, also one that OTHERS leaves
 # out or that iblt uses itself: no log of this side shows the statement, in which a connection
 # string may be, and no function takes an error for an answer.  And errors in another language.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my $here = server('here', 'log_min_error_statement = debug1', 'log_min_messages = notice');
@@ -136,5 +133,4 @@ SKIP:
 	is($german->("SELECT * FROM iblt_compare('t', $honest)"), '', 'and without a mistake, none');
 }
 
-$here->stop;
 done_testing();

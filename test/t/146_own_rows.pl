@@ -1,8 +1,5 @@
 # Tables that others inherit from.  A publication has the own rows of a table, so an audit, a run
 # and a repair of what a publication has compare and change these alone, in each way to read them.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my ($here, $there, $peer) = two_servers();

@@ -2,9 +2,6 @@
 # rows of a unique key: numbers of different types, char(n) and numeric(n, m) inside of arrays,
 # domains and rows, and tables whose unique index is damaged.  In every twin: with iblt on
 # the other side and without, audits, runs, nodes, digests and repairs.
-use strict;
-use warnings;
-
 use IbltCompare;
 use IbltTest;
 

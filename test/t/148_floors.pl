@@ -1,8 +1,5 @@
 # What each extension needs: a peer that has iblt alone is compared, audited and repaired, digests
 # need iblt_live on the server that keeps them, and connections are made by iblt_audit alone.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my ($here, $there) = (server('here'), server('there'));

@@ -1,9 +1,6 @@
 # Replication in both directions.  A follower may remove a row that it has just received from
 # the source, and send that back.  Then the source still shows the row, in one version all the
 # time, and the follower never does.  That is a row in flight.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my $west = server('west');

@@ -2,9 +2,6 @@
 # it, and replication brings that to a subscriber that does not have the row yet.  The repair must
 # not bring back what the publisher has no longer.  Or it updates a row, and replication has brought
 # what is there just before the repair has locked it.
-use strict;
-use warnings;
-
 use IbltTest;
 
 my $publisher = server('publisher');

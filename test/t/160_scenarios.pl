@@ -1,7 +1,4 @@
 # The scenarios of IbltScenarios.pm in which nothing happens while rows are compared.
-use strict;
-use warnings;
-
 use IbltScenarios;
 
 scenarios('rest');

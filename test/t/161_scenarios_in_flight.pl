@@ -1,7 +1,4 @@
 # The scenarios of IbltScenarios.pm in which something happens while rows are compared, or which need a standby.
-use strict;
-use warnings;
-
 use IbltScenarios;
 
 scenarios('flight');

@@ -13,15 +13,12 @@
 #	hostile_search_path()        on both sides, names and operators that hide those of pg_catalog
 package IbltAudit;
 
-use strict;
-use warnings;
-
-use Exporter 'import';
 use IbltCompare ();
 use IbltTest;
 use IPC::Run ();
 use JSON::PP;
 
+our @ISA = qw(IbltTest);
 our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts program node_b hostile_search_path $audit_sh));
 
 # where "make install" put it

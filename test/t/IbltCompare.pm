@@ -7,12 +7,9 @@
 #	batch_size(NUMBER)         from here on, so many keys are looked up at a time
 package IbltCompare;
 
-use strict;
-use warnings;
-
-use Exporter 'import';
 use IbltTest;
 
+our @ISA = qw(IbltTest);
 our @EXPORT = (@IbltTest::EXPORT, qw(compare truth batch_size));
 
 # RELATION and OPTIONS are SQL.  node: where it runs.  peer: SQL, or undef for

@@ -20,12 +20,9 @@
 #	"near" and "far" are another pair, of which "far" has no iblt.
 package IbltPlacements;
 
-use strict;
-use warnings;
-
-use Exporter 'import';
 use IbltTest;
 
+our @ISA = qw(IbltTest);
 our @EXPORT = (@IbltTest::EXPORT, qw(placements why_not servers_of_placements on sql of_site string session call answer expected));
 
 my (@servers, %sessions);

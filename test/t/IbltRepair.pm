@@ -10,13 +10,9 @@
 #	nothing_open(TEXT)             two tests: no connection is left there, and no lock here
 package IbltRepair;
 
-use strict;
-use warnings;
-
-use Exporter 'import';
 use IbltTest;
-use Test::More;
 
+our @ISA = qw(IbltTest);
 our @EXPORT = (@IbltTest::EXPORT, qw(repair_servers call repair contents same nothing_open $money $plain_settings));
 
 my ($here, $there, $peer);

@@ -10,14 +10,10 @@
 #	truth(TABLE)                 the same from a full comparison
 package IbltRuns;
 
-use strict;
-use warnings;
-
-use Exporter 'import';
 use IbltAudit;
 use JSON::PP;
-use PostgreSQL::Test::Utils;
 
+our @ISA = qw(IbltTest);
 our @EXPORT = (@IbltAudit::EXPORT, qw(begin_run start_run resume tables run_row found truth rows_as_json));
 
 sub peer { my ($how) = @_; return $how->{peer} // IbltAudit::conninfo(other($how->{node} // $IbltTest::here)) }

@@ -25,12 +25,9 @@
 #	not      placements, or their forms, or "digests", that cannot have it: name => why
 package IbltScenarios;
 
-use strict;
-use warnings;
-
-use Exporter 'import';
 use IbltPlacements;
 
+our @ISA = qw(IbltTest);
 our @EXPORT = (@IbltPlacements::EXPORT, qw(scenarios));
 
 my $number = 0;

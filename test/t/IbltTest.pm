@@ -1,5 +1,5 @@
 # IbltTest.pm
-#	The tests share this: PostgreSQL's modules and Test::More, servers, sessions, waiting.
+#	The tests share this: strict and warnings, PostgreSQL's modules and Test::More, servers, sessions, waiting.
 #
 #	random_seed()                srand with IBLT_TEST_SEED or a new seed, which it prints
 #	major_version()              that of the servers under test
@@ -41,7 +41,7 @@ use strict;
 use warnings;
 
 use Cwd qw(abs_path);
-use Exporter 'import';
+use Exporter;
 use File::Basename qw(basename dirname);
 use IbltPool ();
 use IPC::Run ();
@@ -49,10 +49,20 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+our @ISA = qw(Exporter);
 our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server two_servers standby replayed hba sides extensions create_extensions of_extensions defers_at_the_end awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
 	background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
+
+# As "use strict" and "use warnings" do, for the file that uses this or a module made of it.
+sub import
+{
+	my ($class, @names) = @_;
+	strict->import;
+	warnings->import;
+	return $class->export_to_level(1, $class, @names);
+}
 
 sub random_seed
 {
