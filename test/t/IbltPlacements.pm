@@ -12,7 +12,8 @@
 #	why_not(PLACEMENT, OPTIONS)      the option that it lacks, as a reason
 #	servers_of_placements()  starts the servers that all of them share
 #	on(ROLE, SQL)            runs SQL in each database that is here, there or third
-#	call(PLACEMENT, RELATION, OPTIONS, HOW)  starts the call; HOW{there} is a function that changes the peer's string
+#	call(PLACEMENT, RELATION, OPTIONS, HOW)  starts the call; HOW{there} is a function that changes the peer's string, HOW{first} a
+#	                         statement before it; with HOW{together} each placement has a session of its own; HOW{deviates} is the node
 #	answer(PLACEMENT)        waits for it and returns what it says
 #	expected(PLACEMENT, ROWS)        the rows of a scenario as this placement tells them
 #
@@ -45,8 +46,11 @@ my @placements = (
 	{ name => 'nodes without iblt', site => [qw(near far)], from => 'near', form => 'nodes', method => 'plain', lacks => \%of_nodes },
 	{ name => 'audit', site => [qw(here there)], from => 'here', form => 'audit', lacks => \%of_audits },
 	{ name => 'audit without iblt', site => [qw(near far)], from => 'near', form => 'audit', method => 'plain', lacks => \%of_audits },
+	{ name => 'audit elsewhere', site => [qw(here there)], from => 'desk', form => 'audit', elsewhere => 1, lacks => \%of_audits },
+	{ name => 'audit elsewhere, without iblt', site => [qw(near far)], from => 'desk', form => 'audit', elsewhere => 1, method => 'plain', lacks => \%of_audits },
 	{ name => 'audit of nodes', site => [qw(here there third)], from => 'here', form => 'audit_nodes', lacks => { %of_audits, %of_nodes } },
 	{ name => 'run', site => [qw(here there)], from => 'here', form => 'run', lacks => \%of_audits },
+	{ name => 'run elsewhere', site => [qw(here there)], from => 'desk', form => 'run', elsewhere => 1, lacks => \%of_audits },
 	{ name => 'run without iblt', site => [qw(near far)], from => 'near', form => 'run', method => 'plain', lacks => \%of_audits });
 
 sub placements { return @placements }
@@ -85,7 +89,7 @@ sub string { my ($db) = @_; return $servers[ $server_of{$db} ]->connstr($db) }
 sub servers_of_placements
 {
 	my (@settings) = @_;
-	@servers = map { server($_, @settings) } qw(one two);
+	@servers = map { server($_, 'max_connections = 100', @settings) } qw(one two);
 	sides(@servers);
 	$_->safe_psql('postgres', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink') foreach @servers;
 	$servers[ $server_of{$_} ]->safe_psql('template1', "CREATE DATABASE $_ TEMPLATE " . ($_ eq 'far' ? 'template0' : 'postgres')) foreach sort keys %role_of;
@@ -107,6 +111,8 @@ sub call
 	my $key = "array_to_string(ARRAY(SELECT value FROM jsonb_each_text(key)), ',', 'null')";
 	my $more = join '', list(\%options);
 	my $nodes = 'ARRAY[' . join(', ', $p->{elsewhere} ? @strings : ('NULL', @strings[ 1 .. $#strings ])) . ']';
+	$p->{deviates} = $how{deviates} // 'node 2';
+	my $tables = $p->{elsewhere} ? "here_peer => $strings[0], here_tables => '{$relation}'" : "tables => '{$relation}'";
 	my $sql;
 	if ($p->{form} eq 'compare')
 	{
@@ -119,36 +125,35 @@ sub call
 	}
 	elsif ($p->{form} eq 'audit')
 	{
-		$sql = "SELECT concat_ws('|', status, coalesce(sqlstate, ''), extra, missing, changed, unconfirmed, detail) FROM " . audit_stats("iblt_audit($peer, tables => '{$relation}'$more)") . ' AS a';
+		$sql = "SELECT concat_ws('|', status, coalesce(sqlstate, ''), extra, missing, changed, unconfirmed, detail) FROM " . audit_stats("iblt_audit($peer, $tables$more)") . ' AS a';
 	}
 	elsif ($p->{form} eq 'audit_nodes')
 	{
-		$sql = "SELECT concat_ws('|', status, coalesce(sqlstate, ''), coalesce(missing ->> 'node 2', '0'), coalesce(extra ->> 'node 2', '0'), coalesce(changed ->> 'node 2', '0'), unconfirmed, detail)
-			FROM iblt_audit_nodes($nodes, tables => '{$relation}'$more)";
+		my $counts = join ', ', map { "coalesce($_ ->> '$p->{deviates}', '0')" } qw(missing extra changed);
+		$sql = "SELECT concat_ws('|', status, coalesce(sqlstate, ''), $counts, unconfirmed, detail) FROM iblt_audit_nodes($nodes, tables => '{$relation}'$more)";
 	}
 	else
 	{
-		$sql = "CALL iblt_audit_run($peer, tables => '{$relation}'$more)";
+		$sql = "CALL iblt_audit_run($peer, $tables$more)";
 	}
 	$sql = "$how{first}; $sql" if $how{first};
-	my $session = session($p->{from}, 'calls');
-	$session->start($sql);
-	return $session;
+	$p->{session} = session($p->{from}, $how{together} ? $p->{name} : 'calls');
+	return $p->{session}->start($sql);
 }
 
 # --- answers --------------------------------------------------------------------------------
 
 sub unnamed { my ($text) = @_; return $text =~ s/\bon (?:the peer|"[^"]*"): //gr }
 
-# Which of two or three nodes deviates must be the peer, whose placements have the others equal.
+# Which of two or three nodes deviates is the peer, whose placements have the others equal, or the node that the scenario names.
 sub row_of_nodes
 {
-	my ($line) = @_;
+	my ($line, $node) = @_;
 	my ($key, $verdict, $agree, $deviate, $missing, $confirmed) = split /\|/, $line;
 	my $two = $agree !~ /,/;
 	my $expected = $two ? $verdict eq 'tie' : $verdict eq 'majority';
-	return "($line)" if !$expected || $deviate ne '{"node 2"}';
-	my $side = $missing =~ /node 2/ ? 'here' : $missing eq '{}' ? 'both' : 'there';
+	return "($line)" if !$expected || $deviate ne qq({"$node"});
+	my $side = $missing =~ /$node/ ? 'here' : $missing eq '{}' ? 'both' : 'there';
 	return join ' ', $key, $side, $confirmed // ();
 }
 
@@ -169,7 +174,7 @@ sub audited
 sub answer
 {
 	my ($p) = @_;
-	my $session = session($p->{from}, 'calls');
+	my $session = $p->{session};
 	my $out = $session->done;
 	my $err = $session->{err} =~ s/^LINE \d+:.*\n.*\n//mgr =~ s/^psql:\S+ //mgr;
 	my ($error) = $err =~ /ERROR:  (.*(?:\n(?:DETAIL|HINT|CONTEXT): .*)*)/;
@@ -185,7 +190,7 @@ sub answer
 	}
 	return { raw => $err, %{ audited($out) } } if $p->{form} =~ /audit/;
 	my @rows = split /\n/, $out;
-	@rows = map { row_of_nodes($_) } @rows if $p->{form} eq 'nodes';
+	@rows = map { row_of_nodes($_, $p->{deviates}) } @rows if $p->{form} eq 'nodes';
 	return { raw => $err, error => '', rows => join(', ', sort @rows), notes => join("\n", $err =~ /(?:WARNING: .*(?:\n(?:DETAIL|HINT): .*)*)/g) };
 }
 

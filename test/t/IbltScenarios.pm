@@ -11,13 +11,18 @@
 #	fill     the SELECT of the rows that all sides have.  The default is 200 rows.
 #	here, there    SQL that changes that side.  A third node is as this side.
 #	of_there       SQL that makes the relation there, instead of table and fill
+#	stale          an index there has an entry of a row that is gone, 19990, which leads to another one
 #	lacks, by      SQL of which no index is told, and the side of it (there)
 #	options        of the call, those of iblt_compare
 #	first, user, string, itself    a statement before the call, and what the peer's connection string is
 #	locked, back   DDL there that the call has to wait for, and what undoes it after the cell
 #	stopped        what ends the call while it waits: cancel, timeout, lost
-#	flow     a table that is replicated on from there, or back to there, with drift on the follower.  What is held
-#	         there is in flight, and arrives once the call waits for it, or not.
+#	flow     a table that is replicated on from there, back to there, or in a chain (there, here, third), with drift on the
+#	         followers.  What is held is in flight, and arrives once the calls wait for it (then: what a follower does
+#	         before it), or not.  at: the one follower that drifts and applies nothing; passed: what the others have by then.
+#	         hangs: a commit there that the followers have, and nobody can see there.  disabled: the subscriptions are.
+#	         later: the rows when all of it has passed.  deviates: the node, if it is not the second one.
+#	notes    a pattern of the notes
 #	standby  the peer is a standby
 #	rows     what is expected: a list of "key side confirmed"
 #	error    the same as a pattern
@@ -31,17 +36,37 @@ our @ISA = qw(IbltTest);
 our @EXPORT = (@IbltPlacements::EXPORT, qw(scenarios));
 
 my $number = 0;
-my @subscriptions;
 my $plain_table = '(id int PRIMARY KEY, v text)';
 my $indexed = "SELECT g, 'row ' || g FROM generate_series(1, 20000) AS g";
 my $plain_fill = "SELECT g, 'row ' || g FROM generate_series(1, 200) AS g";
 my @scanned = ('without iblt', 'elsewhere, without iblt', 'nodes without iblt', 'audit without iblt', 'run without iblt');	# which read no row by an index, or count them besides
-my $fed = 'the third node gets no rows from the first';
+my %late = (on => 'there', back => 'here');	# where a row is that has not come yet
+my %early = (on => 'here', back => 'there');
 my $all_rights = 'a digest takes a right to the whole table';
 my $whole = 'a digest is of the columns that are tracked';
 my $kept = 'a run keeps so many differences, and counts the others';
 my $ends = 'DDL ends a digest';
 my $unproven = 'an index that lacks rows is found by a look at the table, which digests do not take';
+
+# The same with rows that flow in either direction.
+sub in_flight
+{
+	my ($way, $how) = @_;
+	return map { +{ group => 'flight', flow => $way, %$_, name => $_->{name} . $how } } (
+		{ name => "a row in flight is no difference", drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", held => "UPDATE %s SET v = 'new' WHERE id = '7'", arrives => 1, rows => ['3 both t'] },
+		{ name => "rows that come late confirm nothing", drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", held => "INSERT INTO %s VALUES ('1000', 'late')", options => { timeout => "'1 s'" }, rows => [ "1000 $late{$way} f", '3 both f' ] },
+		# a commit that waits for a synchronous standby
+		{ name => "a row that is applied before it can be seen", drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", hangs => "INSERT INTO %s VALUES ('1000', 'early')", options => { timeout => "'1 s'" }, rows => [ "1000 $early{$way} f", '3 both f' ], later => ['3 both t'] },
+		{ name => "a subscription that is disabled", drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", disabled => 1, rows => ['3 both f'], notes => qr/replication of this relation is not ready|differences cannot be confirmed/ },
+		(map { +{ name => "$_->[0] in flight", held => $_->[1], arrives => 1, options => { max_differences => 20 }, rows => [] } }
+			[ 'too many changes', "UPDATE %s SET v = 'newer' WHERE id::int > 100" ], [ 'too many new rows', "INSERT INTO %s SELECT g, 'new' FROM generate_series(201, 300) AS g" ], [ 'too many deletes', 'DELETE FROM %s WHERE id::int > 100' ]),
+		{ name => "others differ when those in flight have come", held => "UPDATE %s SET v = 'newer' WHERE id::int > 150", arrives => 1, then => "UPDATE %s SET v = 'other' WHERE id::int <= 50", options => { max_differences => 20 },
+			error => qr/^IB003: too many differences to confirm: .*Most of them did not differ before|^IB003: .*Perhaps most of them did not differ before/s, not => { run => $kept } },
+		{ name => "too many that come late", held => "UPDATE %s SET v = 'newest' WHERE id::int > 100", options => { max_differences => 20, timeout => "'1 s'" },
+			error => qr/^IB003: too many differences to confirm: .*(?:rows in flight|did not see replication pass)/s, not => { run => $kept } },
+		{ name => "too many over a subscription that is disabled", drift => "UPDATE %s SET v = 'drift'", disabled => 1, options => { max_differences => 20 }, error => qr/^IB003: too many differences to confirm: .*Replication of this relation is not ready/s, not => { run => $kept } },
+		{ name => "too many that do differ", drift => "UPDATE %s SET v = 'drift'", options => { max_differences => 20 }, error => qr/^IB002: too many differences: .*(?:Replication had passed|$)/s, not => { run => $kept } });
+}
 
 my @scenarios = (
 	{ group => 'rest', name => 'equal', rows => [] },
@@ -81,6 +106,7 @@ my @scenarios = (
 	{ group => 'rest', name => 'a row that an index there lacks', fill => $indexed, there => 'DELETE FROM %s WHERE id = 7', lacks => "INSERT INTO %s VALUES (30000, 'hidden')", of => { map { ($_ => [ '7 here', '30000 there' ]) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
 	{ group => 'rest', name => 'a row that an index here lacks', fill => $indexed, lacks => "INSERT INTO %s VALUES (30000, 'hidden')", by => 'here', of => { map { ($_ => ['30000 here']) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
 	{ group => 'rest', name => 'a second row of a unique key', fill => $indexed, lacks => "INSERT INTO %s VALUES (7, 'again')", of => { map { ($_ => ['7 both']) } @scanned }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
+	{ group => 'rest', name => 'an entry of an index that leads to another row', fill => $indexed, here => "INSERT INTO %s VALUES (-1, repeat('v', 40))", stale => 1, of => { map { ($_ => ['19990 here']) } @scanned }, error => qr/^XX002/, not => { digests => $unproven } },
 	(map { my ($option, $value) = @$_; { group => 'rest', name => "$option => $value", options => { $option => $value }, error => qr/^22(?:023|004): $option must (?:not )?be/, not => $option eq 'live' ? { run => 'a run has no such option' } : {} } }
 		[ 'max_differences', 0 ], [ 'max_differences', 'NULL' ], [ 'recheck', -1 ], [ 'timeout', "'-1 s'" ], [ 'timeout', 'NULL' ], [ 'method', "'other'" ], [ 'method', 'NULL' ], [ 'live', "'other'" ], [ 'live', 'NULL' ]),
 	{ group => 'rest', name => 'the other side is this one', itself => 1, error => qr/^22023: (?:a relation cannot be compared with itself|the peer is this database itself|.*are the same database|node "node 2" is named twice)/ },
@@ -88,13 +114,10 @@ my @scenarios = (
 	{ group => 'rest', name => 'one snapshot', first => 'BEGIN ISOLATION LEVEL REPEATABLE READ', options => { recheck => 1 }, there => 'DELETE FROM %s WHERE id = 7', error => qr/^25001: (?:.*cannot recheck differences in a REPEATABLE READ|iblt_audit_run cannot run inside)/,
 		of => { map { ($_ => ['7 here t']) } 'elsewhere', 'elsewhere, without iblt', 'nodes elsewhere' } },
 
-	{ group => 'flight', name => 'a row in flight is no difference', flow => 'on', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'] },
-	{ group => 'flight', name => 'a row in flight from here', flow => 'back', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "UPDATE %s SET v = 'new' WHERE id = 7", arrives => 1, rows => ['3 both t'], not => { 'audit of nodes' => $fed, 'three nodes' => $fed, 'nodes elsewhere' => $fed } },
-	{ group => 'flight', name => 'rows that come late confirm nothing', flow => 'on', drift => "UPDATE %s SET v = 'drift' WHERE id = 3", held => "INSERT INTO %s VALUES (1000, 'late')", options => { timeout => "'1 s'" }, rows => [ '1000 there f', '3 both f' ] },
-	{ group => 'flight', name => 'too many in flight', flow => 'on', held => "UPDATE %s SET v = 'newer' WHERE id > 100", arrives => 1, options => { max_differences => 20 }, rows => [] },
-	{ group => 'flight', name => 'too many that come late', flow => 'on', held => "UPDATE %s SET v = 'newest' WHERE id > 100", options => { max_differences => 20, timeout => "'1 s'" },
-		error => qr/^IB003: too many differences to confirm: .*(?:rows in flight|did not see replication pass)/s, not => { run => $kept } },
-	{ group => 'flight', name => 'too many that do differ', flow => 'on', drift => "UPDATE %s SET v = 'drift'", options => { max_differences => 20 }, error => qr/^IB002: too many differences/, not => { run => $kept } },
+	in_flight('on', ''), in_flight('back', ' from here'),
+	{ group => 'flight', name => 'held up in the middle of a chain', flow => 'chain', at => 'here', held => "INSERT INTO %s VALUES (1000, 'late')", options => { timeout => "'1 s'" }, rows => ['1000 there f'], later => [] },
+	{ group => 'flight', name => 'held up at the end of a chain', flow => 'chain', at => 'third', deviates => 'node 3', drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", held => "INSERT INTO %s VALUES (1000, 'late')", passed => 'SELECT count(*) = 1 FROM %s WHERE id = 1000',
+		options => { timeout => "'1 s'" }, rows => [ '1000 here f', '3 both f' ], later => ['3 both t'] },
 	{ group => 'flight', name => 'altered meanwhile, to the same', options => { recheck => 0 }, there => 'DELETE FROM %s WHERE id = 7', locked => 'ALTER TABLE %s ADD x int; ALTER TABLE %1$s DROP x', rows => ['7 here'] },
 	{ group => 'flight', name => 'altered meanwhile, to another type', locked => 'ALTER TABLE %s ALTER id TYPE bigint', back => 'ALTER TABLE %s ALTER id TYPE int', error => qr/^42804: .*column types differ/, not => { digests => $ends } },
 	{ group => 'flight', name => 'dropped meanwhile', locked => 'ALTER TABLE %s RENAME TO gone', back => 'ALTER TABLE shop.gone RENAME TO %2$s', error => qr/^42P01: .*does not exist/, not => { digests => 'a digest is found by its table' } },
@@ -135,6 +158,17 @@ sub unnoticed_by
 	return;
 }
 
+# An entry of an index leads to the row that has got the place of the one that is gone.
+sub stale_entry
+{
+	my ($relation) = @_;
+	my $set = "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '${relation}_pkey'::regclass";
+	on('there', $_) foreach sprintf($set, 'false'), "DELETE FROM $relation WHERE id = 19990", "VACUUM $relation", "SET allow_system_table_mods = on; UPDATE pg_class SET relhasindex = true WHERE oid = '$relation'::regclass",
+		sprintf($set, 'true'), "INSERT INTO $relation VALUES (-1, repeat('v', 40))";
+	is(sql($_, "SET enable_seqscan = off; SET enable_indexonlyscan = off; SELECT id FROM $relation WHERE id = 19990"), '-1', "$_ has such an entry") foreach qw(there far);
+	return;
+}
+
 # --- cells ----------------------------------------------------------------------------------
 
 sub check
@@ -154,6 +188,7 @@ sub check
 	{
 		my $expected = expected($p, @{ $s->{rows} });
 		$right = length($expected) > 500 ? ok($got->{rows} eq $expected, $text) : is($got->{rows}, $expected, $text);
+		$right &&= like($got->{notes}, $s->{notes}, "$text: its notes") if $s->{notes};
 		$right &&= is($got->{counts}, expected({ form => 'audit' }, @{ $s->{rows} }), "$text: its counts") if $got->{counts};
 	}
 	note("rows $got->{rows}; notes $got->{notes}\n$got->{raw}") if !$right;
@@ -161,110 +196,153 @@ sub check
 	return;
 }
 
-# Waits until a session that has begun since then waits for a lock on the other server, or the call has ended.
-sub waits_there
-{
-	my ($session, $since) = @_;
-	foreach (1 .. 1000)
-	{
-		return if $session->ended || $IbltTest::there->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_start > '$since'") eq 't';
-		select undef, undef, undef, 0.01;
-	}
-	die 'the call neither waits for the lock nor ends';
-}
+# How rows flow: which database feeds which one.  A third element says that what is fed is passed on.
+my %pairs = (on => [ [qw(there here)], [qw(there third)], [qw(far near)] ], back => [ [qw(here there)], [qw(near far)] ], chain => [ [qw(there here)], [qw(here third passes)] ]);
 
-# The table is locked there, while the call is made.
-sub with_lock
+sub server_of { my ($db) = @_; return $db =~ /there|far/ ? $IbltTest::there : $IbltTest::here }
+
+sub poll { my ($db, $query) = @_; return server_of($db)->poll_query_until($db, $query) || die "not so in $db: $query" }
+
+sub caught_up
 {
-	my ($s, $p, $text, $call) = @_;
-	my ($there) = of_site($p, 'there');
-	my $holder = session($there, 'holds');
-	my $stopped = $s->{stopped} // '';
-	my $since = $IbltTest::there->safe_psql('postgres', 'SELECT clock_timestamp()');
-	$holder->run('BEGIN; ' . $text->($s->{locked} // 'LOCK TABLE %s'));
-	my $session = $call->();
-	waits_there($session, $since);
-	$IbltTest::here->safe_psql('postgres', "SELECT pg_cancel_backend($session->{pid})") if $stopped eq 'cancel';
-	$IbltTest::there->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt%' AND wait_event_type = 'Lock'") if $stopped eq 'lost';
-	# a call that is stopped ends before the lock does
-	my $got = $stopped =~ /cancel|timeout/ ? answer($p) : undef;
-	$holder->run('COMMIT') if !$got;
-	check($s, $p, $got // answer($p));
-	sql($there, $text->($s->{back})) if $s->{back};
+	my ($way) = @_;
+	server_of($_->[0])->wait_for_catchup("${way}_$_->[0]_$_->[1]") foreach @{ $pairs{$way} };
 	return;
 }
 
-# What the other side writes cannot be applied here until the call waits for it, or not at all.
+# The table of all scenarios that flow in this way.  Its key is a number or a text.
+sub flow
+{
+	my ($way) = @_;
+	my @made = make($way eq 'back' ? { table => '(id text PRIMARY KEY, v text)' } : {});
+	my $relation = $made[0];
+	track($relation) if $way ne 'chain';
+	sql($_, "CREATE PUBLICATION $way FOR TABLE $relation") foreach keys %{ { map { ($_->[0] => 1) } @{ $pairs{$way} } } };
+	foreach my $pair (@{ $pairs{$way} })
+	{
+		my ($source, $follower) = @$pair;
+		sql($follower, "CREATE SUBSCRIPTION ${way}_${source}_$follower CONNECTION ${\ literal(string($source))} PUBLICATION $way WITH (copy_data = false)");
+		poll($follower, "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel");
+	}
+	return \@made;
+}
+
+# Waits until these calls have ended, or wait for a lock on the other server.
+sub wait_there
+{
+	my ($since, @sessions) = @_;
+	foreach (1 .. 1000)
+	{
+		my $waiting = $IbltTest::there->safe_psql('postgres', "SELECT count(DISTINCT coalesce(leader_pid, pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_start > '$since'");
+		return if $waiting >= grep { !$_->ended } @sessions;
+		select undef, undef, undef, 0.02;
+	}
+	die 'the calls neither wait for the lock nor end';
+}
+
+# The table is locked there, while the calls are made.
+sub with_lock
+{
+	my ($s, $text, $call, @cells) = @_;
+	my @holders = map { session($_, 'holds') } qw(there far);
+	my $stopped = $s->{stopped} // '';
+	my $since = $IbltTest::there->safe_psql('postgres', 'SELECT clock_timestamp()');
+	$_->run('BEGIN; ' . $text->($s->{locked} // 'LOCK TABLE %s')) foreach @holders;
+	my @sessions = map { $call->($_) } @cells;
+	wait_there($since, @sessions);
+	$IbltTest::here->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM unnest(ARRAY[" . join(', ', map { $_->{pid} } @sessions) . ']) AS pid') if $stopped eq 'cancel';
+	$IbltTest::there->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt%' AND wait_event_type = 'Lock'") if $stopped eq 'lost';
+	# a call that is stopped ends before the lock does
+	my @got = $stopped =~ /cancel|timeout/ ? map { answer($_) } @cells : ();
+	nothing_left($s->{name}) if @got;
+	$_->run('COMMIT') foreach @holders;
+	check($s, $_, shift(@got) // answer($_)) foreach @cells;
+	on('there', $text->($s->{back})) if $s->{back};
+	return;
+}
+
+sub synchronous
+{
+	my ($node, $names) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
+	$node->reload;
+	return wait_for($node, "SELECT current_setting('synchronous_standby_names') = '$names'");
+}
+
+# What the other side writes cannot be applied here until the calls wait for it, or not at all.  Or it is applied before it
+# can be seen there.
 sub with_replication
 {
-	my ($s, $p, $text, $call) = @_;
-	my ($source, @followers) = $s->{flow} eq 'back' ? @{ $p->{site} } : (of_site($p, 'there'), of_site($p, 'here'));
-	sql($_, $text->($s->{drift})) foreach $s->{drift} ? grep { $_ ne 'third' || $s->{flow} ne 'back' } @followers : ();
-	my @holders = map { session($_, 'holds') } @followers;
+	my ($s, $text, $call, @cells) = @_;
+	my @pairs = @{ $pairs{ $s->{flow} } };
+	my @followers = map { $_->[1] } @pairs;
+	my %sources = map { ($_->[0] => 1) } grep { !$_->[2] } @pairs;
+	my @drifting = $s->{at} ? $s->{at} : @followers;
+	my $server = $s->{flow} eq 'back' ? $IbltTest::here : $IbltTest::there;
+	if ($s->{drift}) { sql($_, $text->($s->{drift})) foreach @drifting }
+	if ($s->{disabled}) { sql($_->[1], "ALTER SUBSCRIPTION $s->{flow}_$_->[0]_$_->[1] DISABLE") foreach @pairs }
+	my @holders = $s->{hangs} ? () : map { session($_, 'holds') } @drifting;
 	$_->run($text->('BEGIN; LOCK TABLE %s IN SHARE MODE')) foreach @holders;
-	sql($source, $text->($s->{held})) if $s->{held};
-	my $session = $call->();
+	if ($s->{held}) { sql($_, $text->($s->{held})) foreach keys %sources }
+	poll('here', $text->($s->{passed})) if $s->{passed};
+	my @hanging;
+	if ($s->{hangs})
+	{
+		synchronous($server, 'nosuch');
+		@hanging = map { session($_, 'holds')->start($text->($s->{hangs})) } keys %sources;
+		poll($_, $text->('SELECT count(*) = 1 FROM %s WHERE id = \'1000\'')) foreach @followers;
+	}
+	my @sessions = map { $call->($_) } @cells;
 	if ($s->{arrives})
 	{
-		if ($p->{form} eq 'run')
+		foreach my $i (0 .. $#cells)
 		{
-			# which tells nothing of it
-			$IbltTest::here->poll_query_until('postgres', "SELECT wait_event IS NOT DISTINCT FROM 'PgSleep' FROM pg_stat_activity WHERE pid = $session->{pid}");
+			my $session = $sessions[$i];
+			# a run tells nothing of it
+			if ($cells[$i]{form} eq 'run') { $IbltTest::here->poll_query_until('postgres', "SELECT wait_event IS NOT DISTINCT FROM 'PgSleep' FROM pg_stat_activity WHERE pid = $session->{pid}") }
+			else { $session->{psql}->pump until $session->ended || $session->{err} =~ /waiting for replication/ }
 		}
-		else
-		{
-			$session->{psql}->pump until $session->ended || $session->{err} =~ /waiting for replication/;
-		}
-		$_->run('COMMIT') foreach @holders;
+		$_->run(($s->{then} ? $text->($s->{then}) . '; ' : '') . 'COMMIT') foreach @holders;
 	}
-	check($s, $p, answer($p));
+	check($s, $_, answer($_)) foreach @cells;
 	$_->run('COMMIT') foreach @holders;
-	sql($source, $text->("DELETE FROM %s WHERE id > 200; UPDATE %1\$s SET v = 'row ' || id WHERE v <> 'row ' || id"));
-	($s->{flow} eq 'back' ? $IbltTest::here : $IbltTest::there)->wait_for_catchup("${source}_$_") foreach @followers;
+	synchronous($server, '') if @hanging;
+	$_->done foreach @hanging;
+	if ($s->{disabled}) { sql($_->[1], "ALTER SUBSCRIPTION $s->{flow}_$_->[0]_$_->[1] ENABLE") foreach @pairs }
+	caught_up($s->{flow});
+	if ($s->{later})
+	{
+		$call->($_) foreach @cells;
+		check({ name => "$s->{name}, later", rows => $s->{later} }, $_, answer($_)) foreach @cells;
+	}
+	sql($_, $text->("DELETE FROM %s WHERE id::int > 200; INSERT INTO %1\$s SELECT g, '' FROM generate_series(1, 200) AS g ON CONFLICT DO NOTHING; UPDATE %1\$s SET v = 'row ' || id WHERE v <> 'row ' || id")) foreach keys %sources;
+	caught_up($s->{flow});
 	sql($_, $text->("UPDATE %s SET v = 'row ' || id WHERE v <> 'row ' || id")) foreach @followers;
 	return;
 }
 
-sub cell
+# Starts the call of a cell, of which several may be made at a time.
+sub start
 {
-	my ($s, $p, $relation, $text, $standby) = @_;
-	my %how;
+	my ($s, $p, $relation, $standby) = @_;
+	my %how = (together => $s->{group} eq 'flight', deviates => $s->{deviates}, first => $s->{first});
 	$how{there} = sub { "$_[0] user=$s->{user}" } if $s->{user};
 	$how{there} = sub { sprintf "$s->{string}", $_[0] } if $s->{string};
 	$how{there} = sub { $standby->connstr($_[1]) } if $s->{standby};
 	$how{there} = sub { string($p->{site}[0]) } if $s->{itself};
-	$how{first} = $s->{first};
 	$how{first} = "SET statement_timeout = '300 ms'" if ($s->{stopped} // '') eq 'timeout';
+	# or a run would itself wait for a standby
+	$how{first} = 'SET synchronous_commit = local' if $s->{hangs};
 	my %options = ($s->{group} eq 'rest' || $s->{standby} ? (recheck => 0) : (), $s->{flow} ? (timeout => "'20 s'", progress => 'true') : (), %{ $s->{options} // {} });
-	my $call = sub { call($p, $relation, \%options, %how) };
-	if ($s->{flow}) { with_replication($s, $p, $text, $call) }
-	elsif ($s->{locked} || $s->{stopped}) { with_lock($s, $p, $text, $call) }
-	else
-	{
-		$call->();
-		check($s, $p, answer($p));
-	}
-	session($p->{from}, 'calls')->run($s->{first} ? 'ROLLBACK' : 'RESET statement_timeout') if $how{first};
-	return;
+	return call($p, $relation, \%options, %how);
 }
 
-# The tables of all scenarios about rows in flight: of one the other side is the source, of the other one this side.
-sub flow
+sub why_not_here
 {
-	my ($way) = @_;
-	my @made = make({});
-	my $relation = $made[0];
-	track($relation);
-	my @pairs = $way eq 'on' ? ([qw(there here)], [qw(there third)], [qw(far near)]) : ([qw(here there)], [qw(near far)]);
-	on($way eq 'on' ? 'there' : 'here', "CREATE PUBLICATION flow FOR TABLE $relation");
-	foreach my $pair (@pairs)
-	{
-		my ($source, $follower) = @$pair;
-		sql($follower, "CREATE SUBSCRIPTION ${source}_$follower CONNECTION ${\ literal(string($source))} PUBLICATION flow WITH (copy_data = false)");
-		push @subscriptions, [ $follower, "${source}_$follower" ];
-		($way eq 'on' ? $IbltTest::here : $IbltTest::there)->poll_query_until($follower, "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die "$follower is not fed";
-	}
-	return \@made;
+	my ($s, $p) = @_;
+	return $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} } // why_not($p, $s->{options}) // ($p->{live} && $s->{of_there} ? 'digests of such tables are of another kind' : undef)
+	  // (($s->{flow} // '') eq 'chain' && !grep({ $_ eq 'third' } @{ $p->{site} }) ? 'a chain is of three sides' : undef)
+	  // (($s->{flow} // '') eq 'back' && grep({ $_ eq 'third' } @{ $p->{site} }) ? 'the third node gets no rows from the first' : undef);
 }
 
 sub scenarios
@@ -289,30 +367,38 @@ sub scenarios
 			on('both', $_) foreach "VACUUM $relation", "ANALYZE $relation";
 			unnoticed_by($s->{by} // 'there', $text->($s->{lacks}), $relation);
 		}
+		stale_entry($relation) if $s->{stale};
 		if ($s->{standby})
 		{
 			$standby //= standby($servers[1], 'standby', 'hot_standby_feedback = on');
 			replayed($servers[1], $standby);
 		}
+		my @cells;
 		foreach my $p (placements())
 		{
-			my $why = $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} } // why_not($p, $s->{options}) // ($p->{live} && $s->{of_there} ? 'digests of such tables are of another kind' : undef);
+			my $why = why_not_here($s, $p);
+			push @cells, $p if !$why;
 		  SKIP:
 			{
 				skip("$s->{name}, $p->{name}: $why", 1) if $why;
-				cell($s, $p, $relation, $text, $standby);
 			}
 		}
-		if (($s->{stopped} // '') =~ /cancel|timeout/)
+		my $call = sub { start($s, $_[0], $relation, $standby) };
+		if ($s->{flow}) { with_replication($s, $text, $call, @cells) }
+		elsif ($s->{locked} || $s->{stopped}) { with_lock($s, $text, $call, @cells) }
+		else
 		{
-			nothing_left($s->{name});
-			session($_, 'holds')->run('COMMIT') foreach qw(there far);
+			foreach my $p (@cells)
+			{
+				$call->($p);
+				check($s, $p, answer($p));
+				$p->{session}->run('ROLLBACK') if $s->{first};
+			}
 		}
+		if ($s->{stopped} || $s->{hangs}) { $_->{session}->run('RESET ALL') foreach @cells }
 	}
 	nothing_left('at the end', @servers);
 	unlike(slurp_file($_->logfile), qr/s3cr3t/, 'no password in the log') foreach @servers;
-	sql($_->[0], "DROP SUBSCRIPTION $_->[1]") foreach @subscriptions;
-	$_->stop foreach grep { $_ } $standby, @servers;
 	return;
 }
 
