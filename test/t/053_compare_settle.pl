@@ -207,13 +207,10 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 	foreach my $method (qw(sketch plain))
 	{
 		my $options = "timeout => '3 s', method => '$method'";
-		is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', missing, confirmed FROM iblt_compare_nodes('public.plain', $nodes, $options) ORDER BY 1"), "3|{}|f\n42|{\"node 2\"}|f", "$method: nodes confirm nothing while a commit waits");
-		is($subscriber->safe_psql('postgres', "SELECT status, unconfirmed FROM iblt_audit_nodes($nodes, tables => '{public.plain}', $options)"), 'not comparable|2', 'an audit does not say that they differ') if $method eq 'sketch';
-		is($subscriber->safe_psql('postgres', "SELECT status FROM iblt_repair_nodes('public.plain', $nodes, source => 'node 2', apply => true, $options)"), "skipped\nskipped", 'and a repair deletes nothing');
+		is($subscriber->safe_psql('postgres', "SELECT status FROM iblt_repair_nodes('public.plain', $nodes, source => 'node 2', apply => true, $options)"), "skipped\nskipped", "$method: a repair of nodes deletes nothing while a commit waits");
 	}
 	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM plain WHERE id = 42'), '1', 'the row is there');
 	visible($waiting);
-	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare_nodes('public.plain', $nodes)"), '3|t', 'once the commit is visible, what differs is confirmed');
 }
 
 # ATTACH PARTITION: the partition is not in the tree of the others yet, and its parent

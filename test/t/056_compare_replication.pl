@@ -311,6 +311,29 @@ SKIP:
 }
 both_directions('origin') if $version >= 160000;
 
+# --- more rows in flight than max_differences ------------------------------------------------
+
+# A comparison waits, and a repair does, which then changes what differs besides.  The estimate of changed rows has a
+# standard deviation of 9 %.
+my $drift = lines(truth('by_int', 't.id'));
+foreach my $call ("SELECT count(*), bool_and(confirmed) FROM iblt_compare('by_int', %s, max_differences => 1000, progress => true)",
+	"SELECT count(*), bool_and(status = 'applied') FROM iblt_repair('by_int', %s, direction => 'pull', max_differences => 1000, apply => true, progress => true)")
+{
+	$holder->run('BEGIN; LOCK TABLE by_int IN SHARE MODE');
+	$here->safe_psql('postgres', 'UPDATE by_int SET n = n + 1 WHERE id <= 20000');
+	$from_there->start(sprintf($call, conninfo($here)));
+	$from_there->seen(qr/waiting for replication, to compare once more/);
+	$holder->run('COMMIT');
+	is($from_there->done, "$drift|t", 'more rows in flight than max_differences: what differs besides is found, and repaired');
+	my ($about) = $from_there->{err} =~ /: about (\d+) keys differ/;
+	cmp_ok(abs(($about // 0) - 20000), '<', 5 * 0.09 * 20000, 'the progress says how many keys differed');
+	is($from_there->run('SELECT differences, settled FROM iblt_compare_stats()'), "$drift|0", 'and the figures are those of the end');
+}
+is($there->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('by_int', ${\ conninfo($here)})"), 0, 'after the repair nothing differs');
+$there->safe_psql('postgres', 'UPDATE by_int SET v = NULL WHERE id = 7');
+like(failure("SELECT * FROM iblt_compare('by_int', ${\ conninfo($there)}, recheck => 0, max_differences => 1)") . failure("SELECT * FROM iblt_compare('by_text', ${\ conninfo($there)}, recheck => 0, max_differences => 1)"),
+	qr/IB002: too many differences: /, 'who does not want to wait is told at once');
+
 $_->quit foreach ($from_here, $from_there, $holder);
 # A subscription that does not run confirms nothing, and says so.
 $there->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');

@@ -1,6 +1,6 @@
-# Rows in flight between nodes that replicate in a chain and as a star: what iblt_compare_nodes
-# confirms, what an audit says of many of them, and what a repair changes.  Also what it says
-# of views that have a vote, and of a COMMIT whose answer is lost.
+# Rows in flight between nodes that replicate in a chain and as a star, of which a server in between is not compared, and what a
+# repair changes.  Also what it says of views that have a vote, and of a COMMIT whose answer is lost.
+# IbltScenarios.pm has the rest.
 use IbltTest;
 
 # The rows flow from a on the first server to b and d on the second, and from b to c there.
@@ -40,9 +40,6 @@ sub wait_on { my ($name, $query) = @_; return $nodes{$name}->poll_query_until($n
 sub caught_up { my ($query) = @_; wait_on($_, $query) foreach qw(a b c d); return }
 sub list { return "'{" . join(',', @_) . "}'" }
 
-# Of what is held up, nothing is confirmed, however short the time is.
-my $short = "timeout => '1 s'";
-
 # The lines "id deviate confirmed", in order, on one line.
 my $notices;
 sub compare
@@ -51,12 +48,6 @@ sub compare
 	my ($rc, $out, $err) = $servers[1]->psql('postgres', "SET client_min_messages = notice; SELECT concat_ws(' ', key ->> 'id', deviate, confirmed) FROM iblt_compare_nodes('shop.t', " . list(@$nodes) . ($options ? ", $options" : '') . ") ORDER BY key");
 	$notices = $err;
 	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : join ', ', split /\n/, $out;
-}
-
-sub audit
-{
-	my ($nodes, $options) = @_;
-	return here("SELECT concat_ws(' ', status, sqlstate, differences, unconfirmed) FROM iblt_audit_nodes(" . list(@$nodes) . ", tables => '{shop.t}', $options)");
 }
 
 # How often an audit of two tables says that replication has not moved since it waited.
@@ -79,30 +70,14 @@ sub blocking
 
 caught_up('SELECT count(*) = 20 FROM shop.t');
 sql('d', 'DELETE FROM shop.u');
-foreach my $method (qw(sketch plain))
 {
-	is(compare([qw(a b c d)], "method => '$method'"), '', "$method: nodes that are equal");
-	sql('c', 'UPDATE shop.t SET v = 0 WHERE id = 3');
-	is(compare([qw(a b c d)], "method => '$method'"), '3 {c} t', "$method: a difference is confirmed");
-	# a row is held up at each of the nodes
-	my $id = $method eq 'sketch' ? 30 : 40;
-	foreach my $case ($method eq 'sketch' ? ([ 'b', 'b,c' ], [ 'd', 'd' ]) : (), [ 'c', 'c' ])
-	{
-		my ($name, $lack) = @$case;
-		$id++;
-		my $blocking = blocking($name);
-		sql('a', "INSERT INTO shop.t VALUES ($id, 0)");
-		wait_on($_, "SELECT count(*) = 1 FROM shop.t WHERE id = $id") foreach grep { $lack !~ $_ } qw(a b c d);
-		my $text = "$method, held up at $name";
-		is(compare([qw(a b c d)], "$short, method => '$method'"), "3 {c} f, $id {" . ($name eq 'b' ? 'b,c' : $lack) . '} f', "$text: not confirmed");
-		is(audit([qw(a b c d)], "$short, method => '$method'"), 'not comparable 2 2', "$text: nor do they differ") if $name eq 'b';
-		is(waited_once(), 1, 'an audit of two tables does not wait for the same again') if $name eq 'd';
-		is(here("SELECT string_agg(DISTINCT status, ' ') FROM iblt_repair_nodes('shop.t', '{a,b,c,d}', apply => true, method => '$method', $short)"), 'skipped', "$text: nothing is repaired") if $name eq 'c';
-		$blocking->quit;
-		caught_up("SELECT count(*) = 1 FROM shop.t WHERE id = $id");
-		is(compare([qw(a b c d)], "method => '$method'"), '3 {c} t', "$text: once it has passed, what differs is confirmed");
-	}
-	sql('c', 'UPDATE shop.t SET v = 3 WHERE id = 3');
+	my $blocking = blocking('d');
+	sql('a', 'INSERT INTO shop.t VALUES (30, 0)');
+	wait_on('c', 'SELECT count(*) = 1 FROM shop.t WHERE id = 30');
+	is(waited_once(), 1, 'an audit of two tables does not wait for the same again');
+	is(here("SELECT string_agg(DISTINCT status, ' ') FROM iblt_repair_nodes('shop.t', '{a,b,c,d}', apply => true, method => '$_', timeout => '1 s')"), 'skipped', "$_: what is held up is not repaired") foreach qw(sketch plain);
+	$blocking->quit;
+	caught_up('SELECT count(*) = 1 FROM shop.t WHERE id = 30');
 }
 
 # A server that is not a node stands between two nodes, or feeds both.  Nobody can wait for it.
@@ -124,58 +99,6 @@ is(compare([qw(b c)]), '3 {c} t', 'what the first of two nodes is fed with is no
 is(compare([qw(a b)]), '', 'two that are equal');
 is($notices, '', 'without a warning');
 sql('c', 'UPDATE shop.t SET v = 3 WHERE id = 3');
-
-# A commit that waits for a synchronous standby: its followers outvote the node that made it.
-sub synchronous
-{
-	my ($names) = @_;
-	$servers[0]->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
-	$servers[0]->reload;
-	wait_for($servers[0], "SELECT current_setting('synchronous_standby_names') = '$names'");
-	return;
-}
-{
-	synchronous('nosuch');
-	my $session = IbltTest::Session->new($servers[0], 'a')->start('INSERT INTO shop.t VALUES (60, 0); DELETE FROM shop.t WHERE id = 5');
-	wait_on($_, 'SELECT count(*) = 1 FROM shop.t WHERE id = 60') foreach qw(b c d);
-	is(compare([qw(a b c d)], $short), '60 {a} f', 'a commit that its followers show, and its own node does not: not confirmed');
-	is(audit([qw(a b c d)], $short), 'not comparable 1 1', 'nor do the nodes differ');
-	is(here("SELECT status, detail FROM iblt_repair_nodes('shop.t', '{a,b,c,d}', source => 'a', apply => true, $short)"), 'skipped|not confirmed: transactions that have committed did not become visible in time', 'nor does a repair delete it');
-	synchronous('');
-	$session->done;
-	$session->quit;
-	caught_up('SELECT count(*) FILTER (WHERE id = 60) = 1 AND count(*) FILTER (WHERE id = 5) = 0 FROM shop.t');
-	is(compare([qw(a b c d)]), '', 'once it is visible, they are equal');
-}
-
-# --- too many ---------------------------------------------------------------------------------
-
-my $id = 1000;
-foreach my $method (qw(sketch plain))
-{
-	my $options = "max_differences => 5, method => '$method'";
-	my $add = sub { $id += 100; sql('a', "INSERT INTO shop.t SELECT g, 0 FROM generate_series($id, " . ($id + 49) . ') g'); return };
-	my $blocking = blocking('c');
-	$add->();
-	wait_on('b', "SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
-	# the next large transaction is in flight
-	my $session = IbltTest::Session->new($servers[1])->start("SET client_min_messages = notice; SELECT count(*) FROM iblt_compare_nodes('shop.t', '{a,b,c,d}', $options, progress => true)");
-	$session->seen(qr/waiting for replication, to compare once more|ERROR/);
-	my $next = blocking('d');
-	$add->();
-	$blocking->quit;
-	wait_on('c', "SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
-	$next->quit;
-	$session->done;
-	unlike($session->{err}, qr/IB002/, "$method: nor when others follow");
-	$session->quit;
-	caught_up("SELECT count(*) = 50 FROM shop.t WHERE id BETWEEN $id AND $id + 49");
-	sql('d', 'UPDATE shop.t SET v = -1 WHERE id <= 10');
-	like(compare([qw(a b c d)], $options), qr/^ERROR:  too many differences: .*\nDETAIL:  No differences are returned\..* Replication had passed before the relations were compared once more\./, "$method: those that truly differ are too many");
-	is(audit([qw(a b c d)], $options), 'differs IB002', 'and an audit says that they differ') if $method eq 'sketch';
-	sql('d', 'UPDATE shop.t SET v = id WHERE id <= 10');
-	like(compare([qw(a c)], "max_differences => 5, method => '$method'"), qr/^$/, 'nodes that are equal');
-}
 
 # --- who has a vote -------------------------------------------------------------------------------
 
