@@ -1,4 +1,3 @@
-
 # The format: a reader and writer in another language, which knows no more than
 # doc/internals/format.md and doc/checksum.md say, and the server must agree on every
 # byte, on what a sketch decodes to, on when that is complete, and on what is

@@ -1,4 +1,3 @@
-
 # The format of a key-value Bloom filter: a reader and writer in another language,
 # which knows no more than doc/internals/format.md says, and the server must agree on every
 # byte, on every answer and on what is refused.
