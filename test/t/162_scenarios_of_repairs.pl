@@ -1,0 +1,5 @@
+# The scenarios of IbltRepairs.pm.
+use IbltRepairs;
+
+repairs();
+done_testing();

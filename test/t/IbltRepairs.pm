@@ -1,0 +1,191 @@
+# IbltRepairs.pm
+#	The table of repairs.  Each scenario is written once, and runs in every placement: with this side or the other one as the
+#	target, both elsewhere, without iblt, nodes, and what a run found.
+#
+#	repairs()    runs the table: tests for each cell.  A cell that a placement cannot have is skipped, and says why.
+#
+#	A scenario has some of these.  In SQL, %s is the relation.
+#
+#	name
+#	table, fill    the columns of its table, and the SELECT of the rows that both sides have
+#	target, source SQL that changes that side
+#	around         SQL on the target before the repair, such as a trigger, and undone with the table
+#	options        of the repair
+#	held, then     what another session does on the target in a transaction when the repair begins, and before its COMMIT, which
+#	               comes when the repair waits for it
+#	meanwhile      what the source does while it waits
+#	steps          the rows of the repair: "action id", if they are applied, or "action id status detail"
+#	of             steps that a form tells instead
+#	left           says that the target is not like the source then
+#	error          a pattern.  Nothing has changed
+#	previewed      a preview shows the same steps, and changes nothing
+#	not            placements, or their forms, that cannot have it: name => why
+package IbltRepairs;
+
+use IbltPlacements;
+
+our @ISA = qw(IbltTest);
+our @EXPORT = (@IbltPlacements::EXPORT, qw(repairs));
+
+# sides: as iblt_repair names them; of nodes, the first one is where the call is made.  from: that database.
+my @placements = (
+	{ name => 'pull', sides => [qw(here there)], target => 'here', from => 'here', form => 'two' },
+	{ name => 'push', sides => [qw(here there)], target => 'there', from => 'here', form => 'two' },
+	{ name => 'pull elsewhere', sides => [qw(here there)], target => 'here', from => 'desk', form => 'two' },
+	{ name => 'push elsewhere', sides => [qw(here there)], target => 'there', from => 'desk', form => 'two' },
+	{ name => 'push without iblt', sides => [qw(near far)], target => 'far', from => 'near', form => 'two', method => 'plain' },
+	{ name => 'pull elsewhere, without iblt', sides => [qw(far near)], target => 'far', from => 'desk', form => 'two', method => 'plain' },
+	{ name => 'a node there', sides => [qw(here there)], target => 'there', from => 'here', form => 'nodes' },
+	{ name => 'a node here', sides => [qw(here there)], target => 'here', from => 'here', form => 'nodes' },
+	{ name => 'a node without iblt', sides => [qw(near far)], target => 'far', from => 'near', form => 'nodes', method => 'plain' },
+	{ name => 'a run that pulls', sides => [qw(here there)], target => 'here', from => 'here', form => 'run' },
+	{ name => 'a run that pushes', sides => [qw(here there)], target => 'there', from => 'here', form => 'run' });
+
+my $no_option = { run => 'a repair of a run has no such option' };
+my $three = "DELETE FROM %s WHERE id = 3; UPDATE %1\$s SET v = 'drift' WHERE id = 5; INSERT INTO %1\$s VALUES (300, 'more')";
+my @three = ('insert 3', 'update 5', 'delete 300');
+my $trigger = "CREATE FUNCTION %%s_does() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 3 THEN %s END IF; RETURN NEW; END'; CREATE TRIGGER does BEFORE INSERT ON %%1\$s FOR EACH ROW EXECUTE FUNCTION %%1\$s_does()";
+# A trigger that puts another one off until the commit, which does this
+my $at_commit = "CREATE TABLE %%s_late (id int); INSERT INTO %%1\$s_late VALUES (1); CREATE FUNCTION %%1\$s_off() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET CONSTRAINTS ALL DEFERRED; UPDATE %%1\$s_late SET id = id; RETURN NULL; END';
+	CREATE CONSTRAINT TRIGGER put_off AFTER UPDATE ON %%1\$s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION %%1\$s_off();
+	CREATE FUNCTION %%1\$s_last() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN %s; RETURN NULL; END';
+	CREATE CONSTRAINT TRIGGER last AFTER UPDATE ON %%1\$s_late DEFERRABLE FOR EACH ROW EXECUTE FUNCTION %%1\$s_last()";
+my %here = map { ($_ => 'the commit is that of the caller') } 'pull', 'a node here', 'a run that pulls';
+
+my @scenarios = (
+	{ name => 'rows that are missing, changed and more', target => $three, steps => \@three, previewed => 1 },
+	{ name => 'deletes => false', target => $three, options => { deletes => 'false' }, steps => [ 'insert 3', 'update 5', 'delete 300 skipped deletes => false' ], left => 1 },
+	{ name => 'updates and inserts => false', target => $three, options => { updates => 'false', inserts => 'false' }, steps => [ 'insert 3 skipped inserts => false', 'update 5 skipped updates => false', 'delete 300' ], left => 1 },
+	{ name => 'nothing to do', steps => [] },
+	{ name => 'a condition', target => $three, options => { condition => q('id < 5') }, steps => ['insert 3'], left => 1, not => $no_option },
+	{ name => 'what is not confirmed', target => $three, options => { recheck => 1, timeout => "'0'" }, steps => [ map { "$_ skipped not confirmed: there was no time to look again" } @three ], left => 1,
+		of => { nodes => [ map { "$_ skipped not confirmed: there was no time to look again" } 3, 5, 300 ] } },
+	{ name => 'too many', target => $three, options => { max_differences => 2 }, error => qr/too many differences: 3 keys differ|too many differences: about/, not => $no_option },
+	{ name => 'a key of text and long values', table => '(id text PRIMARY KEY, v text)', fill => "SELECT E'it''s \\\\\\\\ ' || g, repeat('long', 30000) FROM generate_series(1, 9) AS g", target => "UPDATE %s SET v = v || 'er' WHERE id LIKE '%% 5'; DELETE FROM %1\$s WHERE id LIKE '%% 3'",
+		steps => [ q(insert it's \\\\ 3), q(update it's \\\\ 5) ] },
+	{ name => 'no primary key', table => '(id int, v text)', fill => "SELECT g %% 5, 'v' || g %% 3 FROM generate_series(1, 30) AS g", target => "DELETE FROM %s WHERE id = 2 AND v = 'v0'; INSERT INTO %1\$s VALUES (7, NULL), (7, NULL), (4, 'v1')", steps => [ 'insert 2', 'delete 7', 'delete 4' ] },
+	{ name => 'several rows of a key', table => '(id int, v text)', fill => "SELECT g %% 5, 'v' || g FROM generate_series(1, 20) AS g", options => { key_columns => q('{id}') }, target => "UPDATE %s SET v = 'x' WHERE id = 3 AND v = 'v3'; INSERT INTO %1\$s VALUES (7, 'x')",
+		steps => [ 'delete 3', 'insert 3', 'delete 7' ], not => $no_option },
+	{ name => 'partitions', table => '(id int, v text, PRIMARY KEY (id)) PARTITION BY RANGE (id); CREATE TABLE %s_1 PARTITION OF %1$s FOR VALUES FROM (MINVALUE) TO (5); CREATE TABLE %1$s_2 PARTITION OF %1$s DEFAULT', target => $three, steps => \@three },
+	{ name => 'generated columns, an identity, unique values that move, and references to the table itself',
+		table => '(id int PRIMARY KEY, v text, n int GENERATED ALWAYS AS IDENTITY, twice int GENERATED ALWAYS AS (id * 2) STORED, u int UNIQUE, p int REFERENCES %s)', fill => "(id) VALUES (1)",
+		source => 'TRUNCATE %s RESTART IDENTITY; INSERT INTO %1$s (id, v, u, p) SELECT g, g, g, nullif(g - 1, 0) FROM generate_series(1, 20) AS g',
+		target => 'TRUNCATE %s RESTART IDENTITY; INSERT INTO %1$s (id, v, u, p) SELECT g, g, g + 1, nullif(g - 1, 0) FROM generate_series(1, 9) AS g; INSERT INTO %1$s (id, p) SELECT g, nullif(g + 1, 33) FROM generate_series(32, 31, -1) AS g',
+		steps => [ (map { "update $_" } 1 .. 9), (map { "insert $_" } 10 .. 20), map { "delete $_" } 31, 32 ] },
+	{ name => 'rows that refer to one that is deleted', target => $three, around => 'CREATE TABLE %s_o (r int REFERENCES %1$s ON DELETE CASCADE); INSERT INTO %1$s_o VALUES (300)', error => qr/the repair would change rows beyond those compared.*1 row of shop\.\w+_o refers to such rows/s },
+	{ name => 'cascade => true', target => $three, around => 'CREATE TABLE %s_o (r int REFERENCES %1$s ON DELETE CASCADE); INSERT INTO %1$s_o VALUES (300)', options => { '"cascade"' => 'true' },
+		steps => [ 'insert 3', 'update 5', 'delete 300 applied with all such rows: 1 row of %s_o refers to such rows by constraint %2$s_o_r_fkey ON DELETE CASCADE' ] },
+	{ name => 'a trigger that suppresses a row', target => $three, around => sprintf($trigger, 'RETURN NULL;'), error => qr/a statement of the repair changed 0 rows instead of 1.*key \{"id": 3\}/s },
+	{ name => 'a trigger that changes a row', target => $three, around => sprintf($trigger, 'NEW.v := 7;'), error => qr/after the repair, the rows of 1 keys are not as on the source/ },
+	{ name => 'a trigger that fails', target => $three, around => sprintf($trigger, "RAISE EXCEPTION ''the disk is full'';"), error => qr/the disk is full.*key \{"id": 3\}/s },
+	{ name => 'such a trigger as a replica', target => $three, around => sprintf($trigger, "RAISE EXCEPTION ''the disk is full'';"), options => { as_replica => 'true' }, steps => \@three },
+	{ name => 'an origin that is not there', target => $three, options => { origin => "'nobody'" }, error => qr/replication origin "nobody" does not exist/ },
+	{ name => 'a foreign key that is checked at the end', target => $three, around => "CREATE TABLE %s_p (v text PRIMARY KEY); INSERT INTO %1\$s_p SELECT DISTINCT v FROM %1\$s; DELETE FROM %1\$s_p WHERE v = 'row 3'; ALTER TABLE %1\$s ADD FOREIGN KEY (v) REFERENCES %1\$s_p DEFERRABLE INITIALLY DEFERRED", error => qr/violates foreign key constraint/ },
+	{ name => 'an error of the commit', target => $three, around => sprintf($at_commit, "RAISE EXCEPTION ''not today''"), error => qr/not today/, not => \%here },
+	{ name => 'an answer to the commit that is lost', target => $three, around => sprintf($at_commit, 'PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(5)'), error => qr/the outcome is unknown/, not => \%here },
+	{ name => 'another repair of the table', target => $three, held => q{SELECT pg_advisory_xact_lock(1768057972, ('%s'::regclass::oid::int8 - 2147483648)::int4)}, options => { timeout => "'1 s'" }, error => qr/could not lock shop\.\w+ for a repair/ },
+	{ name => 'a writer to a table without a key', table => '(id int, v text)', target => $three, held => "INSERT INTO %s VALUES (1000, 'x')", options => { timeout => "'1 s'" }, error => qr/could not lock shop\.\w+ for a repair/, not => { 'a node without iblt' => 'such a writer is waited for before' } },
+	{ name => 'rows that change while the repair waits for them', target => "$three; UPDATE %1\$s SET v = 'drift' WHERE id IN (11, 12, 13, 14)", held => 'SELECT FROM %s WHERE id IN (5, 11, 12, 13, 14, 300) FOR UPDATE',
+		then => "UPDATE %s SET v = 'changed' WHERE id = 11; UPDATE %1\$s SET v = 'row 12' WHERE id = 12; DELETE FROM %1\$s WHERE id = 13; DELETE FROM %1\$s WHERE id = 300; INSERT INTO %1\$s VALUES (300, 'again')", meanwhile => "UPDATE %s SET v = 'source' WHERE id = 14",
+		steps => [ 'insert 3', 'update 5', 'update 12 skipped equal by now', map { "$_ skipped changed since it was compared" } 'update 11', 'update 13', 'update 14', 'delete 300' ], left => 1 });
+
+sub contents { my ($db, $relation) = @_; return sql($db, "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM $relation AS t") }
+
+# The repair of a placement as SQL.
+sub repair
+{
+	my ($p, $relation, $options, $apply) = @_;
+	my %options = (recheck => 0, $p->{method} && $p->{form} ne 'run' ? (method => "'$p->{method}'") : (), %{ $options // {} }, apply => $apply);
+	my ($first, $second) = @{ $p->{sides} };
+	my $peer = literal(string($second));
+	my $more = join ', ', map { "$_ => $options{$_}" } sort keys %options;
+	my $direction = "direction => '" . ($p->{target} eq $first ? 'pull' : 'push') . "'";
+	my $call = $p->{form} eq 'nodes' ? "iblt_repair_nodes('$relation', ARRAY[NULL, $peer], source => '" . ($p->{target} eq $first ? 'node 2' : 'here') . "'"
+	  : $p->{form} eq 'run' ? "iblt_repair(run => $p->{run}, peer => $peer, $direction"
+	  : $p->{from} eq 'desk' ? "iblt_repair(here_peer => ${\ literal(string($first))}, here_relation => '$relation', peer => $peer, $direction" : "iblt_repair('$relation', $peer, $direction";
+	return "SELECT concat_ws(' ', action, key ->> 'id', status, detail) FROM $call, $more)";
+}
+
+# Its rows in order, or its error, which a repair of nodes has in a row and in a warning.
+sub outcome
+{
+	my ($session) = @_;
+	my $out = join "\n", sort split /\n/, $session->done;
+	my ($error) = $session->{err} =~ /ERROR:  (.*)/s;
+	$error //= "$1\n$session->{err}" if $out =~ /(?:failed|unknown) (.*)/s;
+	return ($error, $out);
+}
+
+sub cell
+{
+	my ($s, $p, $number) = @_;
+	no warnings 'redundant';
+	my $text = "$s->{name}, $p->{name}";
+	my $relation = "shop.r$number";
+	my $sql = sub { return sprintf $_[0], $relation, ($relation) x 30 };
+	my ($source) = grep { $_ ne $p->{target} } @{ $p->{sides} };
+	foreach my $db ($p->{target}, $source)
+	{
+		sql($db, $sql->('CREATE TABLE %s ' . ($s->{table} // '(id int PRIMARY KEY, v text)') . '; INSERT INTO %1$s ' . ($s->{fill} // "SELECT g, 'row ' || g FROM generate_series(1, 50) AS g")
+			  . '; ' . ($s->{ $db eq $source ? 'source' : 'target' } // '')));
+	}
+	sql($p->{target}, $sql->($s->{around})) if $s->{around};
+	my $session = session($p->{from}, 'calls');
+	$p->{run} = $session->run("CALL iblt_audit_run(${\ literal(string($p->{sides}[1]))}, tables => '{$relation}', progress => false)") if $p->{form} eq 'run';
+	my %before = map { ($_ => contents($_, $relation)) } $p->{target}, $source;
+	my @steps = map { sprintf /\b(?:skipped|applied)\b/ ? $_ : "$_ applied", $relation, "r$number" } @{ $s->{of}{ $p->{form} } // $s->{steps} // [] };
+	if ($s->{previewed})
+	{
+		is((outcome($session->start(repair($p, $relation, $s->{options}, 'false'))))[1], join("\n", sort map { s/ applied/ preview/r } @steps), "$text: a preview");
+		is(contents($p->{target}, $relation), $before{ $p->{target} }, "$text: which changes nothing");
+	}
+	my $holder = session($p->{target}, 'holds');
+	$holder->run($sql->("BEGIN; $s->{held}")) if $s->{held};
+	$session->start(repair($p, $relation, $s->{options}, 'true'));
+	if ($s->{then})
+	{
+		waits($p->{target}, $holder, $session);
+		sql($source, $sql->($s->{meanwhile})) if $s->{meanwhile};
+		$holder->run($sql->("$s->{then}; COMMIT"));
+	}
+	my ($error, $rows) = outcome($session);
+	$holder->run('ROLLBACK') if $s->{held};
+	if ($s->{error}) { like($error // $rows, $s->{error}, $text) or note($session->{err}) }
+	else { is($error // $rows, join("\n", sort @steps), $text) or note($session->{err}) }
+	is(contents($p->{target}, $relation), $before{ $s->{error} ? $p->{target} : $source }, $s->{error} ? "$text: nothing has changed" : "$text: the target is as the source") if !$s->{left};
+	is(contents($source, $relation), $before{$source}, "$text: the source is as it was") if !$s->{meanwhile};
+	sql($_, "SET client_min_messages = error; DROP TABLE $relation CASCADE; DROP TABLE IF EXISTS ${relation}_o, ${relation}_p") foreach $p->{target}, $source;
+	return;
+}
+
+# Waits until the repair waits for the holder, or has ended.
+sub waits
+{
+	my ($db, $holder, $session) = @_;
+	my $server = $db =~ /there|far/ ? $IbltTest::there : $IbltTest::here;
+	until ($session->ended || $server->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE $holder->{pid} = ANY (pg_blocking_pids(pid))") eq 't') { select undef, undef, undef, 0.02 }
+	return;
+}
+
+sub repairs
+{
+	my @servers = servers_of_placements();
+	my $only = $ENV{IBLT_TEST_SCENARIO} ? qr/$ENV{IBLT_TEST_SCENARIO}/ : qr/./;
+	my $number = 0;
+	foreach my $s (grep { $_->{name} =~ $only } @scenarios)
+	{
+		foreach my $p (@placements)
+		{
+			my $why = $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} };
+		  SKIP:
+			{
+				skip("$s->{name}, $p->{name}: $why", 1) if $why;
+				cell($s, $p, ++$number);
+			}
+		}
+	}
+	nothing_left('at the end', @servers);
+	return;
+}
+
+1;
