@@ -13,11 +13,7 @@ $there->safe_psql('postgres', "DELETE FROM opt WHERE id = 3; UPDATE opt SET v = 
 my $opt_before = contents($here, 'opt');
 is(repair('opt', 'pull'), "delete {\"id\": 3} preview\ninsert {\"id\": 30} preview\nupdate {\"id\": 5} preview", 'a preview is the default');
 is(contents($here, 'opt'), $opt_before, 'and changes nothing');
-is(repair('opt', 'pull', 'updates => false, deletes => false, apply => true'),
-	"delete {\"id\": 3} skipped deletes => false\ninsert {\"id\": 30} applied\nupdate {\"id\": 5} skipped updates => false", 'insert only');
-is($here->safe_psql('postgres', 'SELECT count(*), count(v), count(*) FILTER (WHERE id IN (3, 30)) FROM opt'), '21|21|2', 'that is what was done');
-is(repair('opt', 'pull', 'deletes => false, inserts => false, apply => true'),
-	"delete {\"id\": 3} skipped deletes => false\nupdate {\"id\": 5} applied", 'update only');
+is(repair('opt', 'pull', 'deletes => false, apply => true'), "delete {\"id\": 3} skipped deletes => false\ninsert {\"id\": 30} applied\nupdate {\"id\": 5} applied", 'inserts and updates');
 is($here->safe_psql('postgres', 'SELECT count(*) FROM ' . call('opt', 'pull', 'deletes => false, apply => true') . '; SELECT differences, settled, unconfirmed FROM iblt_compare_stats()'), "1\n1|0|0", 'what is skipped still counts as a difference, and not as settled');
 is(repair('opt', 'pull', 'apply => true'), 'delete {"id": 3} applied', 'the rest');
 same('opt', 'step by step');
@@ -33,11 +29,7 @@ is($here->safe_psql('postgres', 'BEGIN; SELECT DISTINCT status FROM ' . call('op
 is(lines(repair('opt', 'pull', "condition => 'id <= 7 -- not all', apply => true")), 6, 'condition: rows that it selects');
 is($here->safe_psql('postgres', "SELECT count(*) FROM opt WHERE v = 'mine'"), '14', 'and no others');
 $there->safe_psql('postgres', "UPDATE opt SET v = 'theirs' WHERE id = 12");
-is(repair('opt', 'pull', "condition => 'id = 12', recheck => 1, timeout => '0', apply => true"),
-	'update {"id": 12} skipped not confirmed: there was no time to look again', 'what is not confirmed is skipped');
-is($here->safe_psql('postgres', "SELECT v FROM opt WHERE id = 12"), 'mine', 'and not changed');
 is(repair('opt', 'pull', "condition => 'id = 12', recheck => 1, apply => true"), 'update {"id": 12} applied', 'what is confirmed is applied');
-like(failure('SELECT * FROM ' . call('opt', 'pull', 'max_differences => 5')), qr/IB002: too many differences/, 'max_differences');
 repair('opt', 'push', 'apply => true');
 same('opt', 'push');
 

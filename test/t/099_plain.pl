@@ -273,25 +273,9 @@ foreach my $method (qw(plain auto))
 }
 like(failure("SELECT * FROM iblt_repair('t', peer_relation => 'nokey', direction => 'pull', method => 'plain')"), qr/0A000: .*there is no peer/, 'no peer');
 is(repair("'t'"), "delete preview 1\ninsert preview 1\nupdate preview 3", 'a preview');
-$here->safe_psql('postgres', 'CREATE TABLE refers (t int REFERENCES t ON DELETE CASCADE); INSERT INTO refers SELECT id FROM t');
-like(repair("'t'"), qr/^delete preview with all such rows: 1 row of public.refers refers to such rows by constraint refers_t_fkey ON DELETE CASCADE 1$/m, 'rows that would go, too');
-$here->safe_psql('postgres', 'DROP TABLE refers');
 is(plain("'t'"), truth('t', 'id'), 'changes nothing');
 is(repair("'t'", "apply => true, deletes => false, condition => 'id > 100'"), "delete skipped deletes => false 1\ninsert applied 1\nupdate applied 1", 'a part');
 is(plain("'t'"), truth('t', 'id'), 'is repaired');
-# A row that changes on the peer while the repair waits for a lock.
-{
-	my ($locker, $caller) = map { IbltTest::Session->new($here) } (1, 2);
-	$locker->run('BEGIN; SELECT FROM t WHERE id = 5 FOR UPDATE');
-	$caller->start("SELECT key, action, status, detail FROM iblt_repair('t', $peer, direction => 'pull', apply => true, method => 'plain', progress => true) ORDER BY (key ->> 'id')::int");
-	$caller->seen(qr/locking the rows of 3 keys/);
-	$there->safe_psql('postgres', "UPDATE t SET a = 'newer' WHERE id = 5; INSERT INTO t SELECT 7900, 'back'");
-	$locker->run('COMMIT');
-	is($caller->done, q({"id": 5}|update|skipped|changed since it was compared
-{"id": 8}|update|applied|
-{"id": 7900}|delete|skipped|changed since it was compared), 'rows are read again once they are locked');
-	$_->quit foreach ($locker, $caller);
-}
 foreach my $table (qw(t nokey two part))
 {
 	unlike(repair("'$table'", 'apply => true'), qr/preview|skipped/, "$table: repaired");
