@@ -121,18 +121,6 @@ foreach my $window (@windows)
 	$name = fresh();
 	is(run_with(compare_sql($name, 'cast_types => true'), $event->("ALTER TABLE $name ALTER v TYPE bigint")), $three, "cast_types $when: the rows that differ");
 	is($session->run('SELECT rows_here, rows_there, differences, settled FROM iblt_compare_stats()'), '200|200|3|0', "cast_types $when: with the figures of the last attempt");
-
-	$name = fresh();
-	is(run_with(compare_sql($name) =~ s/'ignore'/'error'/r, $event->("ALTER TABLE $name ADD x int DEFAULT 5")), '', "another column $when: no rows");
-	like(error(), qr/^42703: columns exist on one side only/, "another column $when: extra_columns => 'error'");
-
-	$name = fresh();
-	is(run_with(compare_sql($name), $event->("ALTER TABLE $name DROP v")), $three, "one column less $when: the others are compared");
-	is($session->run('SELECT columns_left_out FROM iblt_compare_stats()'), '{v}', "one column less $when: without it");
-
-	$name = fresh();
-	is(run_with(compare_sql($name), $event->("ALTER TABLE $name DROP CONSTRAINT ${name}_pkey, ALTER id DROP NOT NULL; INSERT INTO $name VALUES (NULL, NULL, 'null')")),
-		join("\n", (map { "{\"id\": $_} both 1 1" } 170, 70, 7), '{"id": null} ' . ($at[0] == $here ? 'here 1 0' : 'there 0 1')), "a key that can be null $when");
 }
 
 # What is here is told by its OID, what is there by its name.

@@ -15,7 +15,7 @@
 #	lacks, by      SQL of which no index is told, and the side of it (there)
 #	options        of the call, those of iblt_compare
 #	first, user, string, itself    a statement before the call, and what the peer's connection string is
-#	locked, back   DDL there that the call has to wait for, and what undoes it after the cell
+#	locked         DDL there that the calls have to wait for
 #	stopped        what ends the call while it waits: cancel, timeout, lost
 #	flow     a table that is replicated on from there, back to there, or in a chain (there, here, third), with drift on the
 #	         followers.  What is held is in flight, and arrives once the calls wait for it (then: what a follower does
@@ -28,7 +28,7 @@
 #	error    the same as a pattern
 #	of       rows that some placements tell instead: a name, a form or a method => rows.  Plain queries read no row by an
 #	         index, or count them besides
-#	not      placements, or their forms, or "digests", that cannot have it: name => why
+#	not      placements, forms or methods that cannot have it: name => why
 package IbltScenarios;
 
 use IbltPlacements;
@@ -120,8 +120,13 @@ my @scenarios = (
 	{ group => 'flight', name => 'held up at the end of a chain', flow => 'chain', at => 'third', deviates => 'node 3', drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", held => "INSERT INTO %s VALUES (1000, 'late')", passed => 'SELECT count(*) = 1 FROM %s WHERE id = 1000',
 		options => { timeout => "'1 s'" }, rows => [ '1000 here f', '3 both f' ], later => ['3 both t'] },
 	{ group => 'flight', name => 'altered meanwhile, to the same', options => { recheck => 0 }, there => 'DELETE FROM %s WHERE id = 7', locked => 'ALTER TABLE %s ADD x int; ALTER TABLE %1$s DROP x', rows => ['7 here'] },
-	{ group => 'flight', name => 'altered meanwhile, to another type', locked => 'ALTER TABLE %s ALTER id TYPE bigint', back => 'ALTER TABLE %s ALTER id TYPE int', error => qr/^42804: .*column types differ/, not => { digests => $ends } },
-	{ group => 'flight', name => 'dropped meanwhile', locked => 'ALTER TABLE %s RENAME TO gone', back => 'ALTER TABLE shop.gone RENAME TO %2$s', error => qr/^42P01: .*does not exist/, not => { digests => 'a digest is found by its table' } },
+	{ group => 'flight', name => 'altered meanwhile, to another type', locked => 'ALTER TABLE %s ALTER id TYPE bigint', error => qr/^42804: .*column types differ/, not => { digests => $ends } },
+	{ group => 'flight', name => 'altered meanwhile, to another type, cast', options => { recheck => 0, cast_types => 'true' }, there => 'DELETE FROM %s WHERE id = 7', locked => 'ALTER TABLE %s ALTER id TYPE bigint', rows => ['7 here'], not => { digests => $ends, plain => 'plain queries do not cast' } },
+	{ group => 'flight', name => 'a column less meanwhile', options => { recheck => 0, extra_columns => "'ignore'" }, there => "UPDATE %s SET v = 'other'; DELETE FROM %1\$s WHERE id = 7", locked => 'ALTER TABLE %s DROP v', rows => ['7 here'], not => { digests => $ends } },
+	{ group => 'flight', name => 'a column more meanwhile', options => { extra_columns => "'error'" }, locked => 'ALTER TABLE %s ADD x int DEFAULT 5', error => qr/^42703: columns exist on one side only/, not => { digests => $ends } },
+	{ group => 'flight', name => 'no key any more meanwhile', options => { recheck => 0 }, locked => 'ALTER TABLE %s DROP CONSTRAINT %2$s_pkey, ALTER id DROP NOT NULL; INSERT INTO %1$s VALUES (NULL, NULL)', rows => ['null there'], not => { digests => $ends } },
+	{ group => 'flight', name => 'another table has the name meanwhile', options => { recheck => 0 }, locked => 'ALTER TABLE %s RENAME TO %2$s_gone; CREATE TABLE %1$s (LIKE %1$s_gone INCLUDING ALL); INSERT INTO %1$s SELECT * FROM %1$s_gone WHERE id <= 198', rows => [ '199 here', '200 here' ], not => { digests => 'a digest is found by its table' } },
+	{ group => 'flight', name => 'dropped meanwhile', locked => 'DROP TABLE %s', error => qr/^42P01: .*does not exist/, not => { digests => 'a digest is found by its table' } },
 	{ group => 'flight', name => 'cancelled while the peer works', stopped => 'cancel', error => qr/^57014: canceling statement due to user request/ },
 	{ group => 'flight', name => 'statement_timeout while the peer works', stopped => 'timeout', error => qr/^57014: canceling statement due to statement timeout/ },
 	{ group => 'flight', name => 'a connection that is lost', stopped => 'lost', of => { run => [] }, error => qr/^(?:57P01|08\w+|IB00\d): / },
@@ -261,7 +266,6 @@ sub with_lock
 	nothing_left($s->{name}) if @got;
 	$_->run('COMMIT') foreach @holders;
 	check($s, $_, shift(@got) // answer($_)) foreach @cells;
-	on('there', $text->($s->{back})) if $s->{back};
 	return;
 }
 
@@ -344,7 +348,7 @@ sub start
 sub why_not_here
 {
 	my ($s, $p) = @_;
-	return $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} } // why_not($p, $s->{options}) // ($p->{live} && $s->{of_there} ? 'digests of such tables are of another kind' : undef)
+	return $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} } // $s->{not}{ $p->{method} // '' } // why_not($p, $s->{options}) // ($p->{live} && $s->{of_there} ? 'digests of such tables are of another kind' : undef)
 	  // (($s->{flow} // '') eq 'chain' && !grep({ $_ eq 'third' } @{ $p->{site} }) ? 'a chain is of three sides' : undef)
 	  // (($s->{flow} // '') eq 'back' && grep({ $_ eq 'third' } @{ $p->{site} }) ? 'the third node gets no rows from the first' : undef);
 }
