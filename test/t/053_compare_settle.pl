@@ -10,20 +10,11 @@ inside($publisher, $subscriber);
 sides($subscriber, $publisher);
 $_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live') foreach ($publisher, $subscriber);
 
-sub synchronous
-{
-	my ($names) = @_;
-	$publisher->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
-	$publisher->reload;
-	wait_for($publisher, "SELECT current_setting('synchronous_standby_names') = '$names'");
-	return;
-}
-
 # A transaction of the publisher that waits for a synchronous standby, once it does.
 sub hanging
 {
 	my ($sql) = @_;
-	synchronous('nosuch');
+	synchronous($publisher, 'nosuch');
 	my $run = background($publisher, $sql);
 	wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'");
 	return $run;
@@ -32,7 +23,7 @@ sub hanging
 sub visible
 {
 	my ($run) = @_;
-	synchronous('');
+	synchronous($publisher, '');
 	finish($run);
 	$publisher->wait_for_catchup('sub');
 	return;
@@ -134,7 +125,7 @@ $publisher->safe_psql('postgres', "CREATE FUNCTION delay_checkpoints(boolean) RE
 # What has written for long is not waited for, as long as it does not commit.
 foreach my $mode (qw(on off))
 {
-	synchronous('nosuch') if $mode eq 'on';
+	synchronous($publisher, 'nosuch') if $mode eq 'on';
 	my $writer = IbltTest::Session->new($publisher);
 	$writer->run("SET synchronous_commit = $mode; BEGIN; UPDATE plain SET v = -1 WHERE id = 8; SAVEPOINT s; UPDATE plain SET v = -1 WHERE id = 9");
 	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'a transaction that has written and not committed is not waited for');
@@ -145,7 +136,7 @@ foreach my $mode (qw(on off))
 	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'until it has not');
 	$writer->run('ROLLBACK');
 	$writer->quit;
-	synchronous('') if $mode eq 'on';
+	synchronous($publisher, '') if $mode eq 'on';
 }
 # A prepared transaction is committed by another process.
 {
@@ -171,7 +162,7 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 	my $waiting = hanging($sql);
 	my $pid = $publisher->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
 	kill 'STOP', $pid;
-	synchronous('');
+	synchronous($publisher, '');
 	wait_for($subscriber, 'SELECT count(*) = 1 FROM plain WHERE id = 40');
 	is($publisher->safe_psql('postgres', 'SELECT count(*) FROM plain WHERE id = 40'), '0', "$text: a commit that the subscriber shows, and the publisher does not");
 	is(compare($_, 'plain', "timeout => '1 s'") =~ s/ (here|there)//r, '3 both f, 40 f', "$text, " . $_->name . ': nothing is confirmed while the process is stopped') foreach ($subscriber, $publisher);

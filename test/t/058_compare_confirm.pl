@@ -16,15 +16,6 @@ sub compare
 	return join ', ', sort map { s/\|/ /gr } split /\n/, $node->safe_psql('postgres', compare_sql($table, $peer, $options) . ($where ? " WHERE $where" : ''));
 }
 
-sub synchronous
-{
-	my ($node, $names) = @_;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
-	$node->reload;
-	wait_for($node, "SELECT current_setting('synchronous_standby_names') = '$names'");
-	return;
-}
-
 # Statements, each a transaction of its own, that wait for a synchronous standby; once they do.
 sub hanging
 {

@@ -162,8 +162,7 @@ same('busy', 'after all that');
 
 # the peer's answer to COMMIT is lost: it waits for a standby that does not exist
 $there->safe_psql('postgres', "UPDATE busy SET v = 'drift' WHERE id = 50");
-$there->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-$there->reload;
+synchronous($there, 'nobody');
 {
 	my $repair = background($here, 'SELECT count(*) FROM ' . call('busy', 'push', 'apply => true'));
 	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name LIKE 'iblt_repair%'"), 'COMMIT is under way');
@@ -182,8 +181,7 @@ $there->reload;
 	finish($repair);
 	like($repair->{err}, qr/ERROR:  the outcome is unknown: the peer's answer to COMMIT was lost \(canceling statement due to user request\)/, 'nor does a cancel here tell whether the peer commits');
 }
-$there->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
-$there->reload;
+synchronous($there, '');
 
 nothing_open('at the end');
 

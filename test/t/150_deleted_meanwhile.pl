@@ -52,21 +52,13 @@ foreach my $placement (@placements)
 }
 # A delete that waits for a synchronous standby reaches the subscriber, and the publisher still
 # shows the row.  The repair waits until it does not.
-sub standby
-{
-	my ($name) = @_;
-	$publisher->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$name'");
-	$publisher->reload;
-	wait_for($publisher, "SELECT current_setting('synchronous_standby_names') = '$name'");
-	return;
-}
 $publisher->safe_psql('postgres', 'INSERT INTO t VALUES (100, 0)');
 $publisher->wait_for_catchup('sub');
 $subscriber->safe_psql('postgres', 'DELETE FROM t WHERE id = 100');
 $holder->run('SELECT pg_advisory_lock(42)');
 $repair = IbltTest::Session->new($subscriber)->start("SELECT key ->> 'id', action, status, detail FROM $placements[0][2]");
 wait_for($subscriber, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted");
-standby('nobody');
+synchronous($publisher, 'nobody');
 my $deleting = background($publisher, 'DELETE FROM t WHERE id = 100');
 wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
 $publisher->wait_for_catchup('sub');
@@ -74,7 +66,7 @@ $holder->run('SELECT pg_advisory_unlock(42)');
 # until it has asked for what commits, or has ended
 until ($repair->ended || $publisher->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%' AND query LIKE '%iblt_committing(%'")) { }
 is($publisher->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id = 100'), '1', 'a commit that hangs: the publisher shows the row');
-standby('');
+synchronous($publisher, '');
 finish($deleting);
 is($repair->done, '100|insert|skipped|changed since it was compared', 'the repair waits for it');
 is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM t WHERE id = 100'), '0', 'and does not bring back the row');
@@ -91,13 +83,13 @@ $holder->run('BEGIN; SELECT FROM t WHERE id = 210 FOR UPDATE');
 $repair = IbltTest::Session->new($subscriber)->start("SELECT key ->> 'id', action, status, detail FROM iblt_repair('t', $there, direction => 'pull', seed => 1, $options)");
 wait_for($subscriber, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted');
 my ($id) = split /\n/, $subscriber->safe_psql('postgres', 'SELECT id FROM t WHERE id BETWEEN 200 AND 219 AND id <> 210 ORDER BY id FOR UPDATE SKIP LOCKED');
-standby('nobody');
+synchronous($publisher, 'nobody');
 my $updating = background($publisher, "UPDATE t SET v = 5 WHERE id = $id");
 wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
 $publisher->wait_for_catchup('sub');
 $holder->run('COMMIT');
 until ($repair->ended || $publisher->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%' AND query LIKE '%iblt_committing(%'")) { }
-standby('');
+synchronous($publisher, '');
 finish($updating);
 like($repair->done, qr/^$id\|update\|skipped\|equal by now$/m, 'a row that the publisher makes what it was on the subscriber is skipped');
 is($subscriber->safe_psql('postgres', "SELECT v FROM t WHERE id = $id"), '5', 'and does not get what the publisher had');

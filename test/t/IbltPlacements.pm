@@ -10,7 +10,7 @@
 #
 #	placements()             all of them, each with its name
 #	why_not(PLACEMENT, OPTIONS)      the option that it lacks, as a reason
-#	servers_of_placements()  starts the servers that all of them share
+#	servers_of_placements()  starts the servers that all of them share; server_of(DATABASE) is one of them
 #	on(ROLE, SQL)            runs SQL in each database that is here, there or third
 #	call(PLACEMENT, RELATION, OPTIONS, HOW)  starts the call; HOW{there} is a function that changes the peer's string, HOW{first} a
 #	                         statement before it; with HOW{together} each placement has a session of its own; HOW{deviates} is the node
@@ -24,7 +24,7 @@ package IbltPlacements;
 use IbltTest;
 
 our @ISA = qw(IbltTest);
-our @EXPORT = (@IbltTest::EXPORT, qw(placements why_not servers_of_placements on sql of_site string session call answer expected));
+our @EXPORT = (@IbltTest::EXPORT, qw(placements why_not servers_of_placements server_of on sql of_site string session call answer expected));
 
 my (@servers, %sessions);
 my %server_of = (desk => 0, here => 0, third => 0, near => 0, there => 1, far => 1);
@@ -65,7 +65,9 @@ sub why_not
 	return;
 }
 
-sub sql { my ($db, $sql) = @_; return $servers[ $server_of{$db} ]->safe_psql($db eq 'desk' ? 'postgres' : $db, $sql) }
+sub server_of { my ($db) = @_; return $servers[ $server_of{$db} ] }
+
+sub sql { my ($db, $sql) = @_; return server_of($db)->safe_psql($db eq 'desk' ? 'postgres' : $db, $sql) }
 
 sub on
 {
@@ -81,10 +83,10 @@ sub of_site { my ($p, $role) = @_; return grep { $role_of{$_} eq $role } @{ $p->
 sub session
 {
 	my ($db, $use) = @_;
-	return $sessions{"$db $use"} //= IbltTest::Session->new($servers[ $server_of{$db} ], $db eq 'desk' ? 'postgres' : $db);
+	return $sessions{"$db $use"} //= IbltTest::Session->new(server_of($db), $db eq 'desk' ? 'postgres' : $db);
 }
 
-sub string { my ($db) = @_; return $servers[ $server_of{$db} ]->connstr($db) }
+sub string { my ($db) = @_; return server_of($db)->connstr($db) }
 
 sub servers_of_placements
 {
@@ -92,7 +94,7 @@ sub servers_of_placements
 	@servers = map { server($_, 'max_connections = 100', @settings) } qw(one two);
 	sides(@servers);
 	$_->safe_psql('postgres', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink') foreach @servers;
-	$servers[ $server_of{$_} ]->safe_psql('template1', "CREATE DATABASE $_ TEMPLATE " . ($_ eq 'far' ? 'template0' : 'postgres')) foreach sort keys %role_of;
+	server_of($_)->safe_psql('template1', "CREATE DATABASE $_ TEMPLATE " . ($_ eq 'far' ? 'template0' : 'postgres')) foreach sort keys %role_of;
 	on('both', 'CREATE SCHEMA shop');
 	return @servers;
 }

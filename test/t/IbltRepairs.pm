@@ -162,8 +162,7 @@ sub cell
 sub waits
 {
 	my ($db, $holder, $session) = @_;
-	my $server = $db =~ /there|far/ ? $IbltTest::there : $IbltTest::here;
-	until ($session->ended || $server->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE $holder->{pid} = ANY (pg_blocking_pids(pid))") eq 't') { select undef, undef, undef, 0.02 }
+	until ($session->ended || server_of($db)->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE $holder->{pid} = ANY (pg_blocking_pids(pid))") eq 't') { select undef, undef, undef, 0.02 }
 	return;
 }
 

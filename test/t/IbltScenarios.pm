@@ -206,8 +206,6 @@ sub check
 # How rows flow: which database feeds which one.  A third element says that what is fed is passed on.
 my %pairs = (on => [ [qw(there here)], [qw(there third)], [qw(far near)] ], back => [ [qw(here there)], [qw(near far)] ], chain => [ [qw(there here)], [qw(here third passes)] ]);
 
-sub server_of { my ($db) = @_; return $db =~ /there|far/ ? $IbltTest::there : $IbltTest::here }
-
 sub poll { my ($db, $query) = @_; return server_of($db)->poll_query_until($db, $query) || die "not so in $db: $query" }
 
 sub caught_up
@@ -269,14 +267,6 @@ sub with_lock
 	return;
 }
 
-sub synchronous
-{
-	my ($node, $names) = @_;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
-	$node->reload;
-	return wait_for($node, "SELECT current_setting('synchronous_standby_names') = '$names'");
-}
-
 # What the other side writes cannot be applied here until the calls wait for it, or not at all.  Or it is applied before it
 # can be seen there.
 sub with_replication
@@ -286,7 +276,7 @@ sub with_replication
 	my @followers = map { $_->[1] } @pairs;
 	my %sources = map { ($_->[0] => 1) } grep { !$_->[2] } @pairs;
 	my @drifting = $s->{at} ? $s->{at} : @followers;
-	my $server = $s->{flow} eq 'back' ? $IbltTest::here : $IbltTest::there;
+	my $server = server_of($pairs[0][0]);
 	if ($s->{drift}) { sql($_, $text->($s->{drift})) foreach @drifting }
 	if ($s->{disabled}) { sql($_->[1], "ALTER SUBSCRIPTION $s->{flow}_$_->[0]_$_->[1] DISABLE") foreach @pairs }
 	my @holders = $s->{hangs} ? () : map { session($_, 'holds') } @drifting;

@@ -27,6 +27,7 @@
 #	unnoticed(NODE, INDEX, SQL)  runs SQL whose rows the index is not told of
 #	wait_for(NODE, QUERY)        waits until the query gives true
 #	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
+#	synchronous(NODE, NAMES)     sets synchronous_standby_names; commits wait for them from then on
 #	background(NODE, SQL)        starts psql, which runs SQL while the test goes on: out, err
 #	finish(RUN)                  waits for its end and returns its output
 #	time_limit()                 of a program that a test runs, for IPC::Run
@@ -51,7 +52,7 @@ use Test::More;
 
 our @ISA = qw(Exporter);
 our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server two_servers standby replayed hba sides extensions create_extensions of_extensions defers_at_the_end awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
-	background finish start_load stop_load connections nothing_left));
+	synchronous background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
 
@@ -235,6 +236,14 @@ sub subscribed
 	my ($node, $number, $subscription) = @_;
 	return wait_for($node, "SELECT count(*) = $number AND bool_and(srsubstate = 'r') FROM pg_subscription_rel r
 		JOIN pg_subscription s ON s.oid = r.srsubid" . ($subscription ? ' WHERE s.subname = ' . literal($subscription) : ''));
+}
+
+sub synchronous
+{
+	my ($node, $names) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
+	$node->reload;
+	return wait_for($node, "SELECT current_setting('synchronous_standby_names') = '$names'");
 }
 
 # No program that a test runs needs that long, on a slow machine either.
