@@ -24,7 +24,7 @@ package IbltPlacements;
 use IbltTest;
 
 our @ISA = qw(IbltTest);
-our @EXPORT = (@IbltTest::EXPORT, qw(placements why_not servers_of_placements server_of on sql of_site string session call answer expected));
+our @EXPORT = (@IbltTest::EXPORT, qw(placements why_not servers_of_placements server_of on sql string session call answer expected));
 
 my (@servers, %sessions);
 my %server_of = (desk => 0, here => 0, third => 0, near => 0, there => 1, far => 1);
@@ -75,9 +75,6 @@ sub on
 	sql($_, $sql) foreach grep { $role eq 'both' || $role_of{$_} eq $role } sort keys %role_of;
 	return;
 }
-
-# The databases of a placement that have this role.
-sub of_site { my ($p, $role) = @_; return grep { $role_of{$_} eq $role } @{ $p->{site} } }
 
 # Sessions of tests that stay.
 sub session
