@@ -118,38 +118,6 @@ rows_fit(int64_t rows, int64_t addend, int sign)
 		: rows <= INT64_MAX - addend;
 }
 
-/* Can the sketch count one more row of this key? */
-static bool
-row_fits(const IbltSketch *sketch, const uint8_t *key, int sign)
-{
-	int32_t limit = sign > 0 ? INT32_MAX : INT32_MIN;
-	int subtables = iblt_core_subtable_count(&sketch->params);
-	uint32_t index[IBLT_MAX_HASHES];
-	int i;
-
-	(void) iblt_core_key_cells(sketch, key, index);
-	for (i = 0; i < subtables; i++)
-		if (iblt_cell_count(iblt_cell(sketch, index[i])) == limit)
-			return false;
-	return rows_fit(sketch->rows, 1, sign);
-}
-
-IbltStatus
-iblt_core_add_row_checked(IbltSketch *sketch, const uint8_t *key, uint64_t y,
-						  int sign)
-{
-	return row_fits(sketch, key, sign)
-		? iblt_core_add_row(sketch, key, y, sign) : IBLT_COUNT_OVERFLOW;
-}
-
-IbltStatus
-iblt_core_add_pair_checked(IbltSketch *sketch, const uint8_t *key,
-						   const uint8_t *value, int sign)
-{
-	return row_fits(sketch, key, sign)
-		? iblt_core_add_pair(sketch, key, value, sign) : IBLT_COUNT_OVERFLOW;
-}
-
 IbltStatus
 iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 {
@@ -157,7 +125,7 @@ iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 
 	if (!rows_fit(sketch->rows, other->rows, sign))
 		return IBLT_COUNT_OVERFLOW;
-	for (i = 0; i < sketch->ncells; i++)
+	for (i = 0; i < other->ncells; i++)
 	{
 		const uint8_t *addend = iblt_cell(other, i);
 
@@ -169,33 +137,6 @@ iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 	iblt_core_meter_add_all(sketch->meter, other->meter, sign);
 	sketch->rows = sign > 0 ? sketch->rows + other->rows
 		: sketch->rows - other->rows;
-	return IBLT_OK;
-}
-
-IbltStatus
-iblt_core_negate(IbltSketch *sketch)
-{
-	uint32_t i;
-	unsigned f;
-	int b;
-
-	if (sketch->rows == INT64_MIN)
-		return IBLT_COUNT_OVERFLOW;
-	for (i = 0; i < sketch->ncells; i++)
-	{
-		uint8_t *cell = iblt_cell(sketch, i);
-
-		iblt_check_interrupts_at(i);
-		if (iblt_cell_count(cell) == INT32_MIN)
-			return IBLT_COUNT_OVERFLOW;
-		iblt_store32(cell, -iblt_load32(cell));
-		for (f = 0; f < sketch->fields; f++)
-			iblt_cell_set_field(cell, f, fp_neg(iblt_cell_field(cell, f)));
-	}
-	for (b = 0; b < IBLT_METER_BUCKETS; b++)
-		iblt_store16(sketch->meter + 2 * b,
-					 (uint16_t) -(unsigned) iblt_load16(sketch->meter + 2 * b));
-	sketch->rows = -sketch->rows;
 	return IBLT_OK;
 }
 
@@ -242,13 +183,6 @@ iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
 		fp_reduce(check) && index[i / sketch->params.subtable_cells] == i;
 }
 
-void
-iblt_core_read_entry(const uint8_t *cell, IbltEntry *entry)
-{
-	entry->count = iblt_cell_count(cell);
-	entry->cell = cell;
-}
-
 /*
  * With one value, its limbs come out, and the weight is count times that of
  * the value.  With several the limbs are a weighted mean.
@@ -274,24 +208,4 @@ iblt_core_entry_value(const IbltSketch *sketch, const IbltEntry *entry,
 	return weight ==
 		fp_mul(iblt_hash_weight(hasher, value_checksum(sketch, value)),
 			   fp_from_int32(entry->count));
-}
-
-void
-iblt_core_remove(IbltSketch *sketch, const uint32_t *index, int32_t count,
-				 const uint64_t *terms)
-{
-	int subtables = iblt_core_subtable_count(&sketch->params);
-	int i;
-	unsigned f;
-
-	for (i = 0; i < subtables; i++)
-	{
-		uint8_t *cell = iblt_cell(sketch, index[i]);
-
-		iblt_store32(cell, iblt_load32(cell) - (uint32_t) count);
-		for (f = 0; f < sketch->fields; f++)
-			iblt_cell_set_field(cell, f,
-								fp_add_lazy(iblt_cell_field(cell, f),
-											fp_neg(terms[f])));
-	}
 }

@@ -37,7 +37,8 @@ typedef enum IbltPresence
  * y is its checksum or, in a sketch of integer values, its value.  The sketch
  * must have cells, and no values of another kind.  It is not sealed
  * afterwards.  Fails without a change if a limb is one of the 59 words that no
- * field element stands for (probability 3e-18 each).
+ * field element stands for (probability 3e-18 each).  Counts wrap.  A caller
+ * that only inserts calls iblt_core_inserted_fit (sums.h) at the end.
  */
 extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
 									uint64_t y, int sign);
@@ -47,19 +48,6 @@ extern IbltStatus iblt_core_add_pair(IbltSketch *sketch, const uint8_t *key,
 									 const uint8_t *value, int sign);
 
 /*
- * The same for a row of any origin.  Fails with IBLT_COUNT_OVERFLOW, without a
- * change, if the count of one of its cells or of all rows is at its limit.
- * iblt_core_add_row lets counts wrap.  A caller that only inserts calls
- * iblt_core_inserted_fit (sums.h) at the end.
- */
-extern IbltStatus iblt_core_add_row_checked(IbltSketch *sketch,
-											const uint8_t *key, uint64_t y,
-											int sign);
-extern IbltStatus iblt_core_add_pair_checked(IbltSketch *sketch,
-											 const uint8_t *key,
-											 const uint8_t *value, int sign);
-
-/*
  * Cell i += sign * addend, a cell of the same shape.  Neither needs to be
  * sealed.  The count wraps.
  */
@@ -67,18 +55,13 @@ extern void iblt_core_add_cell(IbltSketch *sketch, uint32_t i,
 							   const uint8_t *addend, int sign);
 
 /*
- * sketch += sign * other.  The two must be compatible, and need not be sealed.
- * sketch is left unsealed.  Fails with IBLT_COUNT_OVERFLOW if the count of a
- * cell or of all rows is out of range.  sketch must not be used after that.
+ * sketch += sign * other, which is compatible or an untyped template.  They need
+ * not be sealed, and sketch is left unsealed.  Fails with IBLT_COUNT_OVERFLOW
+ * if the count of a cell or of all rows is out of range.  sketch must not be
+ * used after that.
  */
 extern IbltStatus iblt_core_add_sketch(IbltSketch *sketch,
 									   const IbltSketch *other, int sign);
-
-/*
- * sketch = -sketch.  It must be sealed, and is left unsealed.  Fails as
- * iblt_core_add_sketch does.
- */
-extern IbltStatus iblt_core_negate(IbltSketch *sketch);
 
 /*
  * Is cell i, whose bytes may be anywhere, pure: does it hold rows of one key only?
@@ -89,9 +72,6 @@ extern bool iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
 								  const uint8_t *cell, uint64_t inverse,
 								  uint8_t *key);
 
-/* Fills entry from a pure cell.  Does not set entry->key. */
-extern void iblt_core_read_entry(const uint8_t *cell, IbltEntry *entry);
-
 /*
  * Do all rows of an entry carry one value?  If so, sets value, which has
  * room for 8 * value.limbs bytes.  False in a sketch without values.  Rows of
@@ -99,13 +79,6 @@ extern void iblt_core_read_entry(const uint8_t *cell, IbltEntry *entry);
  */
 extern bool iblt_core_entry_value(const IbltSketch *sketch,
 								  const IbltEntry *entry, uint8_t *value);
-
-/*
- * Subtracts a cell's contents, which were read before, from each of the key's
- * cells.
- */
-extern void iblt_core_remove(IbltSketch *sketch, const uint32_t *index,
-							 int32_t count, const uint64_t *terms);
 
 /*
  * The indices of a key's cells, one for each subtable kept.  Returns g(key).

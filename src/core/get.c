@@ -78,7 +78,8 @@ iblt_core_judge(const IbltHearing *hearing, IbltEntry *entry)
 		return IBLT_CONTRADICTION;
 	if (hearing->found == NULL)
 		return hearing->absent ? IBLT_ABSENT : IBLT_UNKNOWN;
-	iblt_core_read_entry(hearing->found, entry);
+	entry->count = iblt_cell_count(hearing->found);
+	entry->cell = hearing->found;
 	return IBLT_PRESENT;
 }
 

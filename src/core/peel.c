@@ -132,19 +132,16 @@ report(IbltPeeler *peeler, uint32_t i, IbltEntry *entry)
 	IbltSketch *sketch = peeler->sketch;
 	int subtables = iblt_core_subtable_count(&sketch->params);
 	uint32_t index[IBLT_MAX_HASHES];
-	unsigned f;
 	int j;
 
 	memcpy(peeler->cell, iblt_cell(sketch, i), sketch->cell_size);
-	iblt_core_read_entry(peeler->cell, entry);
 	entry->key = peeler->key;
-	for (f = 0; f < sketch->fields; f++)
-		peeler->terms[f] = fp_reduce(iblt_cell_field(peeler->cell, f));
-
+	entry->count = iblt_cell_count(peeler->cell);
+	entry->cell = peeler->cell;
 	iblt_core_key_cells(sketch, peeler->key, index);
-	iblt_core_remove(sketch, index, entry->count, peeler->terms);
 	for (j = 0; j < subtables; j++)
 	{
+		iblt_core_add_cell(sketch, index[j], peeler->cell, -1);
 		peeler->contradiction |= bit_is_set(peeler->reported, index[j]);
 		if (index[j] != i)
 			enqueue(peeler, index[j]);

@@ -46,7 +46,6 @@ typedef struct IbltPeeler
 	uint64_t	weight[IBLT_PEEL_BATCH];
 	uint64_t	inverse[IBLT_PEEL_BATCH];
 	uint8_t		key[8 * IBLT_MAX_LIMBS];
-	uint64_t	terms[IBLT_MAX_FIELDS];
 	uint8_t		cell[4 + 8 * IBLT_MAX_FIELDS];	/* reported last */
 } IbltPeeler;
 

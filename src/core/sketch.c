@@ -381,7 +381,7 @@ fields_canonical(const IbltSketch *sketch)
 }
 
 IbltStatus
-iblt_core_open_either(IbltSketch *sketch, uint8_t *bytes, size_t size)
+iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 {
 	IbltStatus status = view_header(sketch, bytes, size, size);
 
@@ -392,14 +392,6 @@ iblt_core_open_either(IbltSketch *sketch, uint8_t *bytes, size_t size)
 	if (check_template(sketch) != IBLT_OK)
 		return check_template(sketch);
 	return fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
-}
-
-IbltStatus
-iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
-{
-	IbltStatus status = iblt_core_open_either(sketch, bytes, size);
-
-	return status == IBLT_OK && sketch->params.strata > 0 ? IBLT_BAD_MAGIC : status;
 }
 
 void

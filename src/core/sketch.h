@@ -127,15 +127,11 @@ extern void iblt_core_init(IbltSketch *sketch, const IbltParams *params,
 
 /*
  * The one validator.  Opens a view of bytes from anywhere, or says what is
- * wrong with them, and then the view must not be used.  Only reads the bytes.
- * An estimator is not a sketch (iblt_core_strata_open).
+ * wrong with them, and then the view must not be used.  Only reads the bytes,
+ * which may be those of an estimator.
  */
 extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
 								 size_t size);
-
-/* The same for a sketch or an estimator. */
-extern IbltStatus iblt_core_open_either(IbltSketch *sketch, uint8_t *bytes,
-										size_t size);
 
 /*
  * Opens the header of a value of `total` bytes, of which the first `size` are

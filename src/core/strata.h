@@ -56,10 +56,6 @@ iblt_strata_stratum(uint64_t hash, int strata)
 	return zeros;
 }
 
-/* iblt_core_open of an estimator. */
-extern IbltStatus iblt_core_strata_open(IbltSketch *strata, uint8_t *bytes,
-										size_t size);
-
 /*
  * Inserts (sign +1) or deletes (sign -1) a row whose key has size bytes.  The
  * estimator must have a type of key.  It is not sealed afterwards.
@@ -67,49 +63,17 @@ extern IbltStatus iblt_core_strata_open(IbltSketch *strata, uint8_t *bytes,
 extern void iblt_core_strata_add_row(IbltSketch *strata, const uint8_t *key,
 									 size_t size, uint64_t y, int sign);
 
-/* The same with counts checked, as in iblt_core_add_row_checked. */
-extern IbltStatus iblt_core_strata_add_row_checked(IbltSketch *strata,
-												   const uint8_t *key,
-												   size_t size, uint64_t y,
-												   int sign);
-
-/* An estimate in progress.  It points into itself. */
-typedef struct IbltStrataDecoder
-{
-	const IbltSketch *difference;
-	IbltSketch	stratum;		/* the one that is being peeled */
-	uint8_t		meter[2 * IBLT_METER_BUCKETS];	/* zero: only all strata
-												 * together have one */
-	int			number;			/* of the stratum */
-	IbltPeeler	peeler;
-	void	   *scratch;
-	uint64_t	keys;			/* in the strata decoded so far */
-	uint64_t	rows;			/* sum of their counts, modulo 2^64 */
-	bool		incomplete;		/* this stratum did not decode */
-	bool		contradiction;
-} IbltStrataDecoder;
-
 /* Bytes of scratch memory that this takes, 4-byte aligned. */
 extern size_t iblt_core_strata_scratch_size(const IbltSketch *difference);
 
-/* Begins.  The difference is a sealed copy that may be destroyed. */
-extern void iblt_core_strata_decode_start(IbltStrataDecoder *decoder,
-										  IbltSketch *difference,
-										  void *scratch);
-
 /*
- * Decodes one more key, or goes on to the next stratum.  Returns false at the
- * end, which comes after at most as many calls as there are cells and strata.
- */
-extern bool iblt_core_strata_decode_step(IbltStrataDecoder *decoder);
-
-/*
- * The result, after iblt_core_strata_decode_step has returned false.  COMPLETE
- * if keys is exact.  INCOMPLETE if keys is the paper's estimate.  It is 0 then
- * only if not even the highest stratum decoded, and nothing is known.
+ * Estimates the keys of a difference, a sealed copy that may be destroyed.
+ * COMPLETE if keys is exact.  INCOMPLETE if keys is the paper's estimate.  It is
+ * 0 then only if not even the highest stratum decoded, and nothing is known.
  * INCONSISTENT if cells and header contradict each other.
  */
-extern IbltPeelResult iblt_core_strata_result(const IbltStrataDecoder *decoder,
-											  uint64_t *keys);
+extern IbltPeelResult iblt_core_strata_estimate(IbltSketch *difference,
+												IbltPeeler *peeler,
+												void *scratch, uint64_t *keys);
 
 #endif

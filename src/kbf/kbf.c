@@ -15,10 +15,11 @@
 #include "sketch/value.h"
 
 static IbltStatus
-validate(uint8 *bytes, size_t size)
+validate(const IbltValueType *type, uint8 *bytes, size_t size)
 {
 	IbltKbf		kbf;
 
+	(void) type;
 	return iblt_core_kbf_open(&kbf, bytes, size);
 }
 

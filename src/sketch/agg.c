@@ -22,10 +22,7 @@ take_third(IbltAggSite *site, Datum value)
 
 	if (site->third == IBLT_THIRD_TEMPLATE)
 	{
-		if (site->kind->is_strata)
-			iblt_strata_open(&template, value);
-		else
-			iblt_open(&template, value);
+		iblt_open_as(&template, value, site->kind->is_strata);
 		site->params = template.params;
 	}
 	else if (site->kind->is_strata)
@@ -105,7 +102,7 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 									iblt_key_padded(site->value, params->value.limbs),
 									sign);
 	if (status != IBLT_OK)
-		iblt_refuse_row(params, status);
+		iblt_refuse_row(status);
 	PG_RETURN_POINTER(state);
 }
 
@@ -129,7 +126,7 @@ transition(FunctionCallInfo fcinfo, int sign)
 		key = iblt_key_padded(site->coder, state->sketch.params.key.limbs);
 	status = iblt_state_change(state, key, (uint64) PG_GETARG_INT64(2), sign);
 	if (unlikely(status != IBLT_OK))
-		iblt_refuse_row(&state->sketch.params, status);
+		iblt_refuse_row(status);
 	iblt_progress_row(fcinfo, state->sketch.rows);
 	PG_RETURN_POINTER(state);
 }

@@ -206,7 +206,7 @@ iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
 	iblt_store64(key, (uint64) PG_GETARG_INT64(1));
 	status = iblt_state_insert(object->state, key, (uint64) PG_GETARG_INT64(2));
 	if (unlikely(status != IBLT_OK))
-		iblt_refuse_row(&object->state->sketch.params, status);
+		iblt_refuse_row(status);
 	return EOHPGetRWDatum(&object->header);
 }
 

@@ -63,8 +63,7 @@ iblt_state_add(IbltAggState *state, const IbltSketch *sketch, int sign,
 	if (state == NULL || (state->sketch.params.key.kind == IBLT_KEY_UNTYPED &&
 						  sketch->params.key.kind != IBLT_KEY_UNTYPED))
 		state = iblt_state_make(&params, context);
-	if (sketch->params.key.kind != IBLT_KEY_UNTYPED)
-		iblt_check_counts(&sketch->params,
-						  iblt_core_add_sketch(&state->sketch, sketch, sign));
+	iblt_check_counts(&sketch->params,
+					  iblt_core_add_sketch(&state->sketch, sketch, sign));
 	return state;
 }

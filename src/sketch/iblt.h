@@ -40,8 +40,8 @@
  */
 extern void iblt_open(IbltSketch *sketch, Datum value);
 
-/* The same for a datum of type iblt_strata, and for one of either type. */
-extern void iblt_strata_open(IbltSketch *strata, Datum value);
+/* The same for a datum of type iblt or iblt_strata, and for one of either. */
+extern void iblt_open_as(IbltSketch *sketch, Datum value, bool is_strata);
 extern void iblt_open_either(IbltSketch *sketch, Datum value);
 
 /* The same for argument n of a function.  NULL is an ERROR as well. */
@@ -84,7 +84,7 @@ extern struct varlena *iblt_make_fold(IbltSketch *fold,
 extern void iblt_check_params(const IbltParams *params);
 
 /* ERROR for a row that the core cannot add. */
-extern void iblt_refuse_row(const IbltParams *params, IbltStatus status);
+extern void iblt_refuse_row(IbltStatus status);
 
 /* ERROR if the core found counts out of range.  IBLT_OK passes. */
 extern void iblt_check_counts(const IbltParams *params, IbltStatus status);

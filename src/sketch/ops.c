@@ -61,8 +61,7 @@ iblt_combine(IbltSketch *result, const IbltSketch *left,
 		iblt_params_set_types(&params, &right->params);
 		value = iblt_make(result, &params);
 	}
-	if (right->params.key.kind != IBLT_KEY_UNTYPED)
-		iblt_check_counts(&params, iblt_core_add_sketch(result, right, sign));
+	iblt_check_counts(&params, iblt_core_add_sketch(result, right, sign));
 	iblt_core_seal(result);
 	return value;
 }
@@ -99,8 +98,8 @@ iblt_negate(PG_FUNCTION_ARGS)
 	struct varlena *value;
 
 	iblt_open_either(&sketch, PG_GETARG_DATUM(0));
-	value = iblt_copy(&result, &sketch);
-	iblt_check_counts(&result.params, iblt_core_negate(&result));
+	value = iblt_make(&result, &sketch.params);
+	iblt_check_counts(&result.params, iblt_core_add_sketch(&result, &sketch, -1));
 	iblt_core_seal(&result);
 	PG_RETURN_POINTER(value);
 }
@@ -204,7 +203,7 @@ change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
 	IbltSketch	sketch;
 	IbltSketch	result;
 	IbltParams	params;
-	IbltStatus	status;
+	IbltStatus	status = IBLT_OK;
 	struct varlena *changed;
 
 	value->of_value = true;
@@ -219,21 +218,19 @@ change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
 	iblt_key_encode(value, PG_GETARG_DATUM(2));
 	params = sketch.params;
 	iblt_key_set_row_params(key, value, &params);
-	changed = sketch.params.key.kind == IBLT_KEY_UNTYPED
-		? iblt_make(&result, &params) : iblt_copy(&result, &sketch);
+	changed = iblt_make(&result, &params);
 	if (is_strata)
-		status = iblt_core_strata_add_row_checked(&result, (uint8 *) key->bytes.data,
-												  key->bytes.len,
-												  iblt_key_checksum(value), sign);
+		iblt_core_strata_add_row(&result, (uint8 *) key->bytes.data, key->bytes.len,
+								 iblt_key_checksum(value), sign);
 	else if (params.value.limbs == 0)
-		status = iblt_core_add_row_checked(&result, iblt_key_padded(key, params.key.limbs),
-										   iblt_key_checksum(value), sign);
+		status = iblt_core_add_row(&result, iblt_key_padded(key, params.key.limbs),
+								   iblt_key_checksum(value), sign);
 	else
-		status = iblt_core_add_pair_checked(&result, iblt_key_padded(key, params.key.limbs),
-											iblt_key_padded(value, params.value.limbs),
-											sign);
+		status = iblt_core_add_pair(&result, iblt_key_padded(key, params.key.limbs),
+									iblt_key_padded(value, params.value.limbs), sign);
 	if (status != IBLT_OK)
-		iblt_refuse_row(&params, status);
+		iblt_refuse_row(status);
+	iblt_check_counts(&params, iblt_core_add_sketch(&result, &sketch, 1));
 	iblt_core_seal(&result);
 	return PointerGetDatum(changed);
 }

@@ -13,7 +13,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "core/sizing.h"
@@ -116,16 +115,13 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 static int64
 estimate(IbltSketch *difference)
 {
-	IbltStrataDecoder *decoder = palloc(sizeof *decoder);
-	size_t		size = iblt_core_strata_scratch_size(difference);
 	IbltPeelResult result;
 	uint64		keys;
 
 	/* at most 4.25 bytes for each cell of 28: below 1 GB */
-	iblt_core_strata_decode_start(decoder, difference, palloc(size));
-	while (iblt_core_strata_decode_step(decoder))
-		CHECK_FOR_INTERRUPTS();
-	result = iblt_core_strata_result(decoder, &keys);
+	result = iblt_core_strata_estimate(difference, palloc(sizeof(IbltPeeler)),
+									   palloc(iblt_core_strata_scratch_size(difference)),
+									   &keys);
 	if (result == IBLT_PEEL_INCONSISTENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -137,7 +133,8 @@ estimate(IbltSketch *difference)
 				(errcode(ERRCODE_IBLT_INCOMPLETE),
 				 errmsg("iblt_strata holds more keys than it can estimate"),
 				 errdetail("Not even the highest of its %d strata, of %u cells, can be decoded.",
-						   difference->params.strata, decoder->stratum.ncells),
+						   difference->params.strata,
+						   difference->params.hashes * difference->params.subtable_cells),
 				 errhint("Build both with more strata: iblt_strata_new(strata => %d).",
 						 Max(IBLT_DEFAULT_STRATA,
 							 Min(2 * difference->params.strata,

@@ -16,20 +16,19 @@
 #include "core/strata.h"
 #include "sketch/value.h"
 
-static IbltStatus
-validate(uint8 *bytes, size_t size)
-{
-	IbltSketch	sketch;
+#define TYPE_OF(params)	((params)->strata > 0 ? &type_strata : &type_iblt)
 
-	return iblt_core_open(&sketch, bytes, size);
-}
+static const IbltValueType type_iblt;
+static const IbltValueType type_strata;
 
 static IbltStatus
-validate_strata(uint8 *bytes, size_t size)
+validate(const IbltValueType *type, uint8 *bytes, size_t size)
 {
 	IbltSketch	sketch;
+	IbltStatus	status = iblt_core_open(&sketch, bytes, size);
 
-	return iblt_core_strata_open(&sketch, bytes, size);
+	return status == IBLT_OK && TYPE_OF(&sketch.params) != type
+		? IBLT_BAD_MAGIC : status;
 }
 
 #define SKETCH_NULL \
@@ -40,10 +39,8 @@ static const IbltValueType type_iblt = {
 };
 
 static const IbltValueType type_strata = {
-	"iblt_strata", "iblt_strata_agg", SKETCH_NULL, validate_strata
+	"iblt_strata", "iblt_strata_agg", SKETCH_NULL, validate
 };
-
-#define TYPE_OF(params)	((params)->strata > 0 ? &type_strata : &type_iblt)
 
 void
 iblt_open_either(IbltSketch *sketch, Datum value)
@@ -52,38 +49,38 @@ iblt_open_either(IbltSketch *sketch, Datum value)
 	IbltStatus	status;
 
 	sketch->params.strata = 0;
-	status = iblt_core_open_either(sketch, (uint8 *) VARDATA_ANY(bytes),
-								   VARSIZE_ANY_EXHDR(bytes));
+	status = iblt_core_open(sketch, (uint8 *) VARDATA_ANY(bytes),
+							VARSIZE_ANY_EXHDR(bytes));
 	if (status != IBLT_OK)
 		iblt_value_refuse(TYPE_OF(&sketch->params), status);
 }
 
 void
-iblt_open(IbltSketch *sketch, Datum value)
+iblt_open_as(IbltSketch *sketch, Datum value, bool is_strata)
 {
+	const IbltValueType *type = is_strata ? &type_strata : &type_iblt;
+
 	iblt_open_either(sketch, value);
-	if (sketch->params.strata > 0)
-		iblt_value_refuse(&type_iblt, IBLT_BAD_MAGIC);
+	if (TYPE_OF(&sketch->params) != type)
+		iblt_value_refuse(type, IBLT_BAD_MAGIC);
 }
 
 void
-iblt_strata_open(IbltSketch *strata, Datum value)
+iblt_open(IbltSketch *sketch, Datum value)
 {
-	iblt_open_either(strata, value);
-	if (strata->params.strata == 0)
-		iblt_value_refuse(&type_strata, IBLT_BAD_MAGIC);
+	iblt_open_as(sketch, value, false);
 }
 
 void
 iblt_open_arg(IbltSketch *sketch, FunctionCallInfo fcinfo, int n)
 {
-	iblt_open(sketch, iblt_value_arg(fcinfo, n, &type_iblt));
+	iblt_open_as(sketch, iblt_value_arg(fcinfo, n, &type_iblt), false);
 }
 
 void
 iblt_strata_open_arg(IbltSketch *strata, FunctionCallInfo fcinfo, int n)
 {
-	iblt_strata_open(strata, iblt_value_arg(fcinfo, n, &type_strata));
+	iblt_open_as(strata, iblt_value_arg(fcinfo, n, &type_strata), true);
 }
 
 void
@@ -158,10 +155,8 @@ iblt_refuse_contradiction(void)
 }
 
 void
-iblt_refuse_row(const IbltParams *params, IbltStatus status)
+iblt_refuse_row(IbltStatus status)
 {
-	if (status == IBLT_COUNT_OVERFLOW)
-		iblt_check_counts(params, status);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("row cannot be kept in the iblt"),

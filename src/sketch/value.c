@@ -204,7 +204,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 				 errdetail("The text form is base64, and this text is not."),
 				 errhint("Look for a value that was cut short or changed on its way.")));
 	SET_VARSIZE(value, VARHDRSZ + size);
-	status = type->validate((uint8 *) VARDATA(value), size);
+	status = type->validate(type, (uint8 *) VARDATA(value), size);
 	if (status != IBLT_OK)
 		ereturn(fcinfo->context, (Datum) 0, INVALID_VALUE(type, status));
 	PG_RETURN_POINTER(value);
@@ -235,7 +235,7 @@ static Datum
 value_from_bytes(void *bytes, size_t size, const IbltValueType *type)
 {
 	/* checked in place first, so that no memory is taken for bad bytes */
-	IbltStatus	status = type->validate(bytes, size);
+	IbltStatus	status = type->validate(type, bytes, size);
 
 	if (status != IBLT_OK)
 		iblt_value_refuse(type, status);

@@ -27,7 +27,8 @@ typedef struct IbltValueType
 								 * NULL */
 	const char *null_detail;	/* why NULL is not a value */
 	/* the one validator, which only reads */
-	IbltStatus	(*validate) (uint8 *bytes, size_t size);
+	IbltStatus	(*validate) (const struct IbltValueType *type, uint8 *bytes,
+							 size_t size);
 } IbltValueType;
 
 /* Allocates a varlena for a value of this many bytes. */
