@@ -53,7 +53,9 @@ take_third(IbltAggSite *base, Datum value)
 
 	memset(params, 0, sizeof *params);
 	memset(site->cache, 0, sizeof site->cache);
-	site->value_kind = iblt_kbf_value_kind(value_type);
+	params->values = IBLT_KBF_DEFAULT_VALUES;
+	site->value_kind = base->third == IBLT_THIRD_NONE ? IBLT_KBF_INTEGER
+		: iblt_kbf_value_kind(value_type);
 	if (base->third == IBLT_THIRD_TEMPLATE)
 	{
 		iblt_kbf_open(&template, value);
@@ -62,21 +64,15 @@ take_third(IbltAggSite *base, Datum value)
 			(void) iblt_kbf_labels_follow(params, value_type);
 		return;
 	}
-	params->values = IBLT_KBF_DEFAULT_VALUES;
-	switch (site->value_kind)
-	{
-		case IBLT_KBF_INTEGER:
-			break;
-		case IBLT_KBF_ENUM:
-			iblt_kbf_labels_from_enum(params, value_type);
-			break;
-		case IBLT_KBF_TEXT:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("kbf_agg of labels needs a template with these labels"),
-					 errhint("Pass kbf_new(capacity, labels => ...) in place of the capacity.")));
-	}
-	iblt_kbf_params_make(params, DatumGetInt32(value),
+	if (site->value_kind == IBLT_KBF_ENUM)
+		iblt_kbf_labels_from_enum(params, value_type);
+	else if (site->value_kind == IBLT_KBF_TEXT)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("kbf_agg of labels needs a template with these labels"),
+				 errhint("Pass kbf_new(capacity, labels => ...) in place of the capacity.")));
+	iblt_kbf_params_make(params, base->third == IBLT_THIRD_NONE
+						 ? IBLT_KBF_DEFAULT_CAPACITY : DatumGetInt32(value),
 						 IBLT_KBF_DEFAULT_FAILURE,
 						 IBLT_KBF_DEFAULT_SUPERPOSED, 0);
 }
@@ -356,19 +352,5 @@ kbf_sum_trans(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(state_add(state, &kbf, context));
 }
 
-PG_FUNCTION_INFO_V1(kbf_sum_final);
-
 /* kbf_sum_final(internal) -> kbf: over no filters, an empty template */
-Datum
-kbf_sum_final(PG_FUNCTION_ARGS)
-{
-	IbltKbfParams params = {.values = IBLT_KBF_DEFAULT_VALUES};
-
-	iblt_agg_context(fcinfo);
-	if (!PG_ARGISNULL(0))
-		PG_RETURN_POINTER(state_value(PG_GETARG_POINTER(0)));
-	iblt_kbf_params_make(&params, IBLT_KBF_DEFAULT_CAPACITY,
-						 IBLT_KBF_DEFAULT_FAILURE,
-						 IBLT_KBF_DEFAULT_SUPERPOSED, 0);
-	PG_RETURN_POINTER(iblt_kbf_make_empty(&params));
-}
+IBLT_FUNCTION(kbf_sum_final, iblt_agg_final_value(fcinfo, &kind_kbf))

@@ -46,7 +46,7 @@ make_empty(IbltAggSite *site)
 	return iblt_make_empty(&site->params);
 }
 
-static const IbltAggKind kind_agg = {
+const IbltAggKind iblt_agg_kind = {
 	"iblt_agg", sizeof(IbltAggSite), false, true, take_third, make_empty, iblt_state_value
 };
 
@@ -110,7 +110,7 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
 {
-	IbltAggSite *site = iblt_agg_site(fcinfo, &kind_agg);
+	IbltAggSite *site = iblt_agg_site(fcinfo, &iblt_agg_kind);
 	IbltAggState *state;
 	IbltStatus	status;
 	const uint8 *key;
@@ -166,13 +166,13 @@ IBLT_FUNCTION(iblt_strata_agg_trans, strata_transition(fcinfo, 1))
 IBLT_FUNCTION(iblt_strata_agg_inverse, strata_transition(fcinfo, -1))
 
 /* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
-IBLT_FUNCTION(iblt_agg_final, iblt_agg_final_value(fcinfo, &kind_agg))
+IBLT_FUNCTION(iblt_agg_final, iblt_agg_final_value(fcinfo, &iblt_agg_kind))
 
 /* iblt_strata_agg_final(internal, anyelement, bigint [, iblt_strata]) -> iblt_strata */
 IBLT_FUNCTION(iblt_strata_agg_final, iblt_agg_final_value(fcinfo, &kind_strata))
 
 /* iblt_agg_serial(internal) -> bytea */
-IBLT_FUNCTION(iblt_agg_serial, iblt_agg_serial_value(fcinfo, &kind_agg))
+IBLT_FUNCTION(iblt_agg_serial, iblt_agg_serial_value(fcinfo, &iblt_agg_kind))
 
 /* iblt_strata_agg_serial(internal) -> bytea */
 IBLT_FUNCTION(iblt_strata_agg_serial, iblt_agg_serial_value(fcinfo, &kind_strata))
@@ -226,17 +226,5 @@ IBLT_FUNCTION(iblt_sum_trans, sum_transition(fcinfo, 1))
 /* iblt_sum_inverse(internal, iblt) */
 IBLT_FUNCTION(iblt_sum_inverse, sum_transition(fcinfo, -1))
 
-PG_FUNCTION_INFO_V1(iblt_sum_final);
-
 /* iblt_sum_final(internal) -> iblt: over no sketches, an empty template */
-Datum
-iblt_sum_final(PG_FUNCTION_ARGS)
-{
-	IbltAggSite site = {.kind = &kind_agg};
-
-	iblt_agg_context(fcinfo);
-	if (!PG_ARGISNULL(0))
-		PG_RETURN_POINTER(iblt_state_value(PG_GETARG_POINTER(0)));
-	take_third(&site, (Datum) 0);
-	PG_RETURN_POINTER(make_empty(&site));
-}
+IBLT_FUNCTION(iblt_sum_final, iblt_agg_final_value(fcinfo, &iblt_agg_kind))

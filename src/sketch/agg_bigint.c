@@ -24,18 +24,6 @@
 /* The parameters of a template: the header of doc/internals/format.md up to the meter. */
 #define TEMPLATE_HEAD	40
 
-/* What hints name for rows without such a key. */
-static void
-take_third(IbltAggSite *site, Datum value)
-{
-	IbltSketch	template;
-
-	iblt_open(&template, value);
-	site->params = template.params;
-}
-
-static const IbltAggKind kind_of_any_key = {.name = "iblt_agg", .take_third = take_third};
-
 /* A state that is a datum of type iblt. */
 typedef struct Expanded
 {
@@ -94,24 +82,18 @@ expanded_make(MemoryContext group)
 	return object;
 }
 
-/*
- * An object with the rows of a datum.  Rows that are added to these are checked
- * one by one, see iblt_state_sketch.
- */
-static Expanded *
-expanded_from(Datum value, MemoryContext group)
+/* Adds the rows of a datum to an object. */
+static void
+add_datum(Expanded *object, Datum value)
 {
-	Expanded   *object = expanded_make(group);
 	Expanded   *other = expanded(value);
 	IbltSketch	sketch;
 
 	if (other == NULL)
 		iblt_open(&sketch, value);
-	object->state = iblt_state_add(NULL, other == NULL ? &sketch
+	object->state = iblt_state_add(object->state, other == NULL ? &sketch
 								   : iblt_state_sketch(other->state), 1,
 								   object->header.eoh_context);
-	object->state->adder = NULL;
-	return object;
 }
 
 /* The object of argument 0, to be changed.  NULL for NULL. */
@@ -127,19 +109,21 @@ state_arg(FunctionCallInfo fcinfo)
 	if (likely(object != NULL) &&
 		likely(VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(value))))
 		return object;
-	return expanded_from(value, iblt_agg_context(fcinfo));
+	object = expanded_make(iblt_agg_context(fcinfo));
+	add_datum(object, value);
+	return object;
 }
 
 /* The parameters of the template, for a sketch of integers. */
 static void
 make_params(IbltParams *params, FunctionCallInfo fcinfo)
 {
-	IbltAggSite site;
+	IbltSketch	template;
 
 	if (PG_ARGISNULL(3))
 		iblt_agg_refuse_null_third("iblt_agg_bigint", true);
-	take_third(&site, PG_GETARG_DATUM(3));
-	*params = site.params;
+	iblt_open(&template, PG_GETARG_DATUM(3));
+	*params = template.params;
 	if (params->value.limbs > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -198,7 +182,7 @@ iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
 	IbltStatus	status;
 
 	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
-		iblt_agg_refuse_null(fcinfo, &kind_of_any_key);
+		iblt_agg_refuse_null(fcinfo, &iblt_agg_kind);
 	if (unlikely(object == NULL))
 		object = expanded_make(iblt_agg_context(fcinfo));
 	if (unlikely(!template_is_known(object, fcinfo)))
@@ -218,22 +202,13 @@ iblt_agg_bigint_combine(PG_FUNCTION_ARGS)
 {
 	MemoryContext group = iblt_agg_context(fcinfo);
 	Expanded   *object = state_arg(fcinfo);
-	Expanded   *other;
-	IbltSketch	sketch;
 
 	if (PG_ARGISNULL(1) && object == NULL)
 		PG_RETURN_NULL();
 	if (object == NULL)
-		object = expanded_from(PG_GETARG_DATUM(1), group);
-	else if (!PG_ARGISNULL(1))
-	{
-		other = expanded(PG_GETARG_DATUM(1));
-		if (other == NULL)
-			iblt_open(&sketch, PG_GETARG_DATUM(1));
-		object->state = iblt_state_add(object->state, other == NULL ? &sketch
-									   : iblt_state_sketch(other->state), 1,
-									   object->header.eoh_context);
-	}
+		object = expanded_make(group);
+	if (!PG_ARGISNULL(1))
+		add_datum(object, PG_GETARG_DATUM(1));
 	return EOHPGetRWDatum(&object->header);
 }
 

@@ -66,6 +66,9 @@ typedef struct IbltAggKind
 	struct varlena *(*make_value) (void *state);
 } IbltAggKind;
 
+/* That of iblt_agg (agg.c). */
+extern const IbltAggKind iblt_agg_kind;
+
 /* What a call site of a transition function keeps between rows. */
 struct IbltAggSite
 {
