@@ -46,7 +46,7 @@ open_table(FunctionCallInfo fcinfo)
 	Relation	relation;
 	ListCell   *lc;
 
-	iblt_require_arg(fcinfo, 0, "relation");
+	iblt_require_arg(fcinfo, 0, "relation", NULL);
 	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (relation == NULL)
 		ereport(ERROR,

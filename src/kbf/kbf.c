@@ -113,13 +113,18 @@ iblt_kbf_refuse_unknown(const char *hint)
 			 errhint("%s", hint)));
 }
 
-void
-iblt_kbf_refuse_null_key(void)
+Datum
+iblt_kbf_key_arg(FunctionCallInfo fcinfo)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("key of a kbf must not be null"),
-			 errhint("Use a key that is never null, or a row of columns: ROW(a, b).")));
+	return iblt_require_arg(fcinfo, 1, "key of a kbf",
+							"Use a key that is never null, or a row of columns: ROW(a, b).");
+}
+
+Datum
+iblt_kbf_value_arg(FunctionCallInfo fcinfo, int n)
+{
+	return iblt_require_arg(fcinfo, n, "value of a key",
+							"Leave the row out with a condition or FILTER, or give NULL a value of its own with coalesce.");
 }
 
 struct varlena *

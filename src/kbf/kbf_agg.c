@@ -279,25 +279,23 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 	IbltKbfSite *site;
 	IbltKbfState *state;
 	IbltKeyCoder *coder;
-	unsigned	value;
+	Datum		key;
+	Datum		value;
 
 	if (likely(add_integer(fcinfo)))
 		return PG_GETARG_DATUM(0);
-	if (unlikely(PG_ARGISNULL(1)))
-		iblt_kbf_refuse_null_key();
-	if (unlikely(PG_ARGISNULL(2)))
-		iblt_kbf_refuse_null_value();
+	key = iblt_kbf_key_arg(fcinfo);
+	value = iblt_kbf_value_arg(fcinfo, 2);
 	site = (IbltKbfSite *) iblt_agg_site(fcinfo, &kind_kbf);
 	coder = site->base.coder;
 	state = iblt_agg_state(fcinfo, 0);
-	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	iblt_key_encode(coder, key);
 	if (unlikely(state == NULL) ||
 		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
 		unlikely(iblt_key_type_changed(coder)))
 		state = state_check(state, site, fcinfo);
-	value = site_value(site, PG_GETARG_DATUM(2));
 	state_insert(state, (const uint8 *) coder->bytes.data, coder->bytes.len,
-				 value);
+				 site_value(site, value));
 	PG_RETURN_POINTER(state);
 }
 

@@ -84,9 +84,7 @@ encode_key(FunctionCallInfo fcinfo)
 {
 	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
 
-	if (PG_ARGISNULL(1))
-		iblt_kbf_refuse_null_key();
-	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	iblt_key_encode(coder, iblt_kbf_key_arg(fcinfo));
 	return coder;
 }
 

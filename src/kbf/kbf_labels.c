@@ -337,12 +337,3 @@ iblt_kbf_value(const IbltKbfParams *params, Oid type, Datum value)
 				 errhint("See its labels in kbf_info. To have more of them, use kbf_add_labels.")));
 	return found;
 }
-
-void
-iblt_kbf_refuse_null_value(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("value of a key must not be null"),
-			 errhint("Leave the row out with a condition or FILTER, or give NULL a value of its own with coalesce.")));
-}

@@ -145,8 +145,8 @@ kbf_fold(PG_FUNCTION_ARGS)
 	uint32		cells;
 
 	iblt_kbf_open_arg(&kbf, fcinfo, 0);
-	capacity = DatumGetInt32(iblt_require_arg(fcinfo, 1, "capacity of a kbf"));
-	failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf"));
+	capacity = DatumGetInt32(iblt_require_arg(fcinfo, 1, "capacity of a kbf", NULL));
+	failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT));
 	iblt_kbf_check_failure(failure);
 	check_fold(&kbf, capacity);
 	cells = fold_cells(&kbf.params, capacity, failure);
@@ -202,7 +202,7 @@ kbf_add_labels(PG_FUNCTION_ARGS)
 
 	iblt_kbf_open_arg(&kbf, fcinfo, 0);
 	params = kbf.params;
-	iblt_kbf_labels_append(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf"));
+	iblt_kbf_labels_append(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
 	value = iblt_kbf_copy_as(&result, &kbf, &params);
 	iblt_core_kbf_seal(&result);
 	PG_RETURN_POINTER(value);
@@ -238,7 +238,7 @@ kbf_append(PG_FUNCTION_ARGS)
 {
 	ArrayType  *array = DatumGetArrayTypeP(iblt_kbf_arg(fcinfo, 0));
 	Datum		added = iblt_kbf_arg(fcinfo, 1);
-	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf"));
+	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT));
 	struct varlena *sum = NULL;
 	IbltKbf		last;
 	IbltKbf		more;
@@ -313,12 +313,9 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 	int			i;
 
 	iblt_kbf_open_arg(&change->original, fcinfo, 0);
-	if (PG_ARGISNULL(1))
-		iblt_kbf_refuse_null_key();
+	iblt_key_encode(coder, iblt_kbf_key_arg(fcinfo));
 	for (i = 2; i < PG_NARGS(); i++)
-		if (PG_ARGISNULL(i))
-			iblt_kbf_refuse_null_value();
-	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+		iblt_kbf_value_arg(fcinfo, i);
 	params = change->original.params;
 	iblt_kbf_set_key(coder, &params);
 	change->key = (const uint8 *) coder->bytes.data;

@@ -42,11 +42,9 @@ void
 iblt_kbf_params_make(IbltKbfParams *params, int capacity, double failure,
 					 int superposed, uint64 seed)
 {
-	if (params->values < 1 || params->values > gf_values(IBLT_GF_MAX_DEGREE))
-		iblt_value_refuse_argument("a kbf", "distinct_values", (int) params->values, 1,
-						gf_values(IBLT_GF_MAX_DEGREE));
-	if (superposed < 1 || superposed > IBLT_GF_MAX_TERMS)
-		iblt_value_refuse_argument("a kbf", "superposed", superposed, 1, IBLT_GF_MAX_TERMS);
+	iblt_check_range("distinct_values of a kbf", (int) params->values, 1,
+					 gf_values(IBLT_GF_MAX_DEGREE));
+	iblt_check_range("superposed of a kbf", superposed, 1, IBLT_GF_MAX_TERMS);
 	iblt_kbf_check_failure(failure);
 	params->key.kind = IBLT_KEY_UNTYPED;
 	params->superposed = superposed;
@@ -161,10 +159,10 @@ static Datum
 make_template(FunctionCallInfo fcinfo, IbltKbfParams *params)
 {
 	iblt_kbf_params_make(params,
-						 DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity of a kbf")),
-						 DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf")),
-						 DatumGetInt32(iblt_require_arg(fcinfo, 3, "superposed of a kbf")),
-						 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 4, "seed of a kbf")));
+						 DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity of a kbf", NULL)),
+						 DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT)),
+						 DatumGetInt32(iblt_require_arg(fcinfo, 3, "superposed of a kbf", IBLT_HAS_DEFAULT)),
+						 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 4, "seed of a kbf", IBLT_HAS_DEFAULT)));
 	return PointerGetDatum(iblt_kbf_make_empty(params));
 }
 
@@ -177,7 +175,7 @@ kbf_new(PG_FUNCTION_ARGS)
 	IbltKbfParams params = {0};
 
 	/* a negative one is out of range, too */
-	params.values = (unsigned) DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf"));
+	params.values = (unsigned) DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf", IBLT_HAS_DEFAULT));
 	return make_template(fcinfo, &params);
 }
 
@@ -189,7 +187,7 @@ kbf_new_labels(PG_FUNCTION_ARGS)
 {
 	IbltKbfParams params = {0};
 
-	iblt_kbf_labels_from_array(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf"));
+	iblt_kbf_labels_from_array(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
 	return make_template(fcinfo, &params);
 }
 

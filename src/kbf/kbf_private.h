@@ -56,8 +56,9 @@ extern void iblt_kbf_refuse_unknown(const char *hint);
 /* ERROR for cells that no pairs make up. */
 extern void iblt_kbf_refuse_contradiction(void);
 
-/* ERROR for a key that is NULL. */
-extern void iblt_kbf_refuse_null_key(void);
+/* The key, argument 1, and a value, argument n.  NULL is an ERROR. */
+extern Datum iblt_kbf_key_arg(FunctionCallInfo fcinfo);
+extern Datum iblt_kbf_value_arg(FunctionCallInfo fcinfo, int n);
 
 /* Creates an empty value in CurrentMemoryContext, and a view of it. */
 extern struct varlena *iblt_kbf_make(IbltKbf *kbf,
@@ -125,9 +126,6 @@ extern bool iblt_kbf_has_value(const IbltKbfParams *params, Oid type,
 
 /* ERROR for labels where a filter has none. */
 extern void iblt_kbf_refuse_unlabelled(const IbltKbfParams *params);
-
-/* ERROR for a value that is NULL. */
-extern void iblt_kbf_refuse_null_value(void);
 
 /* kbf_params.c */
 

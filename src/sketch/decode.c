@@ -257,23 +257,12 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	return (Datum) 0;
 }
 
-bool
-iblt_flag_arg(FunctionCallInfo fcinfo, int n, const char *name,
-			  const char *call)
-{
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name),
-				 errhint("Write %s.", call)));
-	return PG_GETARG_BOOL(n);
-}
-
+/* Argument n.  What stands there may be meant as a type. */
 static bool
 allow_partial_arg(FunctionCallInfo fcinfo, int n)
 {
-	return iblt_flag_arg(fcinfo, n, "allow_partial",
-						 "iblt_decode(s, key_type => NULL::boolean) to decode keys of type boolean");
+	return DatumGetBool(iblt_require_arg(fcinfo, n, "allow_partial",
+										 "Write iblt_decode(s, key_type => NULL::boolean) to decode keys of type boolean."));
 }
 
 /*

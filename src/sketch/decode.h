@@ -81,13 +81,6 @@ extern void iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 							 IbltVerdict *verdict);
 
 /*
- * Argument n of a function, a boolean with this name.  NULL is an ERROR, as what
- * stands there may be meant as a type: "call" says how.
- */
-extern bool iblt_flag_arg(FunctionCallInfo fcinfo, int n, const char *name,
-						  const char *call);
-
-/*
  * A number of rows as bigint, or the largest bigint.  A sketch that is added to
  * itself again and again can exceed it.
  */

@@ -127,7 +127,7 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 	bool		nulls[3] = {false, true, true};
 
 	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
-	iblt_require_arg(fcinfo, 1, "key of a row");
+	iblt_require_arg(fcinfo, 1, "key of a row", NULL);
 	iblt_key_encode(coder, PG_GETARG_DATUM(1));
 	params = sketch.params;
 	iblt_key_set_params(coder, &params);
@@ -150,8 +150,8 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 static bool
 list_arg(FunctionCallInfo fcinfo, int n)
 {
-	return iblt_flag_arg(fcinfo, n, "list",
-						 "iblt_get(s, key, value_type => NULL::boolean) to get values of type boolean");
+	return DatumGetBool(iblt_require_arg(fcinfo, n, "list",
+										 "Write iblt_get(s, key, value_type => NULL::boolean) to get values of type boolean."));
 }
 
 /* iblt_get(iblt, anyelement, list) -> (status, count, value): the paper's GET */

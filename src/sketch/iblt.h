@@ -57,9 +57,6 @@ extern void iblt_strata_open_arg(IbltSketch *strata, FunctionCallInfo fcinfo,
 extern void iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
 								 FunctionCallInfo fcinfo, int n);
 
-/* Argument n, which has this name.  ERROR if it is NULL. */
-extern Datum iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name);
-
 /* ERROR for a value that is not valid. */
 extern void iblt_refuse(IbltStatus status);
 

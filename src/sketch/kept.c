@@ -93,7 +93,7 @@ drop_oldest(void)
 static char *
 name_arg(FunctionCallInfo fcinfo)
 {
-	iblt_require_arg(fcinfo, 0, "name of a kept sketch");
+	iblt_require_arg(fcinfo, 0, "name of a kept sketch", NULL);
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 

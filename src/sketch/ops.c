@@ -142,8 +142,8 @@ iblt_fold(PG_FUNCTION_ARGS)
 	IbltParams	params;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	iblt_require_arg(fcinfo, 1, "capacity");
-	iblt_require_arg(fcinfo, 2, "failure");
+	iblt_require_arg(fcinfo, 1, "capacity", NULL);
+	iblt_require_arg(fcinfo, 2, "failure", IBLT_HAS_DEFAULT);
 	params = sketch.params;
 	params.subtable_cells = iblt_params_fold_cells(&sketch.params,
 												   PG_GETARG_INT32(1),
@@ -184,7 +184,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 	IbltParams	params;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	iblt_require_arg(fcinfo, 1, "number of the subtable");
+	iblt_require_arg(fcinfo, 1, "number of the subtable", NULL);
 	params = sketch.params;
 	params.subtables &= ~iblt_params_subtable(&params, PG_GETARG_INT32(1));
 	if (params.subtables == 0)
@@ -212,8 +212,8 @@ change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
 	else
 		iblt_open_arg(&sketch, fcinfo, 0);
 	/* skipping the row would hide it */
-	iblt_require_arg(fcinfo, 1, "key of a row");
-	iblt_require_arg(fcinfo, 2, is_strata ? "checksum of a row" : "value of a row");
+	iblt_require_arg(fcinfo, 1, "key of a row", NULL);
+	iblt_require_arg(fcinfo, 2, is_strata ? "checksum of a row" : "value of a row", NULL);
 	iblt_key_encode(key, PG_GETARG_DATUM(1));
 	iblt_key_encode(value, PG_GETARG_DATUM(2));
 	params = sketch.params;
@@ -269,9 +269,9 @@ iblt_compare_template(PG_FUNCTION_ARGS)
 	uint32		cells = TEMPLATE_CELLS;
 
 	/* refuses what is out of range */
-	iblt_params_make(&params, DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity")),
-					 TEMPLATE_HASHES, DatumGetInt32(iblt_require_arg(fcinfo, 1, "key_size")), 0,
-					 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 2, "seed")));
+	iblt_params_make(&params, DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity", NULL)),
+					 TEMPLATE_HASHES, DatumGetInt32(iblt_require_arg(fcinfo, 1, "key_size", NULL)), 0,
+					 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 2, "seed", NULL)));
 	while (cells < params.subtable_cells)
 		cells *= 2;
 	if (iblt_core_ladder_has(cells))

@@ -39,10 +39,9 @@ cells_for(int capacity, int hashes, double failure)
 	if (capacity > 0)
 		cells = iblt_core_subtable_cells(capacity, hashes, failure);
 	if (cells == 0)
-		iblt_value_refuse_argument("an iblt", "capacity", capacity, 1,
-						(int) Min(iblt_core_capacity(IBLT_LADDER_MAX, hashes,
-													 failure),
-								  PG_INT32_MAX));
+		iblt_check_range("capacity of an iblt", capacity, 1,
+						 (int) Min(iblt_core_capacity(IBLT_LADDER_MAX, hashes, failure),
+								   PG_INT32_MAX));
 	return cells;
 }
 
@@ -52,12 +51,9 @@ iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
 {
 	int			most = 8 * IBLT_MAX_LIMBS;
 
-	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
-		iblt_value_refuse_argument("an iblt", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
-	if (key_size < 1 || key_size > most)
-		iblt_value_refuse_argument("an iblt", "key_size", key_size, 1, most);
-	if (value_size < 0 || value_size > most)
-		iblt_value_refuse_argument("an iblt", "value_size", value_size, 0, most);
+	iblt_check_range("hashes of an iblt", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+	iblt_check_range("key_size of an iblt", key_size, 1, most);
+	iblt_check_range("value_size of an iblt", value_size, 0, most);
 	memset(params, 0, sizeof *params);
 	params->hashes = hashes;
 	params->subtables = (1U << hashes) - 1;
@@ -247,8 +243,7 @@ hashes_arg(FunctionCallInfo fcinfo, int n, bool may_choose)
 	int			hashes = PG_ARGISNULL(n) ? IBLT_DEFAULT_HASHES
 		: PG_GETARG_INT32(n);
 
-	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
-		iblt_value_refuse_argument("an iblt", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+	iblt_check_range("hashes of an iblt", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
 	return PG_ARGISNULL(n) && may_choose ? 0 : hashes;
 }
 
@@ -294,8 +289,8 @@ choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
 static int
 value_size_arg(FunctionCallInfo fcinfo)
 {
-	bool		with_values = DatumGetBool(iblt_value_option(fcinfo, 3, "an iblt", "with_values"));
-	int			size = DatumGetInt32(iblt_value_option(fcinfo, 4, "an iblt", "value_size"));
+	bool		with_values = DatumGetBool(iblt_require_arg(fcinfo, 3, "with_values of an iblt", IBLT_HAS_DEFAULT));
+	int			size = DatumGetInt32(iblt_require_arg(fcinfo, 4, "value_size of an iblt", IBLT_HAS_DEFAULT));
 
 	return size == 0 && with_values ? IBLT_DEFAULT_VALUE_SIZE : size;
 }
@@ -311,10 +306,10 @@ Datum
 iblt_new(PG_FUNCTION_ARGS)
 {
 	IbltParams	params;
-	int			capacity = DatumGetInt32(iblt_value_option(fcinfo, 0, "an iblt", "capacity"));
-	int			key_size = DatumGetInt32(iblt_value_option(fcinfo, 1, "an iblt", "key_size"));
-	int64		seed = DatumGetInt64(iblt_value_option(fcinfo, 7, "an iblt", "seed"));
-	double		failure = DatumGetFloat8(iblt_value_option(fcinfo, 2, "an iblt", "failure"));
+	int			capacity = DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity of an iblt", IBLT_HAS_DEFAULT));
+	int			key_size = DatumGetInt32(iblt_require_arg(fcinfo, 1, "key_size of an iblt", IBLT_HAS_DEFAULT));
+	int64		seed = DatumGetInt64(iblt_require_arg(fcinfo, 7, "seed of an iblt", IBLT_HAS_DEFAULT));
+	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of an iblt", IBLT_HAS_DEFAULT));
 	int			hashes;
 	uint32		cells = choose_cells(fcinfo, 5, capacity, &hashes, failure);
 

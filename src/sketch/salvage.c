@@ -54,7 +54,7 @@ open_args(Salvage *salvage, FunctionCallInfo fcinfo)
 	bytea	   *bytes;
 	IbltStatus	status;
 
-	iblt_require_arg(fcinfo, 0, "bytes");
+	iblt_require_arg(fcinfo, 0, "bytes", NULL);
 	bytes = PG_GETARG_BYTEA_PP(0);
 	/* the view is not used to write */
 	status = iblt_core_open_header(&salvage->damaged,

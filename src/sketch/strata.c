@@ -37,12 +37,9 @@ void
 iblt_strata_params_make(IbltParams *params, int strata, int cells,
 						int hashes, uint64 seed)
 {
-	if (strata < 1 || strata > IBLT_MAX_STRATA)
-		iblt_value_refuse_argument("an iblt_strata", "strata", strata, 1, IBLT_MAX_STRATA);
-	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
-		iblt_value_refuse_argument("an iblt_strata", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
-	if (cells < hashes || cells > hashes * (int) IBLT_LADDER_MAX)
-		iblt_value_refuse_argument("an iblt_strata", "cells", cells, hashes, hashes * IBLT_LADDER_MAX);
+	iblt_check_range("strata of an iblt_strata", strata, 1, IBLT_MAX_STRATA);
+	iblt_check_range("hashes of an iblt_strata", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+	iblt_check_range("cells of an iblt_strata", cells, hashes, hashes * IBLT_LADDER_MAX);
 	if (cells % hashes != 0 || !iblt_core_ladder_has(cells / hashes))
 		refuse_cells(cells, hashes);
 	memset(params, 0, sizeof *params);
@@ -65,10 +62,10 @@ iblt_strata_new(PG_FUNCTION_ARGS)
 	IbltParams	typed;
 
 	iblt_strata_params_make(&params,
-							DatumGetInt32(iblt_value_option(fcinfo, 0, "an iblt_strata", "strata")),
-							DatumGetInt32(iblt_value_option(fcinfo, 1, "an iblt_strata", "cells")),
-							DatumGetInt32(iblt_value_option(fcinfo, 2, "an iblt_strata", "hashes")),
-							(uint64) DatumGetInt64(iblt_value_option(fcinfo, 3, "an iblt_strata", "seed")));
+							DatumGetInt32(iblt_require_arg(fcinfo, 0, "strata of an iblt_strata", IBLT_HAS_DEFAULT)),
+							DatumGetInt32(iblt_require_arg(fcinfo, 1, "cells of an iblt_strata", IBLT_HAS_DEFAULT)),
+							DatumGetInt32(iblt_require_arg(fcinfo, 2, "hashes of an iblt_strata", IBLT_HAS_DEFAULT)),
+							(uint64) DatumGetInt64(iblt_require_arg(fcinfo, 3, "seed of an iblt_strata", IBLT_HAS_DEFAULT)));
 	/* a template must be usable */
 	typed = params;
 	typed.key.kind = IBLT_KEY_INTEGER;

@@ -105,16 +105,6 @@ iblt_refuse(IbltStatus status)
 	iblt_value_refuse(&type_iblt, status);
 }
 
-Datum
-iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name)
-{
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name)));
-	return PG_GETARG_DATUM(n);
-}
-
 void
 iblt_check_params(const IbltParams *params)
 {

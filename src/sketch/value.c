@@ -44,13 +44,13 @@ iblt_value_refuse(const IbltValueType *type, IbltStatus status)
 }
 
 void
-iblt_value_refuse_argument(const char *type, const char *name, int value,
-						   int least, int most)
+iblt_check_range(const char *name, int value, int least, int most)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("%s of %s cannot be %d", name, type, value),
-			 errhint("Choose a value between %d and %d.", least, most)));
+	if (value < least || value > most)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s cannot be %d", name, value),
+				 errhint("Choose a value between %d and %d.", least, most)));
 }
 
 void
@@ -76,14 +76,14 @@ iblt_value_copy(const void *bytes, size_t size)
 }
 
 Datum
-iblt_value_option(FunctionCallInfo fcinfo, int n, const char *type,
-				  const char *name)
+iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name,
+				 const char *hint)
 {
 	if (PG_ARGISNULL(n))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of %s must not be null", name, type),
-				 errhint("Leave it out to get its default.")));
+				 errmsg("%s must not be null", name),
+				 hint == NULL ? 0 : errhint("%s", hint)));
 	return PG_GETARG_DATUM(n);
 }
 

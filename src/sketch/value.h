@@ -37,18 +37,18 @@ extern struct varlena *iblt_value_alloc(size_t size);
 /* ERROR for bytes that are not a value of the type. */
 extern void iblt_value_refuse(const IbltValueType *type, IbltStatus status);
 
-/*
- * ERROR for an argument out of range.  type is the type's name with its article.
- */
-extern void iblt_value_refuse_argument(const char *type, const char *name,
-									   int value, int least, int most);
+/* ERROR for an argument out of range. */
+extern void iblt_check_range(const char *name, int value, int least, int most);
 
 /*
- * Argument n of a function, which has a default.  NULL is an ERROR.  type is as
- * above.
+ * Argument n of a function, which has this name.  ERROR, with the hint if there
+ * is one, if it is NULL.
  */
-extern Datum iblt_value_option(FunctionCallInfo fcinfo, int n, const char *type,
-							   const char *name);
+extern Datum iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name,
+							  const char *hint);
+
+/* The hint for an argument that has a default. */
+#define IBLT_HAS_DEFAULT	"Leave it out to get its default."
 
 /* Copies a value's bytes.  Can be cancelled. */
 extern void iblt_value_copy_bytes(void *to, const void *from, size_t size);
