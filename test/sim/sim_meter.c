@@ -181,7 +181,7 @@ static double
 strata_estimate(uint32_t d, uint8_t *bytes)
 {
 	static IbltSketch strata;
-	static IbltStrataDecoder decoder;
+	static IbltPeeler peeler;
 	IbltParams params = strata_params(tap_random());
 	uint64_t first = tap_random();
 	uint64_t keys;
@@ -194,11 +194,8 @@ strata_estimate(uint32_t d, uint8_t *bytes)
 		iblt_store64(key, first + i);
 		iblt_core_strata_add_row(&strata, key, 8, tap_random(), i & 1 ? -1 : 1);
 	}
-	iblt_core_strata_decode_start(&decoder, &strata,
-								  bytes + iblt_core_size(&params));
-	while (iblt_core_strata_decode_step(&decoder))
-		;
-	if (iblt_core_strata_result(&decoder, &keys) == IBLT_PEEL_INCONSISTENT)
+	if (iblt_core_strata_estimate(&strata, &peeler, bytes + iblt_core_size(&params),
+								  &keys) == IBLT_PEEL_INCONSISTENT)
 		return NAN;
 	return (double) keys;
 }

@@ -255,7 +255,6 @@ typedef struct Decoded
 	IbltEntry *entry;
 	uint8_t *keys;
 	uint8_t *cells;
-	uint64_t *terms; /* what each report took out of its cells */
 } Decoded;
 
 /* Decodes a copy of the sketch. */
@@ -263,7 +262,6 @@ static inline void
 decode(const IbltSketch *sketch, Decoded *d)
 {
 	size_t key_size = 8 * (size_t) sketch->params.key.limbs;
-	size_t terms_size = 8 * (size_t) sketch->fields;
 	IbltSketch *copy = sketch_copy(sketch);
 	void *scratch = take(iblt_core_peel_scratch_size(copy));
 	IbltPeeler *peeler = take(sizeof *peeler);
@@ -273,7 +271,6 @@ decode(const IbltSketch *sketch, Decoded *d)
 	d->entry = take(sketch->ncells * sizeof *d->entry);
 	d->keys = take(sketch->ncells * key_size);
 	d->cells = take((size_t) sketch->ncells * sketch->cell_size);
-	d->terms = take(sketch->ncells * terms_size);
 	iblt_core_peel_start(peeler, copy, scratch);
 	d->bounded = true;
 	for (d->n = 0; iblt_core_peel_next(peeler, &entry); d->n++)
@@ -289,8 +286,6 @@ decode(const IbltSketch *sketch, Decoded *d)
 			   sketch->cell_size);
 		entry.cell = d->cells + d->n * (size_t) sketch->cell_size;
 		d->entry[d->n] = entry;
-		memcpy(d->terms + d->n * (size_t) sketch->fields, peeler->terms,
-			   terms_size);
 	}
 	for (uint32_t i = 0; i < sketch->ncells; i++)
 		bits += peeler->reported[i / 8] >> i % 8 & 1;
@@ -308,7 +303,6 @@ decoded_free(Decoded *d)
 	free(d->entry);
 	free(d->keys);
 	free(d->cells);
-	free(d->terms);
 }
 
 /* --- the model -------------------------------------------------------------- */

@@ -15,15 +15,14 @@ static IbltSketch *
 put_back(const IbltSketch *sketch, const Decoded *d)
 {
 	IbltSketch *sum = sketch_new(&sketch->params);
-	uint64_t terms[IBLT_MAX_FIELDS];
+	int subtables = iblt_core_subtable_count(&sketch->params);
 	uint32_t index[IBLT_MAX_HASHES];
 
 	for (uint32_t i = 0; i < d->n; i++)
 	{
-		for (unsigned f = 0; f < sketch->fields; f++)
-			terms[f] = fp_neg(d->terms[i * (size_t) sketch->fields + f]);
 		(void) positions(sketch, d->entry[i].key, index);
-		iblt_core_remove(sum, index, -d->entry[i].count, terms);
+		for (int h = 0; h < subtables; h++)
+			iblt_core_add_cell(sum, index[h], d->entry[i].cell, 1);
 		sum->rows += d->entry[i].count;
 	}
 	memcpy(sum->meter, sketch->meter, 2 * IBLT_METER_BUCKETS);

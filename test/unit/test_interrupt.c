@@ -60,12 +60,6 @@ do_add(void)
 }
 
 static void
-do_negate(void)
-{
-	check(iblt_core_negate(sketch) == IBLT_OK, "overflow");
-}
-
-static void
 do_fold(void)
 {
 	iblt_core_fold(small, sketch);
@@ -169,7 +163,6 @@ main(void)
 	test_loop("the validator", do_open, cells);
 	test_loop("sealing", do_seal, cells);
 	test_loop("adding", do_add, cells);
-	test_loop("negating", do_negate, cells);
 	test_loop("folding", do_fold, cells);
 	test_loop("sums", do_consistent, cells);
 	test_loop("estimating", do_estimate, cells);

@@ -229,40 +229,6 @@ test_inserted(void)
 	checked("rows that were inserted are as many as the counts say, or too many");
 }
 
-/* One row at the limits of the counts of its cells. */
-static void
-test_row_checked(void)
-{
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 8, false, 1);
-	uint32_t index[IBLT_MAX_HASHES];
-	uint8_t key[8] = { 3 };
-
-	for (int i = 0; i < 4; i++)
-	{
-		IbltSketch *sketch = sketch_new(&params);
-
-		(void) iblt_core_key_cells(sketch, key, index);
-		iblt_store32(iblt_cell(sketch, index[i]), INT32_MAX);
-		check(iblt_core_add_row_checked(sketch, key, 1, 1) ==
-				  IBLT_COUNT_OVERFLOW,
-			  "the largest count plus one");
-		check(iblt_core_add_row_checked(sketch, key, 1, -1) == IBLT_OK &&
-				  iblt_cell_count(iblt_cell(sketch, index[i])) ==
-					  INT32_MAX - 1,
-			  "the largest count less one");
-		iblt_store32(iblt_cell(sketch, index[i]), (uint32_t) INT32_MIN);
-		check(iblt_core_add_row_checked(sketch, key, 1, -1) ==
-				  IBLT_COUNT_OVERFLOW,
-			  "the smallest count less one");
-		check(iblt_core_add_row_checked(sketch, key, 1, 1) == IBLT_OK &&
-				  iblt_cell_count(iblt_cell(sketch, index[i])) ==
-					  INT32_MIN + 1,
-			  "the smallest count plus one");
-		sketch_free(sketch);
-	}
-	checked("a row is refused where a count of its cells is at its limit");
-}
-
 int
 main(void)
 {
@@ -272,6 +238,5 @@ main(void)
 	test_cells_of_a_key();
 	test_other_contents();
 	test_inserted();
-	test_row_checked();
 	return tap_done();
 }
