@@ -166,14 +166,6 @@ iblt_core_kbf_init(IbltKbf *kbf, const IbltKbfParams *params, uint8_t *bytes)
 	set_view(kbf, bytes);
 }
 
-void
-iblt_core_kbf_view_copy(IbltKbf *copy, const IbltKbf *kbf, uint8_t *bytes)
-{
-	copy->params = kbf->params;
-	copy->keys = kbf->keys;
-	set_view(copy, bytes);
-}
-
 size_t
 iblt_core_kbf_header_size(const uint8_t *bytes)
 {

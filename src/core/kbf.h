@@ -108,10 +108,6 @@ extern IbltStatus iblt_core_kbf_open_header(IbltKbf *kbf, uint8_t *bytes,
  */
 extern size_t iblt_core_kbf_header_size(const uint8_t *bytes);
 
-/* Sets a view of a byte-for-byte copy of an open filter. */
-extern void iblt_core_kbf_view_copy(IbltKbf *copy, const IbltKbf *kbf,
-									uint8_t *bytes);
-
 /* Writes the number of keys and the checksum, after a change. */
 extern void iblt_core_kbf_seal(IbltKbf *kbf);
 

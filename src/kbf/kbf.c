@@ -149,17 +149,7 @@ iblt_kbf_make_empty(const IbltKbfParams *params)
 }
 
 struct varlena *
-iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf)
-{
-	struct varlena *value = iblt_value_copy(kbf->bytes, kbf->size);
-
-	iblt_core_kbf_view_copy(copy, kbf, (uint8 *) VARDATA(value));
-	return value;
-}
-
-struct varlena *
-iblt_kbf_copy_as(IbltKbf *copy, const IbltKbf *kbf,
-				 const IbltKbfParams *params)
+iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf, const IbltKbfParams *params)
 {
 	struct varlena *value = iblt_kbf_make(copy, params);
 

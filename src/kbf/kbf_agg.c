@@ -61,7 +61,7 @@ take_third(IbltAggSite *base, Datum value)
 		iblt_kbf_open(&template, value);
 		*params = template.params;
 		if (site->value_kind == IBLT_KBF_ENUM)
-			(void) iblt_kbf_labels_follow(params, value_type);
+			iblt_kbf_labels_follow(params, value_type);
 		return;
 	}
 	if (site->value_kind == IBLT_KBF_ENUM)
@@ -155,7 +155,7 @@ state_make(const IbltKbfParams *params, MemoryContext context)
 }
 
 /* The state's filter with all pairs in its cells. */
-static const IbltKbf *
+static IbltKbf *
 state_kbf(IbltKbfState *state)
 {
 	if (state->queued)
@@ -167,11 +167,10 @@ state_kbf(IbltKbfState *state)
 static struct varlena *
 state_value(void *state)
 {
-	IbltKbf		kbf;
-	struct varlena *value = iblt_kbf_copy(&kbf, state_kbf(state));
+	IbltKbf    *kbf = state_kbf(state);
 
-	iblt_core_kbf_seal(&kbf);
-	return value;
+	iblt_core_kbf_seal(kbf);
+	return iblt_value_copy(kbf->bytes, kbf->size);
 }
 
 static const IbltAggKind kind_kbf = {

@@ -210,23 +210,22 @@ iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type)
 	set_labels(params, &all);
 }
 
-bool
+void
 iblt_kbf_labels_follow(IbltKbfParams *params, Oid type)
 {
 	Labels		all = {.count = 0};
 	IbltKbfParams grown = *params;
 
 	if (params->labels_size == 0)
-		return false;
+		return;
 	initStringInfo(&all.bytes);
 	add_enum(&all, type);
 	set_labels(&grown, &all);
 	if (all.count <= params->values ||
 		!iblt_core_kbf_labels_go(params, &grown))
-		return false;
+		return;
 	check_room(params, all.count);
 	*params = grown;
-	return true;
 }
 
 Datum

@@ -41,9 +41,8 @@ combine(FunctionCallInfo fcinfo,
 
 	open_operands(fcinfo, &left, &right);
 	params = left.params;
-	value = iblt_core_kbf_widen(&params, &right.params)
-		? iblt_kbf_copy_as(&result, &left, &params)
-		: iblt_kbf_copy(&result, &left);
+	(void) iblt_core_kbf_widen(&params, &right.params);
+	value = iblt_kbf_copy(&result, &left, &params);
 	iblt_kbf_check_change(change(&result, &right));
 	iblt_core_kbf_seal(&result);
 	return PointerGetDatum(value);
@@ -203,7 +202,7 @@ kbf_add_labels(PG_FUNCTION_ARGS)
 	iblt_kbf_open_arg(&kbf, fcinfo, 0);
 	params = kbf.params;
 	iblt_kbf_labels_append(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
-	value = iblt_kbf_copy_as(&result, &kbf, &params);
+	value = iblt_kbf_copy(&result, &kbf, &params);
 	iblt_core_kbf_seal(&result);
 	PG_RETURN_POINTER(value);
 }
@@ -224,7 +223,7 @@ sum_within(const IbltKbf *last, const IbltKbf *more, double failure)
 	if (last->keys > 0 && more->keys > 0 &&
 		last->keys + more->keys > iblt_kbf_params_capacity(&params, failure))
 		return NULL;
-	value = iblt_kbf_copy_as(&sum, last, &params);
+	value = iblt_kbf_copy(&sum, last, &params);
 	iblt_kbf_check_change(iblt_core_kbf_add(&sum, more));
 	iblt_core_kbf_seal(&sum);
 	return value;
@@ -288,7 +287,7 @@ typedef struct Change
  * Takes over the labels that an enum type got at its end, when one of them is
  * seen for the first time.
  */
-static bool
+static void
 follow_enum(const Change *change, FunctionCallInfo fcinfo,
 			IbltKbfParams *params)
 {
@@ -296,12 +295,11 @@ follow_enum(const Change *change, FunctionCallInfo fcinfo,
 
 	if (PG_NARGS() <= 2 ||
 		iblt_kbf_value_kind(change->value_type) != IBLT_KBF_ENUM)
-		return false;
+		return;
 	for (i = 2; i < PG_NARGS(); i++)
 		if (!iblt_kbf_has_value(params, change->value_type,
 								PG_GETARG_DATUM(i)))
-			return iblt_kbf_labels_follow(params, change->value_type);
-	return false;
+			iblt_kbf_labels_follow(params, change->value_type);
 }
 
 /* Opens the filter and encodes the key of a change.  No argument may be NULL. */
@@ -322,12 +320,8 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 	change->size = coder->bytes.len;
 	if (PG_NARGS() > 2)
 		change->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
-	if (follow_enum(change, fcinfo, &params) ||
-		change->original.params.key.kind == IBLT_KEY_UNTYPED)
-		change->value = iblt_kbf_copy_as(&change->result, &change->original,
-										 &params);
-	else
-		change->value = iblt_kbf_copy(&change->result, &change->original);
+	follow_enum(change, fcinfo, &params);
+	change->value = iblt_kbf_copy(&change->result, &change->original, &params);
 }
 
 static unsigned

@@ -67,15 +67,13 @@ extern struct varlena *iblt_kbf_make(IbltKbf *kbf,
 /* The same without the view, and sealed. */
 extern struct varlena *iblt_kbf_make_empty(const IbltKbfParams *params);
 
-/* Copies an open filter into CurrentMemoryContext, and opens a view of it. */
-extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf);
-
 /*
- * The same with other labels or another type of key, those of params, which
- * must be wider (iblt_core_kbf_widen).
+ * Copies an open filter into CurrentMemoryContext, and opens a view of it.  The
+ * labels and the type of key are those of params, which may be wider
+ * (iblt_core_kbf_widen).
  */
-extern struct varlena *iblt_kbf_copy_as(IbltKbf *copy, const IbltKbf *kbf,
-										const IbltKbfParams *params);
+extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf,
+									 const IbltKbfParams *params);
 
 /* kbf_labels.c */
 
@@ -92,11 +90,8 @@ extern void iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type);
  */
 extern void iblt_kbf_labels_append(IbltKbfParams *params, Datum array);
 
-/*
- * Appends the labels that an enum type got at its end.  False, with nothing
- * done, if it got none, or if the labels are not its first ones.
- */
-extern bool iblt_kbf_labels_follow(IbltKbfParams *params, Oid type);
+/* Appends the labels that an enum type got at its end, if they are its first. */
+extern void iblt_kbf_labels_follow(IbltKbfParams *params, Oid type);
 
 /* The label of a value as text, or all of them as text[].  There must be any. */
 extern Datum iblt_kbf_label_datum(const IbltKbfParams *params, unsigned value);

@@ -43,14 +43,12 @@ flat_size(ExpandedObjectHeader *header)
 static void
 flatten(ExpandedObjectHeader *header, void *result, Size size)
 {
-	const IbltSketch *sketch = iblt_state_sketch(((Expanded *) header)->state);
-	IbltSketch	copy;
+	IbltSketch *sketch = iblt_state_sketch(((Expanded *) header)->state);
 
 	Assert(size == VARHDRSZ + sketch->size);
+	iblt_core_seal(sketch);
 	SET_VARSIZE(result, size);
 	iblt_value_copy_bytes(VARDATA(result), sketch->bytes, sketch->size);
-	iblt_core_view_copy(&copy, sketch, (uint8 *) VARDATA(result));
-	iblt_core_seal(&copy);
 }
 
 static const ExpandedObjectMethods methods = {flat_size, flatten};

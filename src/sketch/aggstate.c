@@ -32,7 +32,7 @@ iblt_state_make(const IbltParams *params, MemoryContext context)
 	return state;
 }
 
-const IbltSketch *
+IbltSketch *
 iblt_state_sketch(IbltAggState *state)
 {
 	if (state->queued)
@@ -45,11 +45,10 @@ iblt_state_sketch(IbltAggState *state)
 struct varlena *
 iblt_state_value(void *state)
 {
-	IbltSketch	sketch;
-	struct varlena *value = iblt_copy(&sketch, iblt_state_sketch(state));
+	IbltSketch *sketch = iblt_state_sketch(state);
 
-	iblt_core_seal(&sketch);
-	return value;
+	iblt_core_seal(sketch);
+	return iblt_value_copy(sketch->bytes, sketch->size);
 }
 
 IbltAggState *

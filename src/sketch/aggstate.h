@@ -38,7 +38,7 @@ extern IbltAggState *iblt_state_make(const IbltParams *params,
  * while rows were inserted one by one.  This can be seen because the state
  * holds no rows but its group's.
  */
-extern const IbltSketch *iblt_state_sketch(IbltAggState *state);
+extern IbltSketch *iblt_state_sketch(IbltAggState *state);
 
 /* The sealed value of a state.  The state can still be used. */
 extern struct varlena *iblt_state_value(void *state);

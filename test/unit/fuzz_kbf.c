@@ -28,7 +28,8 @@ demand_valid(IbltKbf *kbf)
 static void
 copy_of(IbltKbf *copy, const IbltKbf *kbf)
 {
-	iblt_core_kbf_view_copy(copy, kbf, fuzz_duplicate(kbf->bytes, kbf->size));
+	iblt_core_kbf_init(copy, &kbf->params, fuzz_duplicate(kbf->bytes, kbf->size));
+	DEMAND(iblt_core_kbf_add(copy, kbf) == IBLT_OK);
 }
 
 /* Takes the key out with its value and puts it back. */

@@ -79,10 +79,9 @@ make_kbf(IbltKbf *kbf, const IbltKbfParams *params)
 static void
 copy_kbf(IbltKbf *copy, const IbltKbf *kbf)
 {
-	uint8_t    *bytes = take(kbf->size);
-
-	memcpy(bytes, kbf->bytes, kbf->size);
-	iblt_core_kbf_view_copy(copy, kbf, bytes);
+	iblt_core_kbf_init(copy, &kbf->params, take(kbf->size));
+	(void) iblt_core_kbf_add(copy, kbf);
+	iblt_core_kbf_seal(copy);
 }
 
 static IbltStatus
