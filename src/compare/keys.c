@@ -232,7 +232,7 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	iblt_open_arg(&decoding.original, fcinfo, 0);
 	key_list_begin(&buf);
 	iblt_decoding_start(&decoding);
-	while (iblt_decoding_next(&decoding, &entry))
+	while (iblt_core_peel_next(decoding.peeler, &entry))
 	{
 		uint8		numbers[2 * sizeof(int64)];
 

@@ -13,7 +13,6 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -34,13 +33,6 @@ iblt_decoding_start(IbltDecoding *decoding)
 	size = iblt_core_peel_scratch_size(&decoding->work);
 	/* at most 4.25 bytes for each cell of 28 or more: below 1 GB */
 	iblt_core_peel_start(decoding->peeler, &decoding->work, palloc(size));
-}
-
-bool
-iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry)
-{
-	CHECK_FOR_INTERRUPTS();
-	return iblt_core_peel_next(decoding->peeler, entry);
 }
 
 void
@@ -202,7 +194,7 @@ decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
 	MemoryContext old = MemoryContextSwitchTo(row_context);
 	IbltEntry	entry;
 
-	while (iblt_decoding_next(decoding, &entry))
+	while (iblt_core_peel_next(decoding->peeler, &entry))
 	{
 		Datum		values[4];
 		bool		nulls[4] = {false};
@@ -303,7 +295,7 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
 	iblt_decoding_start(&decoding);
-	while (iblt_decoding_next(&decoding, &entry))
+	while (iblt_core_peel_next(decoding.peeler, &entry))
 		;
 	iblt_decoding_finish(&decoding, &verdict);
 	values[0] = BoolGetDatum(verdict.complete);

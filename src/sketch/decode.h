@@ -33,14 +33,11 @@ typedef struct IbltVerdict
 	uint64		recommended;	/* capacity to use */
 } IbltVerdict;
 
-/* Begins to decode decoding->original, which is open.  Works on a copy. */
-extern void iblt_decoding_start(IbltDecoding *decoding);
-
 /*
- * The next key, or false after the last one.  entry is valid until the next
- * call.
+ * Begins to decode decoding->original, which is open, in a copy.
+ * iblt_core_peel_next gives the keys.
  */
-extern bool iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry);
+extern void iblt_decoding_start(IbltDecoding *decoding);
 
 /*
  * Judges a decoding after its last key.  ERROR if header and cells contradict

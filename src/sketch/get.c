@@ -68,7 +68,7 @@ list(Datum value, const uint8 *key, IbltEntry *found)
 	cell = palloc(decoding.original.cell_size);
 	size = 8 * (size_t) decoding.original.params.key.limbs;
 	iblt_decoding_start(&decoding);
-	while (iblt_decoding_next(&decoding, &entry))
+	while (iblt_core_peel_next(decoding.peeler, &entry))
 	{
 		if (memcmp(entry.key, key, size) != 0)
 			continue;

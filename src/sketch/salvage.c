@@ -146,7 +146,7 @@ attempt(Salvage *salvage, unsigned group)
 		return;
 	decoding.original = salvage->left;
 	iblt_decoding_start(&decoding);
-	while (iblt_decoding_next(&decoding, &entry))
+	while (iblt_core_peel_next(decoding.peeler, &entry))
 		iblt_core_salvage_key(&salvage->whole, lost, &entry);
 	salvage->recovered = decoding.peeler->recovered;
 	salvage->result = iblt_core_peel_result(decoding.peeler);
