@@ -15,9 +15,6 @@
  */
 #include "postgres.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "catalog/pg_type.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -25,7 +22,7 @@
 
 #include "codec/checksum.h"
 #include "codec/codec.h"
-#include "core/secret.h"
+#include "core/hash.h"
 #include "codec/prefetch.h"
 
 /* A buffer that a huge row has made larger is cut back to this. */

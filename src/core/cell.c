@@ -1,6 +1,6 @@
 /*
  * cell.c
- *		Rows into cells, and cells added to cells.
+ *		Rows into cells, cells added to cells, and folds.
  */
 #include "cell.h"
 #include "meter.h"
@@ -138,6 +138,45 @@ iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 	sketch->rows = sign > 0 ? sketch->rows + other->rows
 		: sketch->rows - other->rows;
 	return IBLT_OK;
+}
+
+/* Adds each run of neighbouring cells of a subtable into one cell. */
+static void
+fold_subtable(IbltSketch *to, uint32_t to_base, const IbltSketch *from,
+			  uint32_t from_base)
+{
+	uint32_t cells = from->params.subtable_cells;
+	uint32_t run = cells / to->params.subtable_cells;
+	uint32_t i;
+
+	for (i = 0; i < cells; i++)
+	{
+		iblt_check_interrupts_at(i);
+		iblt_core_add_cell(to, to_base + i / run,
+						   iblt_cell(from, from_base + i), 1);
+	}
+}
+
+void
+iblt_core_fold(IbltSketch *to, const IbltSketch *from)
+{
+	uint32_t from_base = 0;
+	uint32_t to_base = 0;
+	int i;
+
+	for (i = 0; i < from->params.hashes && from->ncells > 0; i++)
+	{
+		if ((from->params.subtables >> i & 1) == 0)
+			continue;
+		if ((to->params.subtables >> i & 1) != 0)
+		{
+			fold_subtable(to, to_base, from, from_base);
+			to_base += to->params.subtable_cells;
+		}
+		from_base += from->params.subtable_cells;
+	}
+	iblt_core_meter_add_all(to->meter, from->meter, 1);
+	to->rows = from->rows;
 }
 
 uint64_t

@@ -1,13 +1,22 @@
 /*
  * cell.h
- *		Rows into cells, and cells added to cells.
+ *		Rows into cells, cells added to cells, and folds.
  *
  * A row (key, y) adds its terms to one cell of each subtable: c, and the field
  * elements c*w(y), c*w(y)*x_1 .. c*w(y)*x_L, c*w(y)*g(key) and, in a value
- * sketch, c*w(y)*v_1 .. c*w(y)*v_V of its value.  c is +1 for insert and -1 for delete.  Everything is linear,
- * so sketches can be added and subtracted cell by cell.  Every sum is weighted
+ * sketch, c*w(y)*v_1 .. c*w(y)*v_V of its value.  c is +1 for insert and -1 for
+ * delete.  Everything is linear, so sketches can be added and subtracted cell by
+ * cell.  Every sum is weighted
  * by w(y), so that rows of one key with several values can share a cell and
  * still decode.  Goodrich & Mitzenmacher leave this case open.
+ *
+ * A key's position is floor(h * s / 2^32), so for any divisor f of s its
+ * position among s / f cells is position / f.  Adding each run of f
+ * neighbouring cells gives, bit for bit, the sketch that would have been built
+ * with s / f cells.  So one scan builds one large sketch, and each message is
+ * a fold of it.  (This is the compaction of the key-value Bloom filter, made
+ * exact.)  A dropped subtable, the lost subblock of Goodrich & Mitzenmacher,
+ * gives the sizes in between.
  */
 #ifndef IBLT_CORE_CELL_H
 #define IBLT_CORE_CELL_H
@@ -62,6 +71,18 @@ extern void iblt_core_add_cell(IbltSketch *sketch, uint32_t i,
  */
 extern IbltStatus iblt_core_add_sketch(IbltSketch *sketch,
 									   const IbltSketch *other, int sign);
+
+/*
+ * Adds the contents of `from` to `to`, an empty sketch.  Their parameters must
+ * be the same, with two exceptions.  to's subtables may have fewer cells, a
+ * divisor of from's, and `to` may keep only some of from's subtables.  `to` is
+ * not sealed.
+ *
+ * Counts wrap.  Two folds can be subtracted whatever the
+ * number of rows in a cell, and each key's own count is that of the larger
+ * sketch.
+ */
+extern void iblt_core_fold(IbltSketch *to, const IbltSketch *from);
 
 /*
  * Is cell i, whose bytes may be anywhere, pure: does it hold rows of one key only?

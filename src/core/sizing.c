@@ -89,3 +89,23 @@ iblt_core_ladder_at_least(uint32_t s)
 		return 0;
 	return sizing_ladder[lower_bound(sizing_ladder, SIZING_LADDER_SIZES, s)];
 }
+
+uint32_t
+iblt_core_common_cells(uint32_t a, uint32_t b)
+{
+	if (a % b == 0)
+		return b;
+	return b % a == 0 ? a : 0;
+}
+
+uint32_t
+iblt_core_fold_cells(uint32_t cells, uint32_t least)
+{
+	uint32_t size;
+
+	for (size = iblt_core_ladder_at_least(least); size != 0 && size <= cells;
+		 size = iblt_core_ladder_at_least(size + 1))
+		if (cells % size == 0)
+			return size;
+	return 0;
+}

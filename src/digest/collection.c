@@ -9,7 +9,7 @@
 
 #include "miscadmin.h"
 
-#include "core/fold.h"
+#include "core/cell.h"
 #include "digest/packed.h"
 
 /* A list begins with room for this. */

@@ -22,7 +22,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "core/fold.h"
+#include "core/cell.h"
 #include "core/sizing.h"
 #include "digest/config.h"
 #include "digest/digest.h"

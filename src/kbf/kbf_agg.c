@@ -19,7 +19,6 @@
 
 #include "utils/memutils.h"
 
-#include "core/kbf_queue.h"
 #include "sketch/aggsite.h"
 
 #define CACHED_LABELS	64	/* a power of 2 */

@@ -18,7 +18,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "core/estimate.h"
 #include "core/meter.h"
 #include "core/sizing.h"
 #include "core/sums.h"

@@ -324,10 +324,6 @@ iblt_compare_next(PG_FUNCTION_ARGS)
 									 TEMPLATE_HASHES, FOLD_FAILURE);
 	if (cells == 0 || known > whole / 2)
 		PG_RETURN_INT32((int32) whole);
-	for (cells = iblt_core_ladder_at_least(Max(cells, 2 * known));
-		 cells != 0 && cells < whole;
-		 cells = iblt_core_ladder_at_least(cells + 1))
-		if (whole % cells == 0)
-			PG_RETURN_INT32((int32) cells);
-	PG_RETURN_INT32((int32) whole);
+	cells = iblt_core_fold_cells(whole, Max(cells, 2 * known));
+	PG_RETURN_INT32((int32) (cells == 0 ? whole : cells));
 }

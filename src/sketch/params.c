@@ -16,8 +16,8 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "core/fold.h"
-#include "core/get_size.h"
+#include "core/cell.h"
+#include "core/get.h"
 #include "core/sizing.h"
 
 /*

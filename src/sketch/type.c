@@ -12,7 +12,7 @@
  */
 #include "sketch/iblt.h"
 
-#include "core/fold.h"
+#include "core/cell.h"
 #include "core/strata.h"
 #include "sketch/value.h"
 

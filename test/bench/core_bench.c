@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "fold.h"
+#include "cell.h"
 #include "peel.h"
 #include "row.h"
 

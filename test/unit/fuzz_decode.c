@@ -8,7 +8,6 @@
  * that, put back, make the sketch again.  An estimate must not be 0 for what is not empty.
  */
 #include "cell.h"
-#include "estimate.h"
 #include "fuzz.h"
 #include "get.h"
 #include "meter.h"

@@ -11,8 +11,7 @@
  */
 #include <math.h>
 
-#include "estimate.h"
-#include "fold.h"
+#include "cell.h"
 #include "model.h"
 
 #define MARGIN 5.0

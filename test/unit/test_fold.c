@@ -3,7 +3,6 @@
  *		Folding and dropping subtables: the same bytes as built smaller.
  */
 #include "cell.h"
-#include "fold.h"
 #include "model.h"
 #include "peel.h"
 #include "sizing.h"

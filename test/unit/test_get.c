@@ -7,7 +7,7 @@
 
 #include "model.h"
 
-#include "get_size.h"
+#include "get.h"
 #include "sizing.h"
 
 /* A key from its number. */

@@ -6,8 +6,7 @@
 
 #include "model.h"
 
-#include "estimate.h"
-#include "fold.h"
+#include "cell.h"
 #include "interrupt.h"
 #include "sums.h"
 

@@ -8,7 +8,6 @@
  * overload leaves, is for test_kbf_size.c and test/sim/sim_kbf_ours.c.
  */
 #include "kbf_cell.h"
-#include "kbf_queue.h"
 #include "kbf_size.h"
 #include "model.h"
 

@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "fold.h"
+#include "cell.h"
 #include "model.h"
 #include "salvage.h"
 #include "sums.h"

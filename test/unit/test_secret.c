@@ -25,7 +25,7 @@
 #include <stdlib.h>
 
 #include "model.h"
-#include "secret.h"
+#include "hash.h"
 
 #define INPUT_SIZE 1200		/* a block of 1,024 bytes and more */
 #define BLOCK	   1024

@@ -5,7 +5,7 @@
  */
 #include "model.h"
 
-#include "fold.h"
+#include "cell.h"
 #include "sums.h"
 
 /* A sealed sketch of random rows of random keys, both signs. */

@@ -1,10 +1,8 @@
 /*
- * secret.c
+ * hash.c
  *		A seed expanded to the secret of XXH3, by ChaCha20 (RFC 8439).
  */
-#include "secret.h"
-
-#include "bytes.h"
+#include "hash.h"
 
 static inline uint32_t
 rotate(uint32_t x, int n)
@@ -80,4 +78,17 @@ iblt_core_secret(uint8_t *secret, const char *label, uint64_t seed)
 
 	iblt_core_keystream(stream, label, seed);
 	memcpy(secret, stream, IBLT_SECRET_SIZE);
+}
+
+void
+iblt_core_hasher_init(IbltHasher *hasher, uint64_t seed)
+{
+	uint8_t stream[IBLT_KEYSTREAM_SIZE];
+	const uint8_t *words = stream + IBLT_SECRET_SIZE;
+
+	iblt_core_keystream(stream, "iblt key", seed);
+	memcpy(hasher->secret, stream, IBLT_SECRET_SIZE);
+	hasher->weight_seed = iblt_load64(words);
+	hasher->value_mask = iblt_load64(words + 8);
+	hasher->key_mask = iblt_load64(words + 16);
 }
