@@ -70,12 +70,12 @@ extern struct varlena *iblt_make_empty(const IbltParams *params);
 extern struct varlena *iblt_copy(IbltSketch *copy, const IbltSketch *sketch);
 
 /*
- * Creates a value with the rows of an open sketch in other subtables, those of
- * params, as iblt_core_fold does.  Sealed.
+ * Creates a value with the rows of an open sketch in subtables of this many
+ * cells, those in the mask, as iblt_core_fold does.  Sealed.
  */
 extern struct varlena *iblt_make_fold(IbltSketch *fold,
-									  const IbltParams *params,
-									  const IbltSketch *sketch);
+									  const IbltSketch *sketch, uint32 cells,
+									  unsigned subtables);
 
 /* ERROR for parameters that the core refuses.  IBLT_OK passes. */
 extern void iblt_check_params(const IbltParams *params);

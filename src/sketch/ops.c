@@ -18,13 +18,11 @@
 static void
 fold_to(IbltSketch *sketch, uint32 cells)
 {
-	IbltParams	params = sketch->params;
 	IbltSketch	folded;
 
-	if (params.subtable_cells == cells)
+	if (sketch->params.subtable_cells == cells)
 		return;
-	params.subtable_cells = cells;
-	iblt_make_fold(&folded, &params, sketch);
+	iblt_make_fold(&folded, sketch, cells, sketch->params.subtables);
 	*sketch = folded;
 }
 
@@ -139,16 +137,15 @@ iblt_fold(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	IbltSketch	result;
-	IbltParams	params;
+	int			capacity;
+	double		failure;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	iblt_require_arg(fcinfo, 1, "capacity", NULL);
-	iblt_require_arg(fcinfo, 2, "failure", IBLT_HAS_DEFAULT);
-	params = sketch.params;
-	params.subtable_cells = iblt_params_fold_cells(&sketch.params,
-												   PG_GETARG_INT32(1),
-												   PG_GETARG_FLOAT8(2));
-	PG_RETURN_POINTER(iblt_make_fold(&result, &params, &sketch));
+	capacity = DatumGetInt32(iblt_require_arg(fcinfo, 1, "capacity", NULL));
+	failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure", IBLT_HAS_DEFAULT));
+	PG_RETURN_POINTER(iblt_make_fold(&result, &sketch,
+									 iblt_params_fold_cells(&sketch.params, capacity, failure),
+									 sketch.params.subtables));
 }
 
 PG_FUNCTION_INFO_V1(iblt_fold_like);
@@ -160,7 +157,6 @@ iblt_fold_like(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	IbltSketch	template;
 	IbltSketch	result;
-	IbltParams	params;
 	uint32		cells;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
@@ -168,9 +164,7 @@ iblt_fold_like(PG_FUNCTION_ARGS)
 	cells = iblt_params_match_folded(&sketch.params, &template.params);
 	if (cells != template.params.subtable_cells)
 		iblt_params_check_match(&sketch.params, &template.params);
-	params = sketch.params;
-	params.subtable_cells = cells;
-	PG_RETURN_POINTER(iblt_make_fold(&result, &params, &sketch));
+	PG_RETURN_POINTER(iblt_make_fold(&result, &sketch, cells, sketch.params.subtables));
 }
 
 PG_FUNCTION_INFO_V1(iblt_drop_subtable);
@@ -181,17 +175,17 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	IbltSketch	result;
-	IbltParams	params;
+	unsigned	left;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	iblt_require_arg(fcinfo, 1, "number of the subtable", NULL);
-	params = sketch.params;
-	params.subtables &= ~iblt_params_subtable(&params, PG_GETARG_INT32(1));
-	if (params.subtables == 0)
+	left = sketch.params.subtables &
+		~iblt_params_subtable(&sketch.params, PG_GETARG_INT32(1));
+	if (left == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the last subtable of an iblt cannot be dropped")));
-	PG_RETURN_POINTER(iblt_make_fold(&result, &params, &sketch));
+	PG_RETURN_POINTER(iblt_make_fold(&result, &sketch, sketch.params.subtable_cells, left));
 }
 
 /* A copy of the sketch or estimator with one row inserted or deleted. */
@@ -287,20 +281,17 @@ iblt_compare_fold(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	IbltSketch	fold;
-	IbltParams	params;
 	int32		cells = PG_GETARG_INT32(1);
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	params = sketch.params;
-	if ((int64) params.subtable_cells == cells)
+	if ((int64) sketch.params.subtable_cells == cells)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
-	if (cells < 1 || params.subtable_cells % cells != 0)
+	if (cells < 1 || sketch.params.subtable_cells % cells != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("subtables of %u cells cannot be folded to %d",
-						params.subtable_cells, cells)));
-	params.subtable_cells = (uint32) cells;
-	PG_RETURN_POINTER(iblt_make_fold(&fold, &params, &sketch));
+						sketch.params.subtable_cells, cells)));
+	PG_RETURN_POINTER(iblt_make_fold(&fold, &sketch, cells, sketch.params.subtables));
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_next);

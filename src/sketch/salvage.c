@@ -99,15 +99,6 @@ wanted_subtables(const IbltParams *params, FunctionCallInfo fcinfo)
 	return wanted;
 }
 
-static struct varlena *
-take_subtables(IbltSketch *some, const IbltSketch *sketch, unsigned subtables)
-{
-	IbltParams	params = sketch->params;
-
-	params.subtables = subtables;
-	return iblt_make_fold(some, &params, sketch);
-}
-
 /* Sets left.  False if its counts are impossible. */
 static bool
 take_left(Salvage *salvage)
@@ -115,10 +106,12 @@ take_left(Salvage *salvage)
 	IbltSketch	other;
 	struct varlena *value;
 
-	(void) take_subtables(&salvage->left, &salvage->damaged, salvage->group);
+	(void) iblt_make_fold(&salvage->left, &salvage->damaged,
+						  salvage->damaged.params.subtable_cells, salvage->group);
 	if (salvage->has_other)
 	{
-		value = take_subtables(&other, &salvage->other, salvage->group);
+		value = iblt_make_fold(&other, &salvage->other,
+							   salvage->other.params.subtable_cells, salvage->group);
 		if (iblt_core_add_sketch(&salvage->left, &other, -1) != IBLT_OK)
 			return false;
 		pfree(value);

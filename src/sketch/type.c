@@ -186,11 +186,15 @@ iblt_copy(IbltSketch *copy, const IbltSketch *sketch)
 }
 
 struct varlena *
-iblt_make_fold(IbltSketch *fold, const IbltParams *params,
-			   const IbltSketch *sketch)
+iblt_make_fold(IbltSketch *fold, const IbltSketch *sketch, uint32 cells,
+			   unsigned subtables)
 {
-	struct varlena *value = iblt_make(fold, params);
+	IbltParams	params = sketch->params;
+	struct varlena *value;
 
+	params.subtable_cells = cells;
+	params.subtables = subtables;
+	value = iblt_make(fold, &params);
 	iblt_core_fold(fold, sketch);
 	iblt_core_seal(fold);
 	return value;
