@@ -91,7 +91,7 @@ extern IbltStatus iblt_core_kbf_open(IbltKbf *kbf, uint8_t *bytes,
 /*
  * Opens the header of a value of `total` bytes, of which the first `size` are
  * here.  Neither cells nor checksum are read or checked.  The view is only for
- * iblt_core_kbf_place (kbf_cell.h) and iblt_kbf_cell_offset.
+ * iblt_kbf_place (kbf_cell.h) and iblt_kbf_cell_offset.
  *
  * IBLT_BAD_SIZE means that total does not match the header, or that size is
  * below iblt_core_kbf_header_size.

@@ -11,13 +11,6 @@
 #define ANY_VALUE	0			/* every value is possible */
 #define NO_VALUES	(-1)		/* no values make up this cell */
 
-void
-iblt_core_kbf_place(const IbltKbf *kbf, const uint8_t *key, size_t size,
-					IbltKbfPlace *place)
-{
-	iblt_kbf_place(kbf, key, size, kbf->params.hashes, place);
-}
-
 static uint64_t
 code_of(const IbltKbfParams *params, unsigned element)
 {
@@ -53,30 +46,30 @@ void
 iblt_core_kbf_insert_with(IbltKbf *kbf, const uint64_t *codes,
 						  const uint8_t *key, size_t size, unsigned value)
 {
+	const IbltKbfParams *params = &kbf->params;
 	IbltKbfPlace place;
+	unsigned	element;
+	uint64_t	code;
+	int			i;
 
-	iblt_core_kbf_place(kbf, key, size, &place);
-	iblt_kbf_put(kbf, place.index,
-				 iblt_kbf_make_cell(1, codes[iblt_kbf_turned(&kbf->params, value,
-															 place.turn)]));
+	iblt_kbf_place(kbf, key, size, params->hashes, &place);
+	element = iblt_kbf_turned(params, value, place.turn);
+	code = codes != NULL ? codes[element] : code_of(params, element);
+	for (i = 0; i < params->hashes; i++)
+		iblt_kbf_put_at(kbf, (uint64_t) place.index[i] * kbf->cell_bits,
+						iblt_kbf_make_cell(1, code));
+	kbf->keys++;
 }
 
 IbltStatus
 iblt_core_kbf_insert(IbltKbf *kbf, const uint8_t *key, size_t size,
 					 unsigned value)
 {
-	const IbltKbfParams *params = &kbf->params;
-	IbltKbfPlace place;
-
-	if (!in_range(params, value))
+	if (!in_range(&kbf->params, value))
 		return IBLT_VALUE_OUT_OF_RANGE;
 	if (kbf->keys >= INT64_MAX)
 		return IBLT_COUNT_OVERFLOW;
-	iblt_core_kbf_place(kbf, key, size, &place);
-	iblt_kbf_put(kbf, place.index,
-				 iblt_kbf_make_cell(1, code_of(params,
-											   iblt_kbf_turned(params, value,
-															   place.turn))));
+	iblt_core_kbf_insert_with(kbf, NULL, key, size, value);
 	return IBLT_OK;
 }
 
@@ -306,7 +299,7 @@ iblt_core_kbf_get(const IbltKbf *kbf, const uint8_t *key, size_t size,
 
 	if (kbf->ncells == 0)
 		return IBLT_ABSENT;
-	iblt_core_kbf_place(kbf, key, size, &place);
+	iblt_kbf_place(kbf, key, size, kbf->params.hashes, &place);
 	read_cells(kbf, &place, cells);
 	return iblt_core_kbf_judge(&kbf->params, cells, place.turn, value);
 }
@@ -328,7 +321,7 @@ change(IbltKbf *kbf, const uint8_t *key, size_t size, unsigned old_value,
 
 	if (kbf->keys == 0 || kbf->ncells == 0)
 		return IBLT_NOT_IN_FILTER;
-	iblt_core_kbf_place(kbf, key, size, &place);
+	iblt_kbf_place(kbf, key, size, kbf->params.hashes, &place);
 	read_cells(kbf, &place, cells);
 	element = iblt_kbf_turned(params, old_value, place.turn);
 	if (!all_admit(params, cells, element))
@@ -375,15 +368,17 @@ iblt_core_kbf_update(IbltKbf *kbf, const uint8_t *key, size_t size,
 IbltStatus
 iblt_core_kbf_add(IbltKbf *kbf, const IbltKbf *other)
 {
+	uint32_t	run = other->params.subtable_cells / kbf->params.subtable_cells;
 	uint32_t	i;
 
 	if (other->keys > INT64_MAX - kbf->keys)
 		return IBLT_COUNT_OVERFLOW;
+	/* runs do not straddle subtables, because run divides their cells */
 	for (i = 0; i < other->ncells; i++)
 	{
 		iblt_check_interrupts_at(i);
-		iblt_kbf_set_cell(kbf, i, sum_of(iblt_kbf_cell(kbf, i),
-										 iblt_kbf_cell(other, i)));
+		iblt_kbf_set_cell(kbf, i / run, sum_of(iblt_kbf_cell(kbf, i / run),
+											   iblt_kbf_cell(other, i)));
 	}
 	kbf->keys += other->keys;
 	return IBLT_OK;
@@ -427,36 +422,6 @@ iblt_core_kbf_subtract(IbltKbf *kbf, const IbltKbf *other)
 	}
 	kbf->keys -= other->keys;
 	return IBLT_OK;
-}
-
-void
-iblt_core_kbf_fold(IbltKbf *to, const IbltKbf *from)
-{
-	uint32_t	run = from->params.subtable_cells / to->params.subtable_cells;
-	uint32_t	i;
-
-	/* runs do not straddle subtables, because run divides their cells */
-	for (i = 0; i < from->ncells; i++)
-	{
-		iblt_check_interrupts_at(i);
-		iblt_kbf_set_cell(to, i / run, sum_of(iblt_kbf_cell(to, i / run),
-											  iblt_kbf_cell(from, i)));
-	}
-	to->keys = from->keys;
-}
-
-bool
-iblt_core_kbf_is_empty(const IbltKbf *kbf)
-{
-	uint32_t	i;
-
-	for (i = 0; i < kbf->ncells; i++)
-	{
-		iblt_check_interrupts_at(i);
-		if (iblt_kbf_cell(kbf, i) != 0)
-			return false;
-	}
-	return kbf->keys == 0;
 }
 
 uint32_t

@@ -58,10 +58,6 @@ iblt_kbf_place(const IbltKbf *kbf, const uint8_t *key, size_t size,
 							 gf_values(params->degree));
 }
 
-/* The same, not inlined. */
-extern void iblt_core_kbf_place(const IbltKbf *kbf, const uint8_t *key,
-								size_t size, IbltKbfPlace *place);
-
 /* The field element that stands for a key's value. */
 static inline unsigned
 iblt_kbf_turned(const IbltKbfParams *params, unsigned value, unsigned turn)
@@ -102,17 +98,6 @@ iblt_kbf_put_at(IbltKbf *kbf, uint64_t bit, uint64_t pair)
 					 (cells & ~mask) | (uint64_t) IBLT_KBF_FULL << shift);
 }
 
-/* The same for all cells of a key, which is counted. */
-static inline void
-iblt_kbf_put(IbltKbf *kbf, const uint32_t *index, uint64_t pair)
-{
-	int			i;
-
-	for (i = 0; i < kbf->params.hashes; i++)
-		iblt_kbf_put_at(kbf, (uint64_t) index[i] * kbf->cell_bits, pair);
-	kbf->keys++;
-}
-
 /*
  * Inserts a pair.  The filter must have a type of key, and is not sealed
  * afterwards.  Cells become full as described above.  Fails, without a change,
@@ -123,8 +108,8 @@ extern IbltStatus iblt_core_kbf_insert(IbltKbf *kbf, const uint8_t *key,
 
 /*
  * The same for millions of pairs, with a table of 2^q codes that
- * iblt_core_kbf_codes has filled.  value must be in range.  It cannot fail
- * below 2^63 keys.
+ * iblt_core_kbf_codes has filled, or NULL.  value must be in range.  It cannot
+ * fail below 2^63 keys.
  */
 extern void iblt_core_kbf_codes(const IbltKbfParams *params, uint64_t *codes);
 extern void iblt_core_kbf_insert_with(IbltKbf *kbf, const uint64_t *codes,
@@ -200,27 +185,20 @@ extern IbltPresence iblt_core_kbf_judge(const IbltKbfParams *params,
 										unsigned *value);
 
 /*
- * kbf += other, of compatible parameters.  kbf must have a type of key if the
- * other has one, and is left unsealed.  Fails with IBLT_COUNT_OVERFLOW.
+ * kbf += other, of compatible parameters, except that the other's subtables may
+ * have a multiple of the cells.  kbf must have a type of key if the other has
+ * one, and is left unsealed.  Fails with IBLT_COUNT_OVERFLOW.  The other is then
+ * folded: it adds what a filter of its pairs and of fewer cells would add.  Only
+ * cells that were full and then lost pairs can differ, because they stay full.
  */
 extern IbltStatus iblt_core_kbf_add(IbltKbf *kbf, const IbltKbf *other);
 
 /*
- * kbf -= other, under the same conditions.  Fails with IBLT_NOT_A_PART if kbf
+ * kbf -= other, of compatible parameters.  Fails with IBLT_NOT_A_PART if kbf
  * does not hold the pairs of the other as far as the cells show it.  kbf must
  * not be used after that.  A cell that is full in either is full.
  */
 extern IbltStatus iblt_core_kbf_subtract(IbltKbf *kbf, const IbltKbf *other);
-
-/*
- * Adds the contents of `from` to `to`, an empty filter of the same parameters
- * whose subtables have fewer cells, a divisor of from's.  `to` is not sealed.
- * It is the filter that would have been built with fewer cells.  Only cells
- * that were full and then lost pairs can differ, because they stay full.
- */
-extern void iblt_core_kbf_fold(IbltKbf *to, const IbltKbf *from);
-
-extern bool iblt_core_kbf_is_empty(const IbltKbf *kbf);
 
 /* Cells that are full. */
 extern uint32_t iblt_core_kbf_full_cells(const IbltKbf *kbf);

@@ -67,8 +67,8 @@ look_up(const Source *source, IbltKeyCoder *coder, unsigned *value)
 	iblt_kbf_set_key(coder, &params);
 	if (source->kbf.ncells == 0)
 		return IBLT_ABSENT;
-	iblt_core_kbf_place(&source->kbf, (const uint8 *) coder->bytes.data,
-						coder->bytes.len, &place);
+	iblt_kbf_place(&source->kbf, (const uint8 *) coder->bytes.data,
+				   coder->bytes.len, params.hashes, &place);
 	for (i = 0; i < params.hashes; i++)
 		cells[i] = read_cell(source, place.index[i]);
 	presence = iblt_core_kbf_judge(&source->kbf.params, cells, place.turn,

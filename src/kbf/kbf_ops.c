@@ -63,14 +63,16 @@ same_contents(FunctionCallInfo fcinfo)
 {
 	IbltKbf		left;
 	IbltKbf		right;
+	IbltKbf    *typed;
+	size_t		size;
 
 	open_operands(fcinfo, &left, &right);
-	if (left.params.key.kind != right.params.key.kind)
-		return iblt_core_kbf_is_empty(&left) && iblt_core_kbf_is_empty(&right);
+	typed = left.ncells > 0 ? &left : &right;
 	/* one of them may have more labels */
+	size = typed->bytes + typed->size - typed->cells - sizeof(uint64);
 	return left.keys == right.keys &&
-		memcmp(left.cells, right.cells,
-			   left.bytes + left.size - left.cells - sizeof(uint64)) == 0;
+		(left.ncells == right.ncells ? memcmp(left.cells, right.cells, size) == 0
+		 : iblt_all_zero(typed->cells, size));
 }
 
 /* kbf_eq(kbf, kbf) -> boolean: the operator = */
@@ -90,8 +92,7 @@ fold_to(const IbltKbf *kbf, uint32 cells)
 	struct varlena *value;
 
 	params.subtable_cells = cells;
-	value = iblt_kbf_make(&result, &params);
-	iblt_core_kbf_fold(&result, kbf);
+	value = iblt_kbf_copy(&result, kbf, &params);
 	iblt_core_kbf_seal(&result);
 	return PointerGetDatum(value);
 }

@@ -70,7 +70,7 @@ extern struct varlena *iblt_kbf_make_empty(const IbltKbfParams *params);
 /*
  * Copies an open filter into CurrentMemoryContext, and opens a view of it.  The
  * labels and the type of key are those of params, which may be wider
- * (iblt_core_kbf_widen).
+ * (iblt_core_kbf_widen), and its cells may be a part as many.
  */
 extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf,
 									 const IbltKbfParams *params);

@@ -106,8 +106,7 @@ combine(const IbltKbf *kbf)
 	copy_of(&sum, kbf);
 	DEMAND(iblt_core_kbf_subtract(&sum, kbf) == IBLT_OK);
 	demand_valid(&sum);
-	DEMAND(sum.keys == 0 && iblt_core_kbf_full_cells(&sum) == full &&
-		   iblt_core_kbf_is_empty(&sum) == (full == 0));
+	DEMAND(sum.keys == 0 && iblt_core_kbf_full_cells(&sum) == full);
 	free(sum.bytes);
 }
 
@@ -127,7 +126,7 @@ fold(const IbltKbf *kbf)
 	bytes = malloc(iblt_core_kbf_size(&params));
 	DEMAND(bytes != NULL);
 	iblt_core_kbf_init(&folded, &params, bytes);
-	iblt_core_kbf_fold(&folded, kbf);
+	DEMAND(iblt_core_kbf_add(&folded, kbf) == IBLT_OK);
 	demand_valid(&folded);
 	free(bytes);
 }
