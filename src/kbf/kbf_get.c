@@ -139,12 +139,6 @@ kbf_get_label(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(iblt_kbf_label_datum(&source.kbf.params, value));
 }
 
-/* The columns of kbf_lookup. */
-enum
-{
-	LOOKUP_STATUS, LOOKUP_VALUE, LOOKUP_LABEL, LOOKUP_POSITION, LOOKUP_COLUMNS
-};
-
 /* What a look-up found, in which filter. */
 typedef struct Finding
 {
@@ -158,21 +152,16 @@ finding_row(FunctionCallInfo fcinfo, const Finding *finding,
 			const IbltKbfParams *params)
 {
 	static const char *const names[] = {"absent", "present", "unknown"};
-	Datum		values[LOOKUP_COLUMNS] = {0};
-	bool		nulls[LOOKUP_COLUMNS] = {false, true, true, true};
+	bool		absent = finding->presence != IBLT_PRESENT;
+	bool		unlabelled = absent || params->labels_size == 0;
+	IbltRow		row = {0};
 
-	values[LOOKUP_STATUS] = CStringGetTextDatum(names[finding->presence]);
-	if (finding->presence == IBLT_PRESENT)
-	{
-		nulls[LOOKUP_VALUE] = false;
-		values[LOOKUP_VALUE] = Int32GetDatum((int32) finding->value);
-		nulls[LOOKUP_LABEL] = params->labels_size == 0;
-		if (!nulls[LOOKUP_LABEL])
-			values[LOOKUP_LABEL] = iblt_kbf_label_datum(params, finding->value);
-		nulls[LOOKUP_POSITION] = finding->position == 0;
-		values[LOOKUP_POSITION] = Int32GetDatum(finding->position);
-	}
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column_text(&row, names[finding->presence]);
+	iblt_column(&row, Int32GetDatum((int32) finding->value), absent);
+	iblt_column(&row, unlabelled ? (Datum) 0 : iblt_kbf_label_datum(params, finding->value),
+				unlabelled);
+	iblt_column(&row, Int32GetDatum(finding->position), absent || finding->position == 0);
+	return iblt_value_row(fcinfo, row.values, row.nulls);
 }
 
 PG_FUNCTION_INFO_V1(kbf_lookup);

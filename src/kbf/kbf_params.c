@@ -191,39 +191,23 @@ kbf_new_labels(PG_FUNCTION_ARGS)
 	return make_template(fcinfo, &params);
 }
 
-/* The columns of kbf_info. */
-enum
-{
-	INFO_VERSION, INFO_CELLS, INFO_HASHES, INFO_DEGREE, INFO_SUPERPOSED,
-	INFO_DISTINCT_VALUES, INFO_LABELS, INFO_KEY_TYPE, INFO_SEED, INFO_CAPACITY,
-	INFO_KEYS, INFO_LOAD, INFO_FULL_CELLS, INFO_BYTES, INFO_BITS_PER_KEY,
-	INFO_UNKNOWN, INFO_FALSE_POSITIVE, INFO_ABSENT_UNKNOWN,
-	INFO_COLUMNS
-};
-
-/* The columns that only the parameters matter for. */
+/* Adds the columns of kbf_info that only the parameters matter for. */
 static void
-info_params(const IbltKbfParams *params, Datum *values, bool *nulls)
+params_columns(IbltRow *row, const IbltKbfParams *params)
 {
-	char	   *type = iblt_params_type_name(&params->key);
+	bool		unlabelled = params->labels_size == 0;
 
-	values[INFO_VERSION] = Int32GetDatum(IBLT_KBF_VERSION);
-	values[INFO_CELLS] = Int32GetDatum(params->hashes *
-									   (int32) params->subtable_cells);
-	values[INFO_HASHES] = Int32GetDatum(params->hashes);
-	values[INFO_DEGREE] = Int32GetDatum(params->degree);
-	values[INFO_SUPERPOSED] = Int32GetDatum(params->superposed);
-	values[INFO_DISTINCT_VALUES] = Int32GetDatum((int32) params->values);
-	nulls[INFO_LABELS] = params->labels_size == 0;
-	if (!nulls[INFO_LABELS])
-		values[INFO_LABELS] = iblt_kbf_labels_datum(params);
-	nulls[INFO_KEY_TYPE] = type == NULL;
-	if (type != NULL)
-		values[INFO_KEY_TYPE] = CStringGetTextDatum(type);
-	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
-	values[INFO_CAPACITY] =
-		Int64GetDatum((int64) iblt_kbf_params_capacity(params,
-													   IBLT_KBF_DEFAULT_FAILURE));
+	iblt_column(row, Int32GetDatum(IBLT_KBF_VERSION), false);
+	iblt_column(row, Int32GetDatum(params->hashes * (int32) params->subtable_cells), false);
+	iblt_column(row, Int32GetDatum(params->hashes), false);
+	iblt_column(row, Int32GetDatum(params->degree), false);
+	iblt_column(row, Int32GetDatum(params->superposed), false);
+	iblt_column(row, Int32GetDatum((int32) params->values), false);
+	iblt_column(row, unlabelled ? (Datum) 0 : iblt_kbf_labels_datum(params), unlabelled);
+	iblt_column_text(row, iblt_params_type_name(&params->key));
+	iblt_column(row, Int64GetDatum((int64) params->seed), false);
+	iblt_column(row, Int64GetDatum((int64) iblt_kbf_params_capacity(params, IBLT_KBF_DEFAULT_FAILURE)),
+				false);
 }
 
 PG_FUNCTION_INFO_V1(kbf_info);
@@ -235,24 +219,22 @@ kbf_info(PG_FUNCTION_ARGS)
 	IbltKbf		kbf;
 	IbltKbfRates rates;
 	double		load;
-	Datum		values[INFO_COLUMNS] = {0};
-	bool		nulls[INFO_COLUMNS] = {false};
+	IbltRow		row = {0};
 
 	iblt_kbf_open_arg(&kbf, fcinfo, 0);
-	info_params(&kbf.params, values, nulls);
+	params_columns(&row, &kbf.params);
 	load = (double) kbf.keys / kbf.params.subtable_cells;
 	iblt_core_kbf_rates(&kbf.params, load, &rates);
 	rates.false_positive += iblt_core_kbf_shared(&kbf.params, (double) kbf.keys,
 												 kbf.params.subtable_cells);
-	values[INFO_KEYS] = Int64GetDatum((int64) kbf.keys);
-	values[INFO_LOAD] = Float8GetDatum(load);
-	values[INFO_FULL_CELLS] = Int32GetDatum((int32) iblt_core_kbf_full_cells(&kbf));
-	values[INFO_BYTES] = Int64GetDatum((int64) kbf.size);
-	nulls[INFO_BITS_PER_KEY] = kbf.keys == 0;
-	values[INFO_BITS_PER_KEY] = Float8GetDatum(kbf.keys == 0 ? 0
-											   : 8.0 * kbf.size / kbf.keys);
-	values[INFO_UNKNOWN] = Float8GetDatum(rates.unknown);
-	values[INFO_FALSE_POSITIVE] = Float8GetDatum(Min(1, rates.false_positive));
-	values[INFO_ABSENT_UNKNOWN] = Float8GetDatum(rates.absent_unknown);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, Int64GetDatum((int64) kbf.keys), false);
+	iblt_column(&row, Float8GetDatum(load), false);
+	iblt_column(&row, Int32GetDatum((int32) iblt_core_kbf_full_cells(&kbf)), false);
+	iblt_column(&row, Int64GetDatum((int64) kbf.size), false);
+	iblt_column(&row, Float8GetDatum(kbf.keys == 0 ? 0 : 8.0 * kbf.size / kbf.keys),
+				kbf.keys == 0);
+	iblt_column(&row, Float8GetDatum(rates.unknown), false);
+	iblt_column(&row, Float8GetDatum(Min(1, rates.false_positive)), false);
+	iblt_column(&row, Float8GetDatum(rates.absent_unknown), false);
+	return iblt_value_row(fcinfo, row.values, row.nulls);
 }

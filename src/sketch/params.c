@@ -346,25 +346,16 @@ iblt_params_subtables(unsigned mask)
 										   true, TYPALIGN_INT));
 }
 
-/* The columns of iblt_info.  Those of set_size follow one another. */
-enum
-{
-	INFO_VERSION, INFO_HASHES, INFO_CELLS, INFO_CAPACITY, INFO_KEY_TYPE,
-	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_VALUE_TYPE, INFO_VALUE_SIZE, INFO_SEED,
-	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_SUBTABLES, INFO_COLUMNS
-};
-
-/* The columns hashes, cells and capacity, of which only the last may be NULL. */
+/* Adds the columns hashes, cells and capacity, of which the last may be NULL. */
 static void
-set_size(const IbltParams *params, Datum *values, bool *nulls)
+size_columns(IbltRow *row, const IbltParams *params)
 {
 	int			subtables = iblt_core_subtable_count(params);
 	uint32		capacity = iblt_params_capacity(params);
 
-	values[0] = Int32GetDatum(subtables);
-	values[1] = Int32GetDatum(subtables * params->subtable_cells);
-	values[2] = Int32GetDatum((int32) capacity);
-	nulls[2] = capacity == 0;
+	iblt_column(row, Int32GetDatum(subtables), false);
+	iblt_column(row, Int32GetDatum(subtables * params->subtable_cells), false);
+	iblt_column(row, Int32GetDatum((int32) capacity), capacity == 0);
 }
 
 PG_FUNCTION_INFO_V1(iblt_info);
@@ -375,34 +366,26 @@ iblt_info(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	const IbltParams *params = &sketch.params;
-	Datum		values[INFO_COLUMNS];
-	bool		nulls[INFO_COLUMNS] = {false};
-	char	   *key_type;
-	char	   *value_type;
+	IbltRow		row = {0};
+	bool		has_values;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
-	set_size(params, values + INFO_HASHES, nulls + INFO_HASHES);
-	key_type = iblt_params_type_name(&params->key);
-	nulls[INFO_KEY_TYPE] = key_type == NULL;
-	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0
-		: CStringGetTextDatum(key_type);
-	values[INFO_KEY_SIZE] = Int32GetDatum(8 * params->key.limbs);
-	values[INFO_WITH_VALUES] = BoolGetDatum(params->value.limbs > 0);
-	value_type = iblt_params_type_name(&params->value);
-	nulls[INFO_VALUE_TYPE] = value_type == NULL;
-	values[INFO_VALUE_TYPE] = value_type == NULL ? (Datum) 0
-		: CStringGetTextDatum(value_type);
-	nulls[INFO_VALUE_SIZE] = params->value.limbs == 0;
-	values[INFO_VALUE_SIZE] = Int32GetDatum(8 * params->value.limbs);
-	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
-	values[INFO_ROWS] = Int64GetDatum(sketch.rows);
-	values[INFO_BYTES] = Int64GetDatum((int64) sketch.size);
+	has_values = params->value.limbs > 0;
+	iblt_column(&row, Int32GetDatum(IBLT_FORMAT_VERSION), false);
+	size_columns(&row, params);
+	iblt_column_text(&row, iblt_params_type_name(&params->key));
+	iblt_column(&row, Int32GetDatum(8 * params->key.limbs), false);
+	iblt_column(&row, BoolGetDatum(has_values), false);
+	iblt_column_text(&row, iblt_params_type_name(&params->value));
+	iblt_column(&row, Int32GetDatum(8 * params->value.limbs), !has_values);
+	iblt_column(&row, Int64GetDatum((int64) params->seed), false);
+	iblt_column(&row, Int64GetDatum(sketch.rows), false);
+	iblt_column(&row, Int64GetDatum((int64) sketch.size), false);
 	/* an estimate, of which more digits mean nothing */
-	values[INFO_GET_SUCCESS] =
-		Float8GetDatum(rint(iblt_core_get_success_now(&sketch) * 1e6) / 1e6);
-	values[INFO_SUBTABLES] = iblt_params_subtables(params->subtables);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, Float8GetDatum(rint(iblt_core_get_success_now(&sketch) * 1e6) / 1e6),
+				false);
+	iblt_column(&row, iblt_params_subtables(params->subtables), false);
+	return iblt_value_row(fcinfo, row.values, row.nulls);
 }
 
 PG_FUNCTION_INFO_V1(iblt_header);
@@ -413,11 +396,10 @@ iblt_header(PG_FUNCTION_ARGS)
 {
 	IbltSlices	slices;
 	IbltSketch	sketch;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	IbltRow		row = {0};
 
 	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
-	set_size(&sketch.params, values, nulls);
-	values[3] = Int64GetDatum(sketch.rows);
-	return iblt_value_row(fcinfo, values, nulls);
+	size_columns(&row, &sketch.params);
+	iblt_column(&row, Int64GetDatum(sketch.rows), false);
+	return iblt_value_row(fcinfo, row.values, row.nulls);
 }

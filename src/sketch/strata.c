@@ -73,13 +73,6 @@ iblt_strata_new(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(iblt_make_empty(&params));
 }
 
-/* The columns of iblt_strata_info. */
-enum
-{
-	INFO_VERSION, INFO_STRATA, INFO_CELLS, INFO_HASHES, INFO_KEY_TYPE,
-	INFO_SEED, INFO_ROWS, INFO_BYTES, INFO_COLUMNS
-};
-
 PG_FUNCTION_INFO_V1(iblt_strata_info);
 
 /* iblt_strata_info(iblt_strata) -> record */
@@ -88,24 +81,18 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 {
 	IbltSketch	strata;
 	const IbltParams *params = &strata.params;
-	Datum		values[INFO_COLUMNS];
-	bool		nulls[INFO_COLUMNS] = {false};
-	char	   *key_type;
+	IbltRow		row = {0};
 
 	iblt_strata_open_arg(&strata, fcinfo, 0);
-	key_type = iblt_params_type_name(&params->key);
-	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
-	values[INFO_STRATA] = Int32GetDatum(params->strata);
-	values[INFO_CELLS] = Int32GetDatum(params->hashes *
-									   (int32) params->subtable_cells);
-	values[INFO_HASHES] = Int32GetDatum(params->hashes);
-	nulls[INFO_KEY_TYPE] = key_type == NULL;
-	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0
-		: CStringGetTextDatum(key_type);
-	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
-	values[INFO_ROWS] = Int64GetDatum(strata.rows);
-	values[INFO_BYTES] = Int64GetDatum((int64) strata.size);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, Int32GetDatum(IBLT_FORMAT_VERSION), false);
+	iblt_column(&row, Int32GetDatum(params->strata), false);
+	iblt_column(&row, Int32GetDatum(params->hashes * (int32) params->subtable_cells), false);
+	iblt_column(&row, Int32GetDatum(params->hashes), false);
+	iblt_column_text(&row, iblt_params_type_name(&params->key));
+	iblt_column(&row, Int64GetDatum((int64) params->seed), false);
+	iblt_column(&row, Int64GetDatum(strata.rows), false);
+	iblt_column(&row, Int64GetDatum((int64) strata.size), false);
+	return iblt_value_row(fcinfo, row.values, row.nulls);
 }
 
 /* The number of keys in a difference, which is destroyed. */

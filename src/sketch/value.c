@@ -314,3 +314,9 @@ iblt_value_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
 }
+
+void
+iblt_column_text(IbltRow *row, const char *text)
+{
+	iblt_column(row, text == NULL ? (Datum) 0 : CStringGetTextDatum(text), text == NULL);
+}

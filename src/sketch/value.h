@@ -105,4 +105,22 @@ extern Tuplestorestate *iblt_value_rows(FunctionCallInfo fcinfo, TupleDesc desc)
 extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
 							bool *nulls);
 
+/* Such a row that is filled column by column.  It begins as all zero. */
+typedef struct IbltRow
+{
+	int			columns;
+	Datum		values[18];
+	bool		nulls[18];
+} IbltRow;
+
+static inline void
+iblt_column(IbltRow *row, Datum value, bool isnull)
+{
+	row->nulls[row->columns] = isnull;
+	row->values[row->columns++] = value;
+}
+
+/* A column of type text.  NULL stands for NULL. */
+extern void iblt_column_text(IbltRow *row, const char *text);
+
 #endif							/* IBLT_SKETCH_VALUE_H */
