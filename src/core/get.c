@@ -31,14 +31,14 @@ cell_holds_only(const IbltSketch *sketch, const uint8_t *cell,
 		iblt_cell_field(cell, IBLT_FIELD_CHECK(limbs));
 }
 
-/* Does the cell, whose weight is not zero, hold only rows of one other key? */
+/* Does cell i, whose weight is not zero, hold only rows of one key? */
 static bool
-cell_holds_another(const IbltSketch *sketch, uint32_t i, const uint8_t *cell)
+has_one_key(const IbltSketch *sketch, uint32_t i, const uint8_t *cell)
 {
 	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
-	uint8_t other[8 * IBLT_MAX_LIMBS];
+	uint8_t key[8 * IBLT_MAX_LIMBS];
 
-	return iblt_core_key_of_cell(sketch, i, cell, fp_inv(weight), other);
+	return iblt_core_key_of_cell(sketch, i, cell, fp_inv(weight), key);
 }
 
 /*
@@ -61,7 +61,7 @@ iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
 	else
 	{
 		only = cell_holds_only(sketch, cell, key, check);
-		if (!only && !cell_holds_another(sketch, i, cell))
+		if (!only && !has_one_key(sketch, i, cell))
 			return;
 	}
 	hearing->told++;
@@ -168,17 +168,6 @@ empty_cells(const IbltSketch *sketch, uint32_t first)
 	return empty;
 }
 
-/* Are all rows of cell i of one key? */
-static bool
-has_one_key(const IbltSketch *sketch, uint32_t i)
-{
-	const uint8_t *cell = iblt_cell(sketch, i);
-	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
-	uint8_t key[8 * IBLT_MAX_LIMBS];
-
-	return weight != 0 && iblt_core_key_of_cell(sketch, i, cell, fp_inv(weight), key);
-}
-
 /*
  * The expected number of empty cells is s (1 - 1/s)^n.  Divided by s - 1 it is
  * the probability that a key is alone.  A single cell shows whether it is.
@@ -192,9 +181,11 @@ iblt_core_get_success_now(const IbltSketch *sketch)
 
 	for (first = 0; first < sketch->ncells; first += cells)
 	{
+		const uint8_t *cell = iblt_cell(sketch, first);
 		uint32_t empty = empty_cells(sketch, first);
 		double alone = cells > 1 ? (double) empty / (cells - 1)
-			: empty == 1 || has_one_key(sketch, first);
+			: empty == 1 || (iblt_cell_field(cell, IBLT_FIELD_WEIGHT) != 0 &&
+							 has_one_key(sketch, first, cell));
 
 		failure *= alone < 1 ? 1 - alone : 0;
 	}

@@ -322,13 +322,6 @@ iblt_core_kbf_seal(IbltKbf *kbf)
 				 XXH3_64bits(kbf->bytes, kbf->size - CHECKSUM_SIZE));
 }
 
-/* Are two texts equal?  An empty one may be NULL. */
-static bool
-same_text(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
-{
-	return a_size == b_size && (a_size == 0 || memcmp(a, b, a_size) == 0);
-}
-
 bool
 iblt_core_kbf_labels_go(const IbltKbfParams *a, const IbltKbfParams *b)
 {
@@ -337,7 +330,7 @@ iblt_core_kbf_labels_go(const IbltKbfParams *a, const IbltKbfParams *b)
 
 	/* each label begins with its length, so they cannot agree in part */
 	return (a->labels_size == 0) == (b->labels_size == 0) &&
-		same_text(a->labels, size, b->labels, size);
+		(size == 0 || memcmp(a->labels, b->labels, size) == 0);
 }
 
 bool

@@ -43,17 +43,6 @@ open_source(Source *source, Datum value)
 													source->slices.size));
 }
 
-/* Reads one cell.  A header that was opened has all cells within the value. */
-static uint64
-read_cell(const Source *source, uint32 i)
-{
-	size_t		offset = iblt_kbf_cell_offset(&source->kbf, i);
-
-	return iblt_kbf_extract(&source->kbf, i,
-							iblt_slices_get(&source->slices, offset,
-											offset + sizeof(uint64)));
-}
-
 /* Looks the key that the coder has encoded up in a source. */
 static IbltPresence
 look_up(const Source *source, IbltKeyCoder *coder, unsigned *value)
@@ -69,8 +58,15 @@ look_up(const Source *source, IbltKeyCoder *coder, unsigned *value)
 		return IBLT_ABSENT;
 	iblt_kbf_place(&source->kbf, (const uint8 *) coder->bytes.data,
 				   coder->bytes.len, params.hashes, &place);
+	/* a header that was opened has all cells within the value */
 	for (i = 0; i < params.hashes; i++)
-		cells[i] = read_cell(source, place.index[i]);
+	{
+		size_t		offset = iblt_kbf_cell_offset(&source->kbf, place.index[i]);
+
+		cells[i] = iblt_kbf_extract(&source->kbf, place.index[i],
+									iblt_slices_get(&source->slices, offset,
+													offset + sizeof(uint64)));
+	}
 	presence = iblt_core_kbf_judge(&source->kbf.params, cells, place.turn,
 								   value);
 	if (presence == IBLT_CONTRADICTION)

@@ -119,20 +119,6 @@ fold_cells(const IbltKbfParams *params, int capacity, double failure)
 	return best;
 }
 
-/* ERROR unless capacity and failure are in range, and the keys have room. */
-static void
-check_fold(const IbltKbf *kbf, int capacity)
-{
-	if (capacity < 1)
-		iblt_kbf_refuse_capacity(capacity);
-	if (kbf->keys > (uint64) capacity)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("kbf has more keys than capacity %d", capacity),
-				 errdetail("It has " UINT64_FORMAT " keys.", kbf->keys),
-				 errhint("Fold it to a capacity that has room for its keys.")));
-}
-
 PG_FUNCTION_INFO_V1(kbf_fold);
 
 /* kbf_fold(kbf, capacity, failure) -> kbf */
@@ -148,7 +134,14 @@ kbf_fold(PG_FUNCTION_ARGS)
 	capacity = DatumGetInt32(iblt_require_arg(fcinfo, 1, "capacity of a kbf", NULL));
 	failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT));
 	iblt_kbf_check_failure(failure);
-	check_fold(&kbf, capacity);
+	if (capacity < 1)
+		iblt_kbf_refuse_capacity(capacity);
+	if (kbf.keys > (uint64) capacity)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("kbf has more keys than capacity %d", capacity),
+				 errdetail("It has " UINT64_FORMAT " keys.", kbf.keys),
+				 errhint("Fold it to a capacity that has room for its keys.")));
 	cells = fold_cells(&kbf.params, capacity, failure);
 	if (cells == 0)
 		ereport(ERROR,

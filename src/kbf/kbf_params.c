@@ -54,16 +54,6 @@ iblt_kbf_params_make(IbltKbfParams *params, int capacity, double failure,
 		iblt_kbf_refuse_capacity(capacity);
 }
 
-/* Are the rates at this load within a failure, and a hundredth of it? */
-static bool
-load_within(const IbltKbfParams *params, double load, double failure)
-{
-	IbltKbfRates rates;
-
-	iblt_core_kbf_rates(params, load, &rates);
-	return rates.unknown <= failure && rates.false_positive <= failure / 100;
-}
-
 /*
  * By the formula for the rates.  iblt_core_kbf_choose has a margin of some
  * percent, so that this is not below the capacity that was asked for.
@@ -79,8 +69,10 @@ iblt_kbf_params_capacity(const IbltKbfParams *params, double failure)
 	for (i = 0; i < 20; i++)
 	{
 		double		middle = (low + high) / 2;
+		IbltKbfRates rates;
 
-		if (load_within(params, middle, failure))
+		iblt_core_kbf_rates(params, middle, &rates);
+		if (rates.unknown <= failure && rates.false_positive <= failure / 100)
 			low = middle;
 		else
 			high = middle;
@@ -123,21 +115,6 @@ iblt_kbf_params_text(const IbltKbfParams *params)
 					type == NULL ? "" : type);
 }
 
-/* What to do about parameters that differ. */
-static const char *
-match_hint(IbltStatus status)
-{
-	switch (status)
-	{
-		case IBLT_OTHER_KEY_TYPE:
-			return "Cast the key to one type on both sides, as in kbf_agg(key::text, ...).";
-		case IBLT_OTHER_CELLS:
-			return "Build both from one template: kbf_agg(key, value, kbf_new(...)), or fold the larger one with kbf_fold.";
-		default:
-			return "Build both from one template: kbf_agg(key, value, kbf_new(...)).";
-	}
-}
-
 void
 iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
 {
@@ -151,7 +128,10 @@ iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
 					iblt_core_status_text(status)),
 			 errdetail("One has %s. The other has %s.",
 					   iblt_kbf_params_text(left), iblt_kbf_params_text(right)),
-			 errhint("%s", match_hint(status))));
+			 status == IBLT_OTHER_KEY_TYPE
+			 ? errhint("Cast the key to one type on both sides, as in kbf_agg(key::text, ...).")
+			 : errhint("Build both from one template: kbf_agg(key, value, kbf_new(...))%s.",
+					   status == IBLT_OTHER_CELLS ? ", or fold the larger one with kbf_fold" : "")));
 }
 
 /* The template of parameters whose values are set.  The others are arguments. */

@@ -158,24 +158,6 @@ incomplete_hint(const IbltVerdict *verdict, const IbltParams *params)
 					: "");
 }
 
-/*
- * ERROR, or with allow_partial a WARNING, that there are more keys.  If no key
- * was recovered it is always an ERROR, because an empty result would read as
- * "equal".
- */
-static void
-report_incomplete(const IbltVerdict *verdict, const IbltParams *params,
-				  bool allow_partial)
-{
-	ereport(allow_partial && verdict->recovered > 0 ? WARNING : ERROR,
-			(errcode(ERRCODE_IBLT_INCOMPLETE),
-			 errmsg("iblt holds more keys than it can decode: %u recovered, about " UINT64_FORMAT " keys differ",
-					verdict->recovered, verdict->keys),
-			 errdetail("The sketch has capacity %u. With 99 %% certainty at most " UINT64_FORMAT " keys differ. A key with several rows on one side may count more than once.",
-					   verdict->capacity, verdict->bound),
-			 errhint("%s", incomplete_hint(verdict, params))));
-}
-
 Datum
 iblt_rows_datum(uint64 rows)
 {
@@ -243,8 +225,15 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 		return (Datum) 0;
 	}
 	iblt_decode_into(fcinfo, &sketch, key_type, value_type, &verdict);
+	/* an empty result would read as "equal" */
 	if (!verdict.complete)
-		report_incomplete(&verdict, &sketch.params, allow_partial);
+		ereport(allow_partial && verdict.recovered > 0 ? WARNING : ERROR,
+				(errcode(ERRCODE_IBLT_INCOMPLETE),
+				 errmsg("iblt holds more keys than it can decode: %u recovered, about " UINT64_FORMAT " keys differ",
+						verdict.recovered, verdict.keys),
+				 errdetail("The sketch has capacity %u. With 99 %% certainty at most " UINT64_FORMAT " keys differ. A key with several rows on one side may count more than once.",
+						   verdict.capacity, verdict.bound),
+				 errhint("%s", incomplete_hint(&verdict, &sketch.params))));
 	return (Datum) 0;
 }
 

@@ -132,12 +132,11 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
 }
 
-/*
- * The kept sketch that the function's first argument names.  It stays with the
- * session.  ERROR if it does not exist.
- */
-static struct varlena *
-kept_arg(FunctionCallInfo fcinfo)
+PG_FUNCTION_INFO_V1(iblt_session_get);
+
+/* iblt_session_get(name) -> iblt: a copy, because the kept one may be replaced */
+Datum
+iblt_session_get(PG_FUNCTION_ARGS)
 {
 	char	   *name = name_arg(fcinfo);
 	Kept	   *kept = kept_find(name);
@@ -148,19 +147,7 @@ kept_arg(FunctionCallInfo fcinfo)
 				 errmsg("kept sketch \"%.*s\" does not exist in this session",
 						(int) strcspn(name, "\t"), name),
 				 errhint("Call iblt_session_keep in the same session first. Behind a connection pooler the next query may run in another session.")));
-	return kept->value;
-}
-
-PG_FUNCTION_INFO_V1(iblt_session_get);
-
-/* iblt_session_get(name) -> iblt */
-Datum
-iblt_session_get(PG_FUNCTION_ARGS)
-{
-	struct varlena *value = kept_arg(fcinfo);
-
-	/* the kept sketch may be replaced while the result is in use */
-	PG_RETURN_POINTER(iblt_value_copy(VARDATA(value), VARSIZE(value) - VARHDRSZ));
+	PG_RETURN_POINTER(iblt_value_copy(VARDATA(kept->value), VARSIZE(kept->value) - VARHDRSZ));
 }
 
 PG_FUNCTION_INFO_V1(iblt_session_drop);

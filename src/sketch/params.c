@@ -236,17 +236,6 @@ iblt_params_match_folded(const IbltParams *left, const IbltParams *right)
 	return cells;
 }
 
-/* The hashes that iblt_new is asked for, 0 if it is to choose, or the default. */
-static int
-hashes_arg(FunctionCallInfo fcinfo, int n, bool may_choose)
-{
-	int			hashes = PG_ARGISNULL(n) ? IBLT_DEFAULT_HASHES
-		: PG_GETARG_INT32(n);
-
-	iblt_check_range("hashes of an iblt", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
-	return PG_ARGISNULL(n) && may_choose ? 0 : hashes;
-}
-
 /* ERROR for a get_success that no sketch reaches. */
 static void
 refuse_get_success(int capacity, double get_success)
@@ -272,27 +261,19 @@ choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
 {
 	uint32		cells;
 
-	*hashes = hashes_arg(fcinfo, 6, !PG_ARGISNULL(n));
+	*hashes = PG_ARGISNULL(6) ? IBLT_DEFAULT_HASHES : PG_GETARG_INT32(6);
+	iblt_check_range("hashes of an iblt", *hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
 	/* refuses capacity and failure */
-	cells = cells_for(capacity, *hashes == 0 ? IBLT_DEFAULT_HASHES : *hashes,
-					  failure);
+	cells = cells_for(capacity, *hashes, failure);
 	if (PG_ARGISNULL(n))
 		return cells;
+	if (PG_ARGISNULL(6))
+		*hashes = 0;			/* to be chosen */
 	cells = iblt_core_get_choose(capacity, hashes, failure,
 								 PG_GETARG_FLOAT8(n));
 	if (cells == 0)
 		refuse_get_success(capacity, PG_GETARG_FLOAT8(n));
 	return cells;
-}
-
-/* The size of values, where 0 stands for the default. */
-static int
-value_size_arg(FunctionCallInfo fcinfo)
-{
-	bool		with_values = DatumGetBool(iblt_require_arg(fcinfo, 3, "with_values of an iblt", IBLT_HAS_DEFAULT));
-	int			size = DatumGetInt32(iblt_require_arg(fcinfo, 4, "value_size of an iblt", IBLT_HAS_DEFAULT));
-
-	return size == 0 && with_values ? IBLT_DEFAULT_VALUE_SIZE : size;
 }
 
 PG_FUNCTION_INFO_V1(iblt_new);
@@ -310,11 +291,14 @@ iblt_new(PG_FUNCTION_ARGS)
 	int			key_size = DatumGetInt32(iblt_require_arg(fcinfo, 1, "key_size of an iblt", IBLT_HAS_DEFAULT));
 	int64		seed = DatumGetInt64(iblt_require_arg(fcinfo, 7, "seed of an iblt", IBLT_HAS_DEFAULT));
 	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of an iblt", IBLT_HAS_DEFAULT));
+	bool		with_values = DatumGetBool(iblt_require_arg(fcinfo, 3, "with_values of an iblt", IBLT_HAS_DEFAULT));
+	int			value_size = DatumGetInt32(iblt_require_arg(fcinfo, 4, "value_size of an iblt", IBLT_HAS_DEFAULT));
 	int			hashes;
 	uint32		cells = choose_cells(fcinfo, 5, capacity, &hashes, failure);
 
-	iblt_params_make(&params, capacity, hashes, key_size, value_size_arg(fcinfo),
-					 (uint64) seed);
+	if (value_size == 0 && with_values)
+		value_size = IBLT_DEFAULT_VALUE_SIZE;
+	iblt_params_make(&params, capacity, hashes, key_size, value_size, (uint64) seed);
 	params.subtable_cells = cells;
 	PG_RETURN_POINTER(iblt_make_empty(&params));
 }

@@ -13,7 +13,6 @@
 #include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
 
@@ -211,20 +210,6 @@ iblt_salvage(PG_FUNCTION_ARGS)
 	return iblt_value_row(fcinfo, values, nulls);
 }
 
-/*
- * WARNING that keys may be missing, or ERROR if there are none, because no keys
- * would read as "equal".
- */
-static void
-report_unproven(const Salvage *salvage)
-{
-	ereport(salvage->recovered > 0 ? WARNING : ERROR,
-			(errcode(ERRCODE_IBLT_INCOMPLETE),
-			 errmsg("iblt is damaged, and nothing proves that these are all its keys: %u recovered",
-					salvage->recovered),
-			 errhint("To prove them, give an undamaged sketch of nearly the same rows as \"other\".")));
-}
-
 PG_FUNCTION_INFO_V1(iblt_salvage_keys);
 
 /* iblt_salvage_keys(bytea, integer[], iblt) -> set of (key, side, count, value) */
@@ -242,7 +227,12 @@ iblt_salvage_keys(PG_FUNCTION_ARGS)
 		refuse("Nothing proves the types of its keys and values.",
 			   "Give an undamaged sketch of the same types as \"other\". It can be without rows.");
 	iblt_decode_into(fcinfo, &salvage.left, InvalidOid, InvalidOid, &verdict);
+	/* no keys would read as "equal" */
 	if (!salvage.proven || !verdict.complete)
-		report_unproven(&salvage);
+		ereport(salvage.recovered > 0 ? WARNING : ERROR,
+				(errcode(ERRCODE_IBLT_INCOMPLETE),
+				 errmsg("iblt is damaged, and nothing proves that these are all its keys: %u recovered",
+						salvage.recovered),
+				 errhint("To prove them, give an undamaged sketch of nearly the same rows as \"other\".")));
 	return (Datum) 0;
 }

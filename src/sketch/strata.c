@@ -18,21 +18,6 @@
 #include "core/sizing.h"
 #include "core/strata.h"
 
-/* ERROR for cells that do not make whole subtables of an allowed size. */
-static void
-refuse_cells(int cells, int hashes)
-{
-	int			next = hashes *
-		(int) iblt_core_ladder_at_least((cells + hashes - 1) / hashes);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("cells of an iblt_strata cannot be %d", cells),
-			 errdetail("A stratum has one subtable for each hash. The number of cells in a subtable must divide 2^24 * 3^2 * 5 * 7."),
-			 errhint("Use %d cells, the next possible number with %d hashes.",
-					 next, hashes)));
-}
-
 void
 iblt_strata_params_make(IbltParams *params, int strata, int cells,
 						int hashes, uint64 seed)
@@ -41,7 +26,13 @@ iblt_strata_params_make(IbltParams *params, int strata, int cells,
 	iblt_check_range("hashes of an iblt_strata", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
 	iblt_check_range("cells of an iblt_strata", cells, hashes, hashes * IBLT_LADDER_MAX);
 	if (cells % hashes != 0 || !iblt_core_ladder_has(cells / hashes))
-		refuse_cells(cells, hashes);
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cells of an iblt_strata cannot be %d", cells),
+				 errdetail("A stratum has one subtable for each hash. The number of cells in a subtable must divide 2^24 * 3^2 * 5 * 7."),
+				 errhint("Use %d cells, the next possible number with %d hashes.",
+						 hashes * (int) iblt_core_ladder_at_least((cells + hashes - 1) / hashes),
+						 hashes)));
 	memset(params, 0, sizeof *params);
 	params->strata = strata;
 	params->hashes = hashes;
