@@ -112,24 +112,6 @@ state_arg(FunctionCallInfo fcinfo)
 	return object;
 }
 
-/* The parameters of the template, for a sketch of integers. */
-static void
-make_params(IbltParams *params, FunctionCallInfo fcinfo)
-{
-	IbltSketch	template;
-
-	if (PG_ARGISNULL(3))
-		iblt_agg_refuse_null_third("iblt_agg_bigint", true);
-	iblt_open(&template, PG_GETARG_DATUM(3));
-	*params = template.params;
-	if (params->value.limbs > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("iblt_agg_bigint cannot keep values"),
-				 errhint("Use iblt_agg, or a template without values.")));
-	iblt_key_set_params(iblt_key_coder(INT8OID, CurrentMemoryContext), params);
-}
-
 /* Is the template what it was for the last row? */
 static inline bool
 template_is_known(const Expanded *object, FunctionCallInfo fcinfo)
@@ -152,9 +134,20 @@ static void
 see_template(Expanded *object, FunctionCallInfo fcinfo)
 {
 	struct varlena *template;
+	IbltSketch	sketch;
 	IbltParams	params;
 
-	make_params(&params, fcinfo);
+	if (PG_ARGISNULL(3))
+		iblt_agg_refuse_null_third("iblt_agg_bigint", true);
+	template = PG_GETARG_VARLENA_PP(3);
+	iblt_open(&sketch, PointerGetDatum(template));
+	params = sketch.params;
+	if (params.value.limbs > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("iblt_agg_bigint cannot keep values"),
+				 errhint("Use iblt_agg, or a template without values.")));
+	iblt_key_set_params(iblt_key_coder(INT8OID, CurrentMemoryContext), &params);
 	if (object->state != NULL)
 		iblt_params_check_match(&object->state->sketch.params, &params);
 	if (object->state == NULL ||
@@ -164,7 +157,6 @@ see_template(Expanded *object, FunctionCallInfo fcinfo)
 		object->state->inserted = true;
 	}
 	object->seen = true;
-	template = PG_GETARG_VARLENA_PP(3);
 	object->template_size = VARSIZE_ANY_EXHDR(template) + VARHDRSZ;
 	memcpy(object->template, VARDATA_ANY(template), TEMPLATE_HEAD);
 }

@@ -147,7 +147,4 @@ extern unsigned iblt_params_subtable(const IbltParams *params, int number);
 /* The hashes of a mask of subtables, counted from 1, as integer[]. */
 extern Datum iblt_params_subtables(unsigned mask);
 
-/* Copies the types of key and value. */
-extern void iblt_params_set_types(IbltParams *params, const IbltParams *from);
-
 #endif							/* IBLT_H */

@@ -56,7 +56,8 @@ iblt_combine(IbltSketch *result, const IbltSketch *left,
 		value = iblt_copy(result, left);
 	else
 	{
-		iblt_params_set_types(&params, &right->params);
+		params.key = right->params.key;
+		params.value = right->params.value;
 		value = iblt_make(result, &params);
 	}
 	iblt_check_counts(&params, iblt_core_add_sketch(result, right, sign));

@@ -160,13 +160,6 @@ params_text(const IbltParams *params)
 	return text.data;
 }
 
-void
-iblt_params_set_types(IbltParams *params, const IbltParams *from)
-{
-	params->key = from->key;
-	params->value = from->value;
-}
-
 /*
  * The template with the types of a typed sketch, in its own sizes.  Integers
  * and uuids have their own size, whatever the template's size is.  Values or
@@ -178,7 +171,8 @@ type_template(IbltParams *template, const IbltParams *typed)
 	unsigned	limbs = template->key.limbs;
 	unsigned	value_limbs = template->value.limbs;
 
-	iblt_params_set_types(template, typed);
+	template->key = typed->key;
+	template->value = typed->value;
 	if (typed->key.kind == IBLT_KEY_CANONICAL)
 		template->key.limbs = limbs;
 	if (typed->value.kind == IBLT_KEY_CANONICAL ||
