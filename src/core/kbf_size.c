@@ -1,8 +1,11 @@
 /*
  * kbf_size.c
- *		How large a key-value Bloom filter has to be: a table look-up.
+ *		How often a key-value Bloom filter fails, by a formula, and how large it
+ *		has to be, by a table.
  */
 #include "kbf_size.h"
+
+#include <math.h>
 
 #include "kbf_size_table.h"
 
@@ -113,4 +116,261 @@ iblt_core_kbf_choose(IbltKbfParams *params, uint64_t capacity, double failure)
 	return choose_hashes(params,
 						 kbf_size[column][params->superposed - 1][bits - 1],
 						 capacity, kbf_size_apart[column]);
+}
+
+/* What a cell says: it names one, two or three values, ... */
+#define ONE		0
+#define TWO		1
+#define THREE	2
+#define TESTS	3				/* ... it can only test a value, ... */
+#define NOTHING	4				/* ... or not even that. */
+#define CLASSES	5
+
+/* The cells of one key, as a mixture. */
+typedef struct Mix
+{
+	double		share[CLASSES]; /* of the cells */
+	double		named[3];		/* wrong values that a cell names */
+	double		match;			/* chance of one wrong value to be another */
+	double		admit;			/* chance of one to pass a test */
+	double		in_range;		/* chance of one to be a value, turned back */
+} Mix;
+
+/* How often a key is left with no, one or several wrong values. */
+typedef struct Outcome
+{
+	double		one;
+	double		several;
+} Outcome;
+
+/* The chance that a Poisson variable is n. */
+static double
+poisson(double mean, int n)
+{
+	double		chance = exp(-mean);
+
+	for (; n > 0; n--)
+		chance *= mean / n;
+	return chance;
+}
+
+/* The other keys, and the share of them in each of its cells. */
+typedef struct Others
+{
+	double		number;			/* INFINITY if only their mean is known */
+	double		load;			/* their mean in a cell */
+} Others;
+
+/* The chance that n of them are in a cell. */
+static double
+chance_of(const Others *others, int n)
+{
+	double		share = others->load / others->number;
+	double		chance;
+	int			i;
+
+	if (isinf(others->number))
+		return poisson(others->load, n);
+	chance = pow(1 - share, others->number - n);
+	for (i = 0; i < n; i++)
+		chance *= (others->number - i) / (i + 1) * share;
+	return chance > 0 ? chance : 0;
+}
+
+/* C(n, k) for small k. */
+static double
+choose(double n, int k)
+{
+	double		product = 1;
+	int			i;
+
+	for (i = 0; i < k; i++)
+		product *= (n - i) / (i + 1);
+	return product;
+}
+
+/* The chance that the elements of n keys are all different. */
+static double
+all_different(const IbltKbfParams *params, int n)
+{
+	double		chance = 1;
+
+	while (--n > 0)
+		chance *= 1 - (double) n / gf_values(params->degree);
+	return chance;
+}
+
+/*
+ * The chance that a cell of t + 1 pairs can have a given wrong value.  It can
+ * have any value if two of its own are equal.  Otherwise the value must be one
+ * of its own, of which `others` may be it, or what is left must be by chance a
+ * sum of t codes.
+ */
+static double
+admit_rate(const IbltKbfParams *params, int others)
+{
+	double		elements = gf_values(params->degree);
+	int			t = params->superposed;
+	double		different = all_different(params, t + 1);
+	double		sums = choose(elements, t) +
+		(t == 2 ? 1 : t == 3 ? elements : 0);
+	double		refuted = (1 - fmin(sums / ldexp(1, params->degree * t), 1)) *
+		pow(1 - 1 / elements, others);
+
+	return 1 - different * refuted;
+}
+
+/*
+ * The cells of a key with `own` pairs of its own, 0 or 1, in each.  A cell of n
+ * pairs names their values if n is at most t and they are different.
+ */
+static void
+set_mix(Mix *mix, const IbltKbfParams *params, const Others *others, int own)
+{
+	double		elements = gf_values(params->degree);
+	int			t = params->superposed;
+	double		rest = own == 1 ? 1 : 1 - chance_of(others, 0);
+	int			n;
+
+	for (n = 1; n <= IBLT_GF_MAX_TERMS; n++)
+	{
+		mix->share[n - 1] = n > t ? 0
+			: chance_of(others, n - own) * all_different(params, n);
+		mix->named[n - 1] = n - own;
+		rest -= mix->share[n - 1];
+	}
+	mix->share[TESTS] = chance_of(others, t + 1 - own);
+	rest -= mix->share[TESTS];
+	mix->share[NOTHING] = rest > 0 ? rest : 0;
+	mix->match = 1 / (elements - own);
+	mix->in_range = (params->values - own) / (elements - own);
+	mix->admit = admit_rate(params, t + 1 - own);
+}
+
+/*
+ * The chances for given numbers of cells of each class.  The cell that names
+ * the fewest values gives the candidates, and the others leave a part of them.
+ */
+static Outcome
+outcome_of(const Mix *mix, const int *cells)
+{
+	Outcome		outcome = {0, 1};
+	double		candidates = -1;
+	double		survive = mix->in_range;
+	double		none;
+	int			c;
+
+	for (c = ONE; c <= THREE; c++)
+	{
+		int			tests = cells[c];
+
+		if (tests > 0 && candidates < 0)
+		{
+			candidates = mix->named[c];
+			tests--;
+		}
+		survive *= pow(fmin(mix->named[c] * mix->match, 1), tests);
+	}
+	if (candidates < 0)
+		return outcome;
+	survive *= pow(mix->admit, cells[TESTS]);
+	none = pow(1 - survive, candidates);
+	outcome.one = candidates * survive *
+		(candidates > 1 ? pow(1 - survive, candidates - 1) : 1);
+	outcome.several = fmax(1 - none - outcome.one, 0);
+	return outcome;
+}
+
+/* Adds up over the ways to choose the classes of `left` cells from class c on. */
+static Outcome
+sum_over(const Mix *mix, int *cells, int c, int left, double chance)
+{
+	Outcome		sum = {0, 0};
+	int			n;
+
+	if (c == NOTHING)
+	{
+		sum = outcome_of(mix, cells);
+		chance *= pow(mix->share[NOTHING], left);
+		sum.one *= chance;
+		sum.several *= chance;
+		return sum;
+	}
+	for (n = 0; n <= left; n++)
+	{
+		double		part = chance * choose(left, n) * pow(mix->share[c], n);
+		Outcome		more;
+
+		cells[c] = n;
+		if (part == 0)
+			continue;
+		more = sum_over(mix, cells, c + 1, left - n, part);
+		sum.one += more.one;
+		sum.several += more.several;
+	}
+	return sum;
+}
+
+static Outcome
+outcome(const IbltKbfParams *params, double load, int own)
+{
+	int			cells[CLASSES] = {0};
+	Others		others = {INFINITY, load};
+	Mix			mix;
+
+	set_mix(&mix, params, &others, own);
+	return sum_over(&mix, cells, ONE, params->hashes, 1);
+}
+
+void
+iblt_core_kbf_rates(const IbltKbfParams *params, double load,
+					IbltKbfRates *rates)
+{
+	Outcome		present = outcome(params, load, 1);
+	Outcome		absent = outcome(params, load, 0);
+
+	/* a wrong value beside the true one makes it unknown */
+	rates->unknown = present.one + present.several;
+	rates->false_positive = absent.one;
+	rates->absent_unknown = absent.several;
+}
+
+/* The chance that a cell of other keys can have a given wrong value. */
+static double
+admitted(const Mix *mix)
+{
+	double		chance = mix->share[TESTS] * mix->admit + mix->share[NOTHING];
+	int			c;
+
+	for (c = ONE; c <= THREE; c++)
+		chance += mix->share[c] * mix->named[c] * mix->match;
+	return fmin(chance, 1);
+}
+
+double
+iblt_core_kbf_shared(const IbltKbfParams *params, double keys,
+					 double subtable_cells)
+{
+	Others		others = {keys - 1, (keys - 1) / subtable_cells};
+	double		common = 1 / subtable_cells;
+	double		sum = 0;
+	Mix			without,
+				with;
+	double		admit;
+	int			shared;
+
+	if (!(keys > 1))
+		return 0;
+	set_mix(&without, params, &others, 0);
+	set_mix(&with, params, &others, 1);
+	admit = admitted(&without);
+	for (shared = 2; shared <= params->hashes; shared++)
+	{
+		int			rest = params->hashes - shared;
+		double		silent = pow(with.share[TESTS] + with.share[NOTHING], shared);
+
+		sum += choose(params->hashes, shared) * pow(common, shared) *
+			pow(admit, rest) * (1 - silent);
+	}
+	return fmin(keys * sum * without.in_range, 1);
 }

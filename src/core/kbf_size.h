@@ -1,8 +1,21 @@
 /*
  * kbf_size.h
- *		How large a key-value Bloom filter has to be.
+ *		How often a key-value Bloom filter fails, and how large it has to be.
  *
- * The answers come from a table, kbf_size_table.h, that `make kbf-sizing-table`
+ * Let the load be the number of keys divided by the cells of a subtable.  The
+ * other keys in a key's cell are Poisson distributed with this mean.  The field
+ * elements in a cell are independent and uniform, because each key turns its
+ * value.  The formulas count the cells of a key by what they say, and the wrong
+ * values that all of them leave.
+ *
+ * The paper's formula for the failures of keys in the filter counts the key
+ * itself as one of the others, and leaves out equal values.  This one does
+ * neither.
+ *
+ * The rates depend on the machine's mathematical library in the last digits.
+ * They are for people to read.  Nothing that is stored may depend on them.
+ *
+ * Sizes come from a table, kbf_size_table.h, that `make kbf-sizing-table`
  * computes and checks by simulation.  test/sim/kbf_sizing.c describes how.  The
  * rest is arithmetic of integers.  So all machines choose the same parameters,
  * and filters of the same arguments can be added.
@@ -14,7 +27,6 @@
 #define IBLT_CORE_KBF_SIZE_H
 
 #include "kbf.h"
-#include "kbf_rates.h"
 
 /* The range of `failure`.  For the casts see sizing.h. */
 #define IBLT_KBF_MIN_FAILURE ((double) 1e-6)
@@ -49,5 +61,29 @@
  */
 extern IbltStatus iblt_core_kbf_choose(IbltKbfParams *params,
 									   uint64_t capacity, double failure);
+
+/* What to expect of a look-up. */
+typedef struct IbltKbfRates
+{
+	double		unknown;		/* a key in the filter is unknown */
+	double		false_positive; /* a key not in the filter gets a value */
+	double		absent_unknown; /* a key not in the filter is unknown */
+} IbltKbfRates;
+
+/*
+ * The rates of a filter with this load.  Only the codes' parameters, the number
+ * of values and that of hashes matter.
+ */
+extern void iblt_core_kbf_rates(const IbltKbfParams *params, double load,
+								IbltKbfRates *rates);
+
+/*
+ * The chance that a key that is not in the filter gets a value because it has
+ * two cells or more in common with one of the keys.  It adds to the rate of
+ * false positives, which takes the cells as independent.  In subtables of more
+ * than 1,000 cells it does not matter.
+ */
+extern double iblt_core_kbf_shared(const IbltKbfParams *params, double keys,
+								   double subtable_cells);
 
 #endif

@@ -1,15 +1,24 @@
 /*
  * sums.h
- *		What a whole sketch tells without decoding.
+ *		What a whole sketch tells without decoding, and a damaged one put
+ *		together again.
  *
  * A row adds the same terms to one cell of each subtable.  So whatever rows
  * were added or removed, the sum of a field over a subtable is the same for
  * all subtables, and the sum of the counts is the number of rows.
+ *
+ * Goodrich & Mitzenmacher list the keys of a table that has lost subblocks from
+ * those that are left.  Each key that is listed says what the lost cells had.
+ * So once all keys are listed, the sketch can be put together again, and its own
+ * checksum proves that it is what it was.
+ *
+ * The keys need not be all those of the sketch.  With an undamaged sketch of
+ * nearly the same rows, those by which they differ are enough.
  */
 #ifndef IBLT_CORE_SUMS_H
 #define IBLT_CORE_SUMS_H
 
-#include "sketch.h"
+#include "cell.h"
 
 typedef enum IbltSums
 {
@@ -26,7 +35,7 @@ typedef enum IbltSums
  * the number of rows or the meter is not.  The sketch must be sealed.
  *
  * The validator does not check this, because the even cells of a sketch
- * (fold.h) form a sketch whose sums differ.
+ * (cell.h) form a sketch whose sums differ.
  */
 extern IbltSums iblt_core_sums(const IbltSketch *sketch);
 
@@ -50,5 +59,24 @@ extern int	iblt_core_agreeing(const IbltSketch *sketch, unsigned among,
  * negative or their sum is too small.
  */
 extern bool iblt_core_inserted_fit(const IbltSketch *sketch);
+
+/*
+ * Makes `whole`, a copy of a damaged sketch, ready for iblt_core_salvage_key:
+ * the lost subtables, a mask, get the cells of `other`, or zeros if it is NULL.
+ * The parameters of both must be the same.
+ */
+extern void iblt_core_salvage_start(IbltSketch *whole, unsigned lost,
+									const IbltSketch *other);
+
+/* Adds the rows of one key to the lost subtables. */
+extern void iblt_core_salvage_key(IbltSketch *whole, unsigned lost,
+								  const IbltEntry *entry);
+
+/*
+ * Is the sketch, after the last key, what was sealed once?  Seals it.  False
+ * also if the damage is in the header or in the checksum.  A sketch that is not
+ * what it was passes with probability 2^-64.
+ */
+extern bool iblt_core_salvage_proven(IbltSketch *whole);
 
 #endif

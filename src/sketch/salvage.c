@@ -16,7 +16,6 @@
 #include "utils/array.h"
 #include "utils/memutils.h"
 
-#include "core/salvage.h"
 #include "core/sums.h"
 #include "sketch/decode.h"
 

@@ -9,7 +9,7 @@
  * k.  It has the degree q of the field, the load, in keys for each cell of a
  * subtable, and the extra cells of a subtable.  It is made in three steps.
  *
- * 1. The formulas of src/core/kbf_rates.c.  The first takes the cells of a key
+ * 1. The formulas of src/core/kbf_size.c.  The first takes the cells of a key
  *	  as independent, which they are not quite for small fields and few cells.
  *	  So degree and load are those of the fewest bits for which it gives MARGIN
  *	  times the failure.  In small filters, keys have several cells in common.

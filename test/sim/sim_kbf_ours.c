@@ -5,7 +5,7 @@
  *		growth and compaction.
  *
  * Rates are held against the limits that a size was chosen for, or against the
- * formulas of src/core/kbf_rates.c.
+ * formulas of src/core/kbf_size.c.
  */
 #include "kbf_paper.h"
 #include "kbf_trial.h"

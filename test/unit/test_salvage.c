@@ -9,7 +9,6 @@
 
 #include "cell.h"
 #include "model.h"
-#include "salvage.h"
 #include "sums.h"
 
 #define CELLS 84 /* of a subtable */
