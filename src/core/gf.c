@@ -32,13 +32,6 @@ iblt_core_gf_encode(unsigned x, int degree, int terms)
 	return code;
 }
 
-bool
-iblt_core_gf_single(uint64_t sum, int degree, int terms, unsigned *value)
-{
-	*value = term(sum, degree, 0);
-	return *value != 0 && iblt_core_gf_encode(*value, degree, terms) == sum;
-}
-
 /*
  * A linear map of GF(2^degree) over GF(2) in echelon form.  The row of a bit
  * has it as the highest one of an image, and the argument of that image.
@@ -115,24 +108,12 @@ set_map(LinearMap *map, int degree, unsigned a, unsigned b, unsigned c)
 	}
 }
 
-static void
-swap_if_descending(unsigned *a, unsigned *b)
-{
-	if (*a > *b)
-	{
-		unsigned	t = *a;
-
-		*a = *b;
-		*b = t;
-	}
-}
-
 /*
  * With sums s1 and s3 of the first and third powers, x and y are the roots of
  * s1 z^2 + s1^2 z = s3 + s1^3, whose left side is linear with kernel {0, s1}.
  */
-bool
-iblt_core_gf_pair(uint64_t sum, int degree, int terms, unsigned *value)
+static bool
+split_pair(uint64_t sum, int degree, unsigned *value)
 {
 	unsigned	s1 = term(sum, degree, 0);
 	unsigned	square = gf_mul(s1, s1, degree);
@@ -148,9 +129,7 @@ iblt_core_gf_pair(uint64_t sum, int degree, int terms, unsigned *value)
 		return false;
 	value[0] = root;
 	value[1] = root ^ s1;
-	swap_if_descending(&value[0], &value[1]);
-	return (iblt_core_gf_encode(value[0], degree, terms) ^
-			iblt_core_gf_encode(value[1], degree, terms)) == sum;
+	return true;
 }
 
 /*
@@ -160,8 +139,8 @@ iblt_core_gf_pair(uint64_t sum, int degree, int terms, unsigned *value)
  * d y^4 + (s1^5 + s5) y^2 + d^2 y = 0.  The left side is linear, and three
  * different values are a kernel of dimension 2.
  */
-bool
-iblt_core_gf_triple(uint64_t sum, int degree, unsigned *value)
+static bool
+split_triple(uint64_t sum, int degree, unsigned *value)
 {
 	unsigned	s1 = term(sum, degree, 0);
 	unsigned	square = gf_mul(s1, s1, degree);
@@ -178,10 +157,21 @@ iblt_core_gf_triple(uint64_t sum, int degree, unsigned *value)
 	value[0] = map.kernel[0] ^ s1;
 	value[1] = map.kernel[1] ^ s1;
 	value[2] = value[0] ^ value[1] ^ s1;
-	swap_if_descending(&value[0], &value[1]);
-	swap_if_descending(&value[1], &value[2]);
-	swap_if_descending(&value[0], &value[1]);
-	return value[0] != 0 && (iblt_core_gf_encode(value[0], degree, 3) ^
-							 iblt_core_gf_encode(value[1], degree, 3) ^
-							 iblt_core_gf_encode(value[2], degree, 3)) == sum;
+	return value[0] != 0 && value[1] != 0 && value[2] != 0;
+}
+
+bool
+iblt_core_gf_split(uint64_t sum, int count, int degree, int terms,
+				   unsigned *value)
+{
+	int			i;
+
+	value[0] = term(sum, degree, 0);
+	if (count == 1 ? value[0] == 0
+		: count == 2 ? !split_pair(sum, degree, value)
+		: !split_triple(sum, degree, value))
+		return false;
+	for (i = 0; i < count; i++)
+		sum ^= iblt_core_gf_encode(value[i], degree, terms);
+	return sum == 0;
 }

@@ -55,18 +55,11 @@ gf_values(int degree)
 /* The code of x with `terms` odd powers, 1 to 3.  That of 0 is 0. */
 extern uint64_t iblt_core_gf_encode(unsigned x, int degree, int terms);
 
-/* Is the sum the code of one value?  Sets it if so. */
-extern bool iblt_core_gf_single(uint64_t sum, int degree, int terms,
-								unsigned *value);
-
 /*
- * Is the sum that of the codes of two different values?  Sets both, in
- * ascending order, if so.  terms must be at least 2.
+ * Is the sum that of the codes of `count` different values, of at most `terms`?
+ * Sets them if so.
  */
-extern bool iblt_core_gf_pair(uint64_t sum, int degree, int terms,
-							  unsigned *value);
-
-/* The same for three different values.  The code must have three terms. */
-extern bool iblt_core_gf_triple(uint64_t sum, int degree, unsigned *value);
+extern bool iblt_core_gf_split(uint64_t sum, int count, int degree, int terms,
+							   unsigned *value);
 
 #endif

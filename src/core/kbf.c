@@ -254,8 +254,8 @@ add_up(const IbltKbf *kbf, uint32_t first, Sums *sums)
 		if ((count == 0 || count == IBLT_KBF_FULL) && content != 0)
 			return false;
 		if (count == 1 &&
-			!iblt_core_gf_single(content, params->degree, params->superposed,
-								 &element))
+			!iblt_core_gf_split(content, 1, params->degree, params->superposed,
+								&element))
 			return false;
 		sums->full |= count == IBLT_KBF_FULL;
 		sums->count += count;

@@ -147,36 +147,19 @@ iblt_core_kbf_queue_flush(IbltKbfQueue *queue, IbltKbf *kbf)
 }
 
 /*
- * The elements of a sum of `count` different ones, at most t.  Returns false if
- * there are none.
- */
-static bool
-split(const IbltKbfParams *params, uint64_t sum, unsigned count,
-	  unsigned *elements)
-{
-	if (count == 1)
-		return iblt_core_gf_single(sum, params->degree, params->superposed,
-								   elements);
-	if (count == 2)
-		return iblt_core_gf_pair(sum, params->degree, params->superposed,
-								 elements);
-	return iblt_core_gf_triple(sum, params->degree, elements);
-}
-
-/*
  * What a cell of at most t pairs says of its values.  Two equal codes cancel,
  * so a sum of fewer codes leaves those two, and with them all, open.
  */
 static int
 cell_elements(const IbltKbfParams *params, uint64_t cell, unsigned *elements)
 {
-	unsigned	count = iblt_kbf_count(cell);
+	int			count = (int) iblt_kbf_count(cell);
 	uint64_t	sum = iblt_kbf_content(cell);
 
-	if (split(params, sum, count, elements))
-		return (int) count;
+	if (iblt_core_gf_split(sum, count, params->degree, params->superposed, elements))
+		return count;
 	if ((count == 2 && sum == 0) ||
-		(count == 3 && split(params, sum, 1, elements)))
+		(count == 3 && iblt_core_gf_split(sum, 1, params->degree, params->superposed, elements)))
 		return ANY_VALUE;
 	return NO_VALUES;
 }

@@ -44,17 +44,6 @@ iblt_core_meter_add_all(uint8_t *meter, const uint8_t *other, int sign)
 	}
 }
 
-bool
-iblt_core_meter_is_zero(const uint8_t *meter)
-{
-	int i;
-
-	for (i = 0; i < IBLT_METER_BUCKETS; i++)
-		if (iblt_load16(meter + 2 * i) != 0)
-			return false;
-	return true;
-}
-
 uint64_t
 iblt_core_meter_estimate(const uint8_t *meter)
 {

@@ -45,7 +45,11 @@ iblt_meter_add(uint8_t *meter, uint64_t hash, int sign)
 extern void iblt_core_meter_add_all(uint8_t *meter, const uint8_t *other,
 									int sign);
 
-extern bool iblt_core_meter_is_zero(const uint8_t *meter);
+static inline bool
+iblt_core_meter_is_zero(const uint8_t *meter)
+{
+	return iblt_all_zero(meter, 2 * IBLT_METER_BUCKETS);
+}
 
 /* Estimated number of rows in the difference. */
 extern uint64_t iblt_core_meter_estimate(const uint8_t *meter);

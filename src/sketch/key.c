@@ -16,8 +16,9 @@
 #include "utils/syscache.h"
 #include "utils/uuid.h"
 
+/* codec is that of canonical keys, or NULL. */
 static IbltKeyCoder *
-coder_alloc(Oid type, IbltKeyKind kind, MemoryContext context)
+coder_alloc(Oid type, IbltKeyKind kind, IbltCodec *codec, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
 	IbltKeyCoder *coder = palloc0(sizeof *coder);
@@ -25,19 +26,10 @@ coder_alloc(Oid type, IbltKeyKind kind, MemoryContext context)
 	coder->type = getBaseType(type);
 	coder->asked = type;
 	coder->kind = kind;
+	coder->codec = codec;
 	coder->context = context;
 	initStringInfo(&coder->bytes);
 	MemoryContextSwitchTo(old);
-	return coder;
-}
-
-/* A coder of canonical keys. */
-static IbltKeyCoder *
-canonical_coder(Oid type, IbltCodec *codec, MemoryContext context)
-{
-	IbltKeyCoder *coder = coder_alloc(type, IBLT_KEY_CANONICAL, context);
-
-	coder->codec = codec;
 	return coder;
 }
 
@@ -65,12 +57,12 @@ iblt_key_coder(Oid type, MemoryContext context)
 		case INT2OID:
 		case INT4OID:
 		case INT8OID:
-			return coder_alloc(type, IBLT_KEY_INTEGER, context);
+			return coder_alloc(type, IBLT_KEY_INTEGER, NULL, context);
 		case UUIDOID:
-			return coder_alloc(type, IBLT_KEY_UUID, context);
+			return coder_alloc(type, IBLT_KEY_UUID, NULL, context);
 		default:
-			return canonical_coder(type, iblt_codec_build(type, -1, context),
-								   context);
+			return coder_alloc(type, IBLT_KEY_CANONICAL,
+							   iblt_codec_build(type, -1, context), context);
 	}
 }
 
@@ -78,9 +70,8 @@ IbltKeyCoder *
 iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 						   MemoryContext context)
 {
-	return canonical_coder(RECORDOID,
-						   iblt_codec_for_columns(ncolumns, types, context),
-						   context);
+	return coder_alloc(RECORDOID, IBLT_KEY_CANONICAL,
+					   iblt_codec_for_columns(ncolumns, types, context), context);
 }
 
 /* A coder for the keys or values of a sketch, by the type that it names. */
@@ -97,9 +88,8 @@ coder_from_typing(const IbltTyping *typing)
 	description = pnstrdup((const char *) typing->description,
 						   typing->description_size);
 	codec = iblt_codec_from_description(description, CurrentMemoryContext);
-	if (codec == NULL)
-		return coder_alloc(BYTEAOID, IBLT_KEY_CANONICAL, CurrentMemoryContext);
-	return canonical_coder(iblt_codec_type(codec), codec, CurrentMemoryContext);
+	return coder_alloc(codec == NULL ? BYTEAOID : iblt_codec_type(codec),
+					   IBLT_KEY_CANONICAL, codec, CurrentMemoryContext);
 }
 
 IbltKeyCoder *

@@ -95,25 +95,33 @@ enumerate(int degree, int terms)
 	return collisions;
 }
 
+/* Is the value among those found? */
+static bool
+has(const unsigned *found, int count, unsigned value)
+{
+	while (count-- > 0)
+		if (found[count] == value)
+			return true;
+	return false;
+}
+
 /* Is a word taken apart as it was put together, or as nothing? */
 static bool
 decodes_right(uint64_t word, int degree, int terms)
 {
-	unsigned	v[3] = {0, 0, 0};
+	unsigned	v[3];
+	int			n,
+				i;
 
-	if (iblt_core_gf_single(word, degree, terms, v) != (kind[word] == 1))
-		return false;
-	if (kind[word] == 1 && v[0] != parts[word][0])
-		return false;
-	if (terms >= 2 &&
-		iblt_core_gf_pair(word, degree, terms, v) != (kind[word] == 2))
-		return false;
-	if (kind[word] == 2)
-		return v[0] == parts[word][0] && v[1] == parts[word][1];
-	if (terms >= 3 && iblt_core_gf_triple(word, degree, v) != (kind[word] == 3))
-		return false;
-	return kind[word] != 3 ||
-		(v[0] == parts[word][0] && v[1] == parts[word][1] && v[2] == parts[word][2]);
+	for (n = 1; n <= terms; n++)
+	{
+		if (iblt_core_gf_split(word, n, degree, terms, v) != (kind[word] == n))
+			return false;
+		for (i = 0; kind[word] == n && i < n; i++)
+			if (!has(v, n, parts[word][i]))
+				return false;
+	}
+	return true;
 }
 
 static void
@@ -162,16 +170,6 @@ random_sum(unsigned *v, int count, int degree, int terms)
 	return sum;
 }
 
-/* Is the value among those found? */
-static bool
-has(const unsigned *found, int count, unsigned value)
-{
-	while (count-- > 0)
-		if (found[count] == value)
-			return true;
-	return false;
-}
-
 static void
 test_large_fields(void)
 {
@@ -186,13 +184,13 @@ test_large_fields(void)
 						found[3];
 			uint64_t	pair = random_sum(v, 2, degree, 3);
 
-			wrong += !iblt_core_gf_pair(pair, degree, 3, found) ||
+			wrong += !iblt_core_gf_split(pair, 2, degree, 3, found) ||
 				!has(found, 2, v[0]) || !has(found, 2, v[1]) ||
-				iblt_core_gf_triple(pair, degree, found) ||
-				iblt_core_gf_single(pair, degree, 3, found);
-			wrong += !iblt_core_gf_triple(random_sum(v, 3, degree, 3), degree, found) ||
+				iblt_core_gf_split(pair, 3, degree, 3, found) ||
+				iblt_core_gf_split(pair, 1, degree, 3, found);
+			wrong += !iblt_core_gf_split(random_sum(v, 3, degree, 3), 3, degree, 3, found) ||
 				!has(found, 3, v[0]) || !has(found, 3, v[1]) || !has(found, 3, v[2]);
-			wrong += !iblt_core_gf_pair(random_sum(v, 2, degree, 2), degree, 2, found) ||
+			wrong += !iblt_core_gf_split(random_sum(v, 2, degree, 2), 2, degree, 2, found) ||
 				!has(found, 2, v[0]) || !has(found, 2, v[1]);
 		}
 	tap_ok(wrong == 0, "degrees 7 to 12: random pairs and triples decode (%d do not)", wrong);
@@ -209,7 +207,7 @@ test_share_of_triples(void)
 	double		expected = 20000 * share;
 
 	for (round = 0; round < 20000; round++)
-		triples += iblt_core_gf_triple(tap_random() >> 40, 8, found);
+		triples += iblt_core_gf_split(tap_random() >> 40, 3, 8, 3, found);
 	/* four standard errors, squared */
 	tap_ok((triples - expected) * (triples - expected) < 16 * expected * (1 - share),
 		   "degree 8: %d of 20000 random words are triples, %.0f expected", triples, expected);
