@@ -28,21 +28,6 @@
 
 #define MAX_LABEL_SIZE	255
 
-/* Labels being collected, in the form of a header. */
-typedef struct Labels
-{
-	StringInfoData bytes;
-	unsigned	count;
-} Labels;
-
-static void
-set_labels(IbltKbfParams *params, const Labels *labels)
-{
-	params->values = labels->count;
-	params->labels = (uint8 *) labels->bytes.data;
-	params->labels_size = labels->bytes.len;
-}
-
 /* The value with this label, in UTF-8, or 0. */
 static unsigned
 find_label(const IbltKbfParams *params, const char *label)
@@ -67,21 +52,22 @@ refuse_label(const char *label, const char *reason)
 			 errdetail("%s", reason)));
 }
 
-/* Adds a label in the encoding of the database. */
+/*
+ * Adds a label in the encoding of the database.  bytes has those that params has
+ * so far.
+ */
 static void
-add_label(Labels *labels, const char *label)
+add_label(IbltKbfParams *params, StringInfo bytes, const char *label)
 {
 	char	   *utf8 = to_utf8(label);
 	size_t		size = strlen(utf8);
-	IbltKbfParams so_far = {0};
 
 	CHECK_FOR_INTERRUPTS();
-	if (labels->count >= gf_values(IBLT_GF_MAX_DEGREE))
+	if (params->values >= gf_values(IBLT_GF_MAX_DEGREE))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("kbf can have at most %u labels",
 						gf_values(IBLT_GF_MAX_DEGREE))));
-	set_labels(&so_far, labels);
 	if (size == 0 || size > MAX_LABEL_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -90,17 +76,29 @@ add_label(Labels *labels, const char *label)
 						   MAX_LABEL_SIZE)));
 	if (!iblt_core_is_plain_utf8((uint8 *) utf8, size))
 		refuse_label(label, "A label is valid text without control characters.");
-	if (find_label(&so_far, utf8) != 0)
+	if (find_label(params, utf8) != 0)
 		refuse_label(label, "Labels must be different.");
-	appendStringInfoChar(&labels->bytes, (char) size);
-	appendBinaryStringInfo(&labels->bytes, utf8, size);
-	labels->count++;
+	appendStringInfoChar(bytes, (char) size);
+	appendBinaryStringInfo(bytes, utf8, size);
+	params->values++;
+	params->labels = (uint8 *) bytes->data;
+	params->labels_size = bytes->len;
+}
+
+/* Begins with no labels. */
+static void
+begin_labels(IbltKbfParams *params, StringInfo bytes)
+{
+	initStringInfo(bytes);
+	params->values = 0;
+	params->labels = (uint8 *) bytes->data;
+	params->labels_size = 0;
 }
 
 static void
-require_labels(const Labels *labels)
+require_labels(const IbltKbfParams *params)
 {
-	if (labels->count == 0)
+	if (params->values == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("labels of a kbf must not be empty"),
@@ -109,10 +107,9 @@ require_labels(const Labels *labels)
 
 /* The labels of an array, those that are there already left out if known. */
 static void
-add_array(Labels *all, Datum array, bool skip_known)
+add_array(IbltKbfParams *params, StringInfo bytes, Datum array, bool skip_known)
 {
 	ArrayType  *labels = DatumGetArrayTypeP(array);
-	IbltKbfParams so_far = {0};
 	Datum	   *elements;
 	bool	   *nulls;
 	int			n;
@@ -133,54 +130,51 @@ add_array(Labels *all, Datum array, bool skip_known)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("label of a kbf must not be null")));
 		label = TextDatumGetCString(elements[i]);
-		set_labels(&so_far, all);
-		if (!skip_known || find_label(&so_far, to_utf8(label)) == 0)
-			add_label(all, label);
+		if (!skip_known || find_label(params, to_utf8(label)) == 0)
+			add_label(params, bytes, label);
 	}
 }
 
 void
 iblt_kbf_labels_from_array(IbltKbfParams *params, Datum array)
 {
-	Labels		all = {.count = 0};
+	StringInfoData bytes;
 
-	initStringInfo(&all.bytes);
-	add_array(&all, array, false);
-	require_labels(&all);
-	set_labels(params, &all);
+	begin_labels(params, &bytes);
+	add_array(params, &bytes, array, false);
+	require_labels(params);
 }
 
 /* ERROR if the codes of a filter cannot tell so many values apart. */
 static void
-check_room(const IbltKbfParams *params, unsigned count)
+check_room(const IbltKbfParams *params)
 {
-	if (count > gf_values(params->degree))
+	if (params->values > gf_values(params->degree))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("kbf has room for %u labels",
 						gf_values(params->degree)),
-				 errdetail("With these it would have %u.", count),
+				 errdetail("With these it would have %u.", params->values),
 				 errhint("Build the filter again from a template with all labels: kbf_new(capacity, labels => ...).")));
 }
 
 void
 iblt_kbf_labels_append(IbltKbfParams *params, Datum array)
 {
-	Labels		all = {.count = params->values};
+	StringInfoData bytes;
 
 	if (params->labels_size == 0)
 		iblt_kbf_refuse_unlabelled(params);
-	initStringInfo(&all.bytes);
-	appendBinaryStringInfo(&all.bytes, (const char *) params->labels,
+	initStringInfo(&bytes);
+	appendBinaryStringInfo(&bytes, (const char *) params->labels,
 						   params->labels_size);
-	add_array(&all, array, true);
-	check_room(params, all.count);
-	set_labels(params, &all);
+	add_array(params, &bytes, array, true);
+	check_room(params);
 }
 
 /* The labels of an enum type, in its order. */
 static void
-add_enum(Labels *all, Oid type)
+add_enum(IbltKbfParams *params, StringInfo bytes, Oid type)
 {
 	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
 	Relation	index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
@@ -193,7 +187,7 @@ add_enum(Labels *all, Oid type)
 	scan = systable_beginscan_ordered(catalog, index, NULL, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan,
 															 ForwardScanDirection)))
-		add_label(all, NameStr(((Form_pg_enum) GETSTRUCT(tuple))->enumlabel));
+		add_label(params, bytes, NameStr(((Form_pg_enum) GETSTRUCT(tuple))->enumlabel));
 	systable_endscan_ordered(scan);
 	index_close(index, AccessShareLock);
 	table_close(catalog, AccessShareLock);
@@ -202,29 +196,27 @@ add_enum(Labels *all, Oid type)
 void
 iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type)
 {
-	Labels		all = {.count = 0};
+	StringInfoData bytes;
 
-	initStringInfo(&all.bytes);
-	add_enum(&all, type);
-	require_labels(&all);
-	set_labels(params, &all);
+	begin_labels(params, &bytes);
+	add_enum(params, &bytes, type);
+	require_labels(params);
 }
 
 void
 iblt_kbf_labels_follow(IbltKbfParams *params, Oid type)
 {
-	Labels		all = {.count = 0};
 	IbltKbfParams grown = *params;
+	StringInfoData bytes;
 
 	if (params->labels_size == 0)
 		return;
-	initStringInfo(&all.bytes);
-	add_enum(&all, type);
-	set_labels(&grown, &all);
-	if (all.count <= params->values ||
+	begin_labels(&grown, &bytes);
+	add_enum(&grown, &bytes, type);
+	if (grown.values <= params->values ||
 		!iblt_core_kbf_labels_go(params, &grown))
 		return;
-	check_room(params, all.count);
+	check_room(&grown);
 	*params = grown;
 }
 
