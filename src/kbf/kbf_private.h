@@ -75,6 +75,39 @@ extern struct varlena *iblt_kbf_make_empty(const IbltKbfParams *params);
 extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf,
 									 const IbltKbfParams *params);
 
+/*
+ * Makes the parameters of an untyped template.  values and labels must be set
+ * in params.  Each argument is checked, with a hint.
+ */
+extern void iblt_kbf_params_make(IbltKbfParams *params, int capacity,
+								 double failure, int superposed, uint64 seed);
+
+/* ERROR for a capacity that no filter has. */
+extern void iblt_kbf_refuse_capacity(int capacity);
+
+/* ERROR for a probability out of range. */
+extern void iblt_kbf_check_failure(double failure);
+
+/* All parameters in one line, for messages. */
+extern char *iblt_kbf_params_text(const IbltKbfParams *params);
+
+/*
+ * Keys at which at most the part `failure` of them is expected to be unknown,
+ * and of other keys a hundredth of that to get a value.
+ */
+extern uint64 iblt_kbf_params_capacity(const IbltKbfParams *params,
+									   double failure);
+
+/*
+ * Gives an untyped template the coder's type of key.  ERROR unless a typed one
+ * has it already.  As iblt_key_set_params.
+ */
+extern void iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params);
+
+/* ERROR, naming both, unless filters with these parameters can be added. */
+extern void iblt_kbf_check_match(const IbltKbfParams *left,
+								 const IbltKbfParams *right);
+
 /* kbf_labels.c */
 
 /*
@@ -121,40 +154,5 @@ extern bool iblt_kbf_has_value(const IbltKbfParams *params, Oid type,
 
 /* ERROR for labels where a filter has none. */
 extern void iblt_kbf_refuse_unlabelled(const IbltKbfParams *params);
-
-/* kbf_params.c */
-
-/*
- * Makes the parameters of an untyped template.  values and labels must be set
- * in params.  Each argument is checked, with a hint.
- */
-extern void iblt_kbf_params_make(IbltKbfParams *params, int capacity,
-								 double failure, int superposed, uint64 seed);
-
-/* ERROR for a capacity that no filter has. */
-extern void iblt_kbf_refuse_capacity(int capacity);
-
-/* ERROR for a probability out of range. */
-extern void iblt_kbf_check_failure(double failure);
-
-/* All parameters in one line, for messages. */
-extern char *iblt_kbf_params_text(const IbltKbfParams *params);
-
-/*
- * Keys at which at most the part `failure` of them is expected to be unknown,
- * and of other keys a hundredth of that to get a value.
- */
-extern uint64 iblt_kbf_params_capacity(const IbltKbfParams *params,
-									   double failure);
-
-/*
- * Gives an untyped template the coder's type of key.  ERROR unless a typed one
- * has it already.  As iblt_key_set_params.
- */
-extern void iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params);
-
-/* ERROR, naming both, unless filters with these parameters can be added. */
-extern void iblt_kbf_check_match(const IbltKbfParams *left,
-								 const IbltKbfParams *right);
 
 #endif							/* IBLT_KBF_KBF_PRIVATE_H */
