@@ -46,66 +46,60 @@ has_one_key(const IbltSketch *sketch, uint32_t i, const uint8_t *cell)
  * key, contradicts one that holds only this key.  Two that hold only this key
  * must be equal.
  */
-void
-iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
-			   const uint8_t *key, uint64_t check, uint32_t i,
-			   const uint8_t *cell)
+IbltPresence
+iblt_core_get_cells(const IbltSketch *sketch, const uint8_t *key, int enough,
+					IbltCellFetch fetch, void *source, IbltEntry *entry)
 {
-	bool only = false;
+	int subtables = iblt_core_subtable_count(&sketch->params);
+	uint32_t index[IBLT_MAX_HASHES];
+	uint64_t check = iblt_core_key_cells(sketch, key, index);
+	const uint8_t *found = NULL;
+	bool absent = false;
+	int told = 0;
+	int i;
 
-	if (iblt_cell_field(cell, IBLT_FIELD_WEIGHT) == 0)
+	for (i = 0; i < subtables && told < enough; i++)
 	{
-		if (!iblt_core_cell_is_zero(sketch, cell))
-			return;
+		const uint8_t *cell = fetch(sketch, index[i], source);
+		bool has_weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT) != 0;
+		bool only = has_weight && cell_holds_only(sketch, cell, key, check);
+
+		if (has_weight ? !only && !has_one_key(sketch, index[i], cell)
+			: !iblt_core_cell_is_zero(sketch, cell))
+			continue;
+		told++;
+		absent |= !only;
+		if (found != NULL && memcmp(cell, found, sketch->cell_size) != 0)
+			return IBLT_CONTRADICTION;
+		if (only)
+			found = cell;
 	}
-	else
-	{
-		only = cell_holds_only(sketch, cell, key, check);
-		if (!only && !has_one_key(sketch, i, cell))
-			return;
-	}
-	hearing->told++;
-	hearing->absent |= !only;
-	if (hearing->found != NULL)
-		hearing->contradiction |=
-			memcmp(cell, hearing->found, sketch->cell_size) != 0;
-	if (only)
-		hearing->found = cell;
+	if (found == NULL)
+		return absent ? IBLT_ABSENT : IBLT_UNKNOWN;
+	entry->count = iblt_cell_count(found);
+	entry->cell = found;
+	return absent ? IBLT_CONTRADICTION : IBLT_PRESENT;
 }
 
-IbltPresence
-iblt_core_judge(const IbltHearing *hearing, IbltEntry *entry)
+static const uint8_t *
+cell_here(const IbltSketch *sketch, uint32_t i, void *source)
 {
-	if (hearing->contradiction || (hearing->found != NULL && hearing->absent))
-		return IBLT_CONTRADICTION;
-	if (hearing->found == NULL)
-		return hearing->absent ? IBLT_ABSENT : IBLT_UNKNOWN;
-	entry->count = iblt_cell_count(hearing->found);
-	entry->cell = hearing->found;
-	return IBLT_PRESENT;
+	(void) source;
+	return iblt_cell(sketch, i);
 }
 
 IbltPresence
 iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)
 {
-	int subtables = iblt_core_subtable_count(&sketch->params);
-	IbltHearing hearing = { 0 };
-	uint32_t index[IBLT_MAX_HASHES];
 	IbltPresence presence;
 	IbltSums agreement;
-	uint64_t check;
-	int i;
 
 	if (sketch->ncells == 0)
 		return IBLT_ABSENT;
 	agreement = iblt_core_sums(sketch);
 	if (agreement == IBLT_SUMS_CONTRADICT)
 		return IBLT_CONTRADICTION;
-	check = iblt_core_key_cells(sketch, key, index);
-	for (i = 0; i < subtables; i++)
-		iblt_core_hear(&hearing, sketch, key, check, index[i],
-					   iblt_cell(sketch, index[i]));
-	presence = iblt_core_judge(&hearing, entry);
+	presence = iblt_core_get_cells(sketch, key, IBLT_MAX_HASHES, cell_here, NULL, entry);
 	if (presence == IBLT_CONTRADICTION || agreement == IBLT_SUMS_AGREE)
 		return presence;
 	return IBLT_UNKNOWN;

@@ -23,35 +23,24 @@
 
 #include "cell.h"
 
-/* What the cells of a key have told so far.  It begins as all zero. */
-typedef struct IbltHearing
-{
-	int			told;			/* cells that tell whether the key is there */
-	const uint8_t *found;		/* one that holds only this key */
-	bool		absent;			/* one is empty or holds only another key */
-	bool		contradiction;	/* two hold only this key, and differ */
-} IbltHearing;
+/* Gives cell i of a sketch, sealed, whose bytes are anywhere. */
+typedef const uint8_t *(*IbltCellFetch) (const IbltSketch *sketch, uint32_t i,
+										 void *source);
 
 /*
- * Hears one of a key's cells: cell i of the sketch, whose bytes are anywhere and
- * sealed.  i and check are those that iblt_core_key_cells gives.  The view may
- * be one of iblt_core_open_header.
- */
-extern void iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
-						   const uint8_t *key, uint64_t check, uint32_t i,
-						   const uint8_t *cell);
-
-/*
- * Judges from the cells that were heard.  Fills entry, except its key, if the
- * key is present.  entry->cell is one of these cells.  A contradiction is one
- * between them.
+ * Looks a key up in its own cells, until this many of them have told whether it
+ * is there.  Fills entry, except its key, if it is.  entry->cell is one of
+ * the cells.  A contradiction is one between them.  The view may be one of
+ * iblt_core_open_header.
  *
  * All else is trusted.  Two cells that tell are enough, because they have
  * confirmed each other.  A count that is told may have wrapped if the sketch is
  * made of folds, and only if a key has more than 2^31 - 1 rows.
  */
-extern IbltPresence iblt_core_judge(const IbltHearing *hearing,
-									IbltEntry *entry);
+extern IbltPresence iblt_core_get_cells(const IbltSketch *sketch,
+										const uint8_t *key, int enough,
+										IbltCellFetch fetch, void *source,
+										IbltEntry *entry);
 
 /*
  * Looks a key up in a whole sealed sketch, from all of its cells.  A

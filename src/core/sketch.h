@@ -138,7 +138,7 @@ extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
  * here.  It is validated as far as it can be, and total must be the size that
  * it gives.  Neither cells nor checksum are read.  The view has the parameters
  * and the number of rows.  It is only for iblt_core_key_cells (cell.h),
- * iblt_cell_offset and iblt_core_hear (get.h), with cells that the caller
+ * iblt_cell_offset and iblt_core_get_cells (get.h), with cells that the caller
  * fetches, and for iblt_core_agreeing (sums.h), which looks at the cells.
  *
  * IBLT_BAD_SIZE means that total does not match the header, or that size is

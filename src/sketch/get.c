@@ -22,31 +22,17 @@
 #include "core/sums.h"
 #include "sketch/decode.h"
 
-/*
- * Judges a key from its own cells.  Two that tell the same are enough.  If only
- * one tells, all are read, because any of them could contradict it.
- */
-static IbltPresence
-look_up(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
-		IbltEntry *entry)
+/* A cell of a stored sketch.  ERROR if it is damaged. */
+static const uint8_t *
+fetch_cell(const IbltSketch *sketch, uint32_t i, void *source)
 {
-	int			subtables = iblt_core_subtable_count(&sketch->params);
-	IbltHearing hearing = {0};
-	uint32		index[IBLT_MAX_HASHES];
-	uint64		check = iblt_core_key_cells(sketch, key, index);
-	int			i;
+	size_t		offset = iblt_cell_offset(sketch, i);
+	const uint8 *cell = iblt_slices_get((const IbltSlices *) source, offset,
+										offset + sketch->cell_size);
 
-	for (i = 0; i < subtables && hearing.told < 2; i++)
-	{
-		size_t		offset = iblt_cell_offset(sketch, index[i]);
-		const uint8 *cell = iblt_slices_get(slices, offset,
-											offset + sketch->cell_size);
-
-		if (!iblt_core_cell_is_canonical(sketch, cell))
-			iblt_refuse(IBLT_BAD_FIELD);
-		iblt_core_hear(&hearing, sketch, key, check, index[i], cell);
-	}
-	return iblt_core_judge(&hearing, entry);
+	if (!iblt_core_cell_is_canonical(sketch, cell))
+		iblt_refuse(IBLT_BAD_FIELD);
+	return cell;
 }
 
 /*
@@ -91,7 +77,7 @@ list(Datum value, const uint8 *key, IbltEntry *found)
  * counts wrapped, and only the whole sketch tells.
  */
 static IbltPresence
-get(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
+get(const IbltSketch *sketch, IbltSlices *slices, const uint8 *key,
 	bool may_list, IbltEntry *entry)
 {
 	IbltPresence presence;
@@ -100,7 +86,8 @@ get(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
 	if (sketch->ncells == 0)
 		return IBLT_ABSENT;
 	if (sketch->rows >= PG_INT32_MIN && sketch->rows <= PG_INT32_MAX)
-		presence = look_up(sketch, slices, key, entry);
+		/* two cells that tell the same are enough */
+		presence = iblt_core_get_cells(sketch, key, 2, fetch_cell, slices, entry);
 	else
 	{
 		iblt_open(&whole, slices->value);

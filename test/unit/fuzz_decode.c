@@ -119,6 +119,13 @@ open_first_bytes(IbltSketch *header, uint8_t *bytes, size_t size)
 	return status;
 }
 
+static const uint8_t *
+cell_of_header(const IbltSketch *header, uint32_t i, void *bytes)
+{
+	DEMAND(i < header->ncells);
+	return (const uint8_t *) bytes + iblt_cell_offset(header, i);
+}
+
 /*
  * The header alone, with as many bytes as are there of a value whose size it
  * gives.  Its cells are within that size.  Where they are here, they are judged
@@ -129,25 +136,16 @@ open_header(uint8_t *bytes, size_t size)
 {
 	static uint8_t value[8 * IBLT_MAX_LIMBS];
 	uint8_t key[8 * IBLT_MAX_LIMBS] = { 1 };
-	IbltHearing hearing = { 0 };
-	uint32_t index[IBLT_MAX_HASHES];
 	IbltSketch header;
 	IbltEntry entry;
-	uint64_t check;
 
 	if (open_first_bytes(&header, bytes, size) != IBLT_OK ||
 		header.ncells == 0)
 		return;
 	DEMAND(iblt_core_header_size(bytes) == iblt_cell_offset(&header, 0));
 	DEMAND(iblt_cell_offset(&header, header.ncells) + 8 == size);
-	check = iblt_core_key_cells(&header, key, index);
-	for (int i = 0; i < iblt_core_subtable_count(&header.params); i++)
-	{
-		DEMAND(index[i] < header.ncells);
-		iblt_core_hear(&hearing, &header, key, check, index[i],
-					   bytes + iblt_cell_offset(&header, index[i]));
-	}
-	if (iblt_core_judge(&hearing, &entry) == IBLT_PRESENT)
+	if (iblt_core_get_cells(&header, key, IBLT_MAX_HASHES, cell_of_header, bytes,
+							&entry) == IBLT_PRESENT)
 		(void) iblt_core_entry_value(&header, &entry, value);
 }
 

@@ -60,6 +60,24 @@ show_value(const IbltSketch *sketch, Answer *answer)
 		iblt_core_entry_value(sketch, &answer->entry, answer->value);
 }
 
+/* The slices of the cells of one key. */
+typedef struct Slices
+{
+	const uint8_t *bytes;
+	uint8_t *cell[IBLT_MAX_HASHES];
+	int n;
+} Slices;
+
+static const uint8_t *
+fetch_slice(const IbltSketch *header, uint32_t i, void *source)
+{
+	Slices *slices = source;
+
+	slices->cell[slices->n] = slice(slices->bytes + iblt_cell_offset(header, i),
+									header->cell_size);
+	return slices->cell[slices->n++];
+}
+
 /*
  * Looks a key up as a reader of slices does, until this many cells have told.
  * Every slice has an allocation of its own, so the sanitizer sees any access
@@ -69,23 +87,13 @@ static IbltPresence
 look_up(const uint8_t *bytes, const IbltSketch *header, const uint8_t *key,
 		int enough, Answer *answer)
 {
-	int subtables = iblt_core_subtable_count(&header->params);
-	uint32_t index[IBLT_MAX_HASHES];
-	uint8_t *cells[IBLT_MAX_HASHES];
-	IbltHearing hearing = { 0 };
-	uint64_t check = iblt_core_key_cells(header, key, index);
+	Slices slices = { .bytes = bytes };
 
-	for (int i = 0; i < subtables; i++)
-	{
-		cells[i] = slice(bytes + iblt_cell_offset(header, index[i]),
-						 header->cell_size);
-		if (hearing.told < enough)
-			iblt_core_hear(&hearing, header, key, check, index[i], cells[i]);
-	}
-	answer->presence = iblt_core_judge(&hearing, &answer->entry);
+	answer->presence = iblt_core_get_cells(header, key, enough, fetch_slice,
+										   &slices, &answer->entry);
 	show_value(header, answer);
-	for (int i = 0; i < subtables; i++)
-		free(cells[i]);
+	while (slices.n > 0)
+		free(slices.cell[--slices.n]);
 	return answer->presence;
 }
 
