@@ -6,9 +6,9 @@
  * elements c*w(y), c*w(y)*x_1 .. c*w(y)*x_L, c*w(y)*g(key) and, in a value
  * sketch, c*w(y)*v_1 .. c*w(y)*v_V of its value.  c is +1 for insert and -1 for
  * delete.  Everything is linear, so sketches can be added and subtracted cell by
- * cell.  Every sum is weighted
- * by w(y), so that rows of one key with several values can share a cell and
- * still decode.  Goodrich & Mitzenmacher leave this case open.
+ * cell.  Every sum is weighted by w(y), so that rows of one key with several
+ * values can share a cell and still decode.  Goodrich & Mitzenmacher leave this
+ * case open.
  *
  * A key's position is floor(h * s / 2^32), so for any divisor f of s its
  * position among s / f cells is position / f.  Adding each run of f
@@ -78,9 +78,8 @@ extern IbltStatus iblt_core_add_sketch(IbltSketch *sketch,
  * divisor of from's, and `to` may keep only some of from's subtables.  `to` is
  * not sealed.
  *
- * Counts wrap.  Two folds can be subtracted whatever the
- * number of rows in a cell, and each key's own count is that of the larger
- * sketch.
+ * Counts wrap.  Two folds can be subtracted whatever the number of rows in a
+ * cell, and each key's own count is that of the larger sketch.
  */
 extern void iblt_core_fold(IbltSketch *to, const IbltSketch *from);
 
