@@ -3,10 +3,10 @@
 -- What iblt on another server may call here, and what this server calls there: everything in
 -- this file, and audit_answers, audit_feeds, audit_generated, audit_parents, audit_published,
 -- audit_subscription, audit_tables, live_answer, live_read, made_columns,
--- plain_expression_columns, repair_check_origin, repair_check_session,
--- repair_describe, repair_execute_statements, repair_flushed, repair_lock_tables, repair_open,
+-- plain_expression_columns, repair_check_session,
+-- repair_describe, repair_execute_statements, repair_lock_tables, repair_open,
 -- run_lag, run_probe, slice_bound and slice_check.  Queries also name
--- iblt_live_options, iblt_peer_show, iblt_repair_put, iblt_row_time, ms,
+-- iblt_live_options, iblt_peer_show, iblt_repair_get, iblt_repair_put, iblt_row_time, ms,
 -- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
 -- track_start, track_state, track_stop, iblt_agg, iblt_agg_bigint, iblt_checksum_seeded,
 -- iblt_fold, iblt_info, iblt_session_get, iblt_sum, and
@@ -77,7 +77,7 @@ CREATE FUNCTION iblt_header(s @extschema@.iblt, OUT hashes integer, OUT cells in
 --
 -- A peer without iblt is asked for the bodies of the functions in this section, and of
 -- relation_sources, audit_tables, audit_published, audit_feeds, audit_generated, run_probe,
--- run_lag, repair_describe, repair_check_origin, repair_check_session, repair_lock_tables and
+-- run_lag, repair_describe, repair_check_session, repair_lock_tables and
 -- repair_flushed (plain_call).  So they name nothing but what PostgreSQL has.
 
 -- Pins the settings of a query of another server until the transaction ends; a label, unless

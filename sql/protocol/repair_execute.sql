@@ -8,17 +8,15 @@
 -- statements that failed and why, and these have changed nothing.  Each must change n rows, or at
 -- most n.
 -- Triggers, defaults and checks of users must not find iblt_internal, so a statement runs under
--- the path that is given, or under PostgreSQL's own.  "texts" say where the parameters of
--- statements are kept.  A server without iblt runs the body of this function, and there "texts"
--- is NULL.
-CREATE FUNCTION repair_execute_statements(statements text[], texts text[], n bigint[],
+-- the path that is given, or under PostgreSQL's own.  A server without iblt runs the body of this
+-- function, and is "bare".
+CREATE FUNCTION repair_execute_statements(bare boolean, statements text[], n bigint[],
 	at_most boolean[], path text, separately boolean, OUT answer jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	own text := current_setting('search_path');
 	total integer := cardinality(statements);
-	kept text[];
 	current integer;
 	changed bigint;
 	miscounted bigint;
@@ -38,24 +36,20 @@ BEGIN
 		current := start;	-- an error on the way to the first one is also a failure
 		miscounted := NULL;
 		BEGIN
-			IF texts IS NULL AND start = 1 THEN
+			IF bare AND start = 1 THEN
 				PERFORM set_config('iblt.block', '', true);
 			END IF;
 			FOR i IN start .. CASE WHEN separately THEN start ELSE total END LOOP
 				current := i;
-				IF texts IS NOT NULL THEN
+				IF NOT bare THEN
 					PERFORM progress_timely('running statements');
 				END IF;
-				IF texts[i] IS NOT NULL THEN
-					kept := ARRAY(SELECT repair_value(t) FROM unnest(texts[i]::text[]) AS t);
-				END IF;
 				PERFORM set_config('search_path', coalesce(path, 'pg_catalog, pg_temp'), true);
-				IF texts IS NULL THEN
+				IF bare THEN
 					EXECUTE statements[i];
 					GET DIAGNOSTICS changed = ROW_COUNT;
 				ELSE
-					changed := iblt_internal.iblt_repair_execute(statements[i],
-						CASE WHEN texts[i] IS NULL THEN '{}' ELSE kept END);
+					changed := iblt_internal.iblt_repair_execute(statements[i]);
 				END IF;
 				PERFORM pg_catalog.set_config('search_path', own, true);
 				IF changed <> n[i] AND NOT (at_most[i] AND changed < n[i]) THEN
@@ -113,10 +107,9 @@ BEGIN
 END
 $$;
 
--- Executes a statement, which may have an array of texts as its parameter, and returns how many
--- rows it changed.  The functions of triggers, defaults and checks may be of other roles
--- (iblt_guard).
-CREATE FUNCTION iblt_repair_execute(statement text, texts text[]) RETURNS bigint
+-- Executes a statement, and returns how many rows it changed.  The functions of triggers, defaults
+-- and checks may be of other roles (iblt_guard).
+CREATE FUNCTION iblt_repair_execute(statement text) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Keeps an array as number n of a list, in place of the one that is there, or behind the last one
@@ -124,14 +117,16 @@ CREATE FUNCTION iblt_repair_execute(statement text, texts text[]) RETURNS bigint
 CREATE FUNCTION iblt_repair_put(list text, n integer, value anyarray) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- The text whose parts are arrays of a list, of one element each.
-CREATE FUNCTION iblt_repair_joined(list text, first integer, last integer) RETURNS text
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+-- Array n of a list, of the type of the last argument, which may be NULL.
+CREATE FUNCTION iblt_repair_get(list text, n integer, type anyarray) RETURNS anyarray
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- A value, or the long one whose parts a text names: their list, the first and the last one.
-CREATE FUNCTION repair_value(value text) RETURNS text
+-- The value whose parts a text names: their list, the first and the last one.
+CREATE FUNCTION repair_value(named text) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN is_long(value) THEN iblt_repair_joined(split_part(value, ' ', 3),
-		split_part(value, ' ', 4)::integer, split_part(value, ' ', 5)::integer) ELSE value END
+	SELECT string_agg((iblt_repair_get(split_part(named, ' ', 3), n, NULL::text[]))[1], '')
+	FROM generate_series(split_part(named, ' ', 4)::integer, split_part(named, ' ', 5)::integer)
+		AS n
 $$;

@@ -38,7 +38,6 @@ CREATE FUNCTION repair_run(conn text, statements repair_statement[], path text,
 AS $$
 DECLARE
 	sql text[] := iblt_field(statements, 'sql');
-	texts text[] := iblt_field(statements, 'texts');
 	n bigint[] := ARRAY(SELECT (u.s).n FROM (SELECT unnest(statements) AS s) AS u);
 	at_most boolean[] := ARRAY(SELECT (u.s).at_most FROM (SELECT unnest(statements) AS s) AS u);
 	many text := cardinality(statements) || ' statements';
@@ -47,7 +46,7 @@ DECLARE
 	answer jsonb;
 BEGIN
 	IF conn IS NULL THEN
-		answers := repair_execute_statements(sql, texts, n, at_most, path, separately);
+		answers := repair_execute_statements(false, sql, n, at_most, path, separately);
 	ELSIF peer_is_bare(conn) THEN
 		-- A block of PL/pgSQL runs them, so an error takes back its statement alone, and is caught
 		-- before the server logs the rows.  A block takes no parameters.  They are an array in the
@@ -60,8 +59,8 @@ BEGIN
 				FROM pg_proc AS p, unnest(p.proconfig) AS c WHERE p.proname = 'read_heap'
 				AND p.pronamespace = 'iblt_internal'::regnamespace),
 			ARRAY[sql::text, n::text, at_most::text, path, separately::text],
-			plain_call($q$repair_execute_statements(
-				(current_setting('iblt.block')::text[])[1]::text[], NULL,
+			plain_call($q$repair_execute_statements(true,
+				(current_setting('iblt.block')::text[])[1]::text[],
 				(current_setting('iblt.block')::text[])[2]::bigint[],
 				(current_setting('iblt.block')::text[])[3]::boolean[],
 				(current_setting('iblt.block')::text[])[4],
@@ -69,8 +68,8 @@ BEGIN
 		before := 4;
 	ELSE
 		PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_execute of ' || many)
-			|| format('SELECT iblt_internal.repair_execute_statements(%L, %L, %L, %L, %L, %L)',
-				sql, texts, n, at_most, path, separately));
+			|| format('SELECT iblt_internal.repair_execute_statements(false, %L, %L, %L, %L, %L)',
+				sql, n, at_most, path, separately));
 		before := 2;
 	END IF;
 	IF conn IS NOT NULL THEN
@@ -136,18 +135,6 @@ BEGIN
 	IF statements = '{}' THEN
 		RETURN '{}';
 	END IF;
-	IF how <> 'left' AND conn IS NOT NULL AND NOT peer_is_bare(conn) THEN
-		-- the parts of long values that the texts name, in messages that the peer does not show
-		FOR x IN SELECT w.words[3] AS list, i
-				FROM unnest(statements) AS s, unnest(s.texts::text[]) AS t(text),
-				LATERAL (SELECT string_to_array(t.text, ' ')) AS w(words),
-				generate_series(w.words[4]::integer, w.words[5]::integer) AS i LOOP
-			PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_put')
-					|| format('SELECT iblt_internal.iblt_repair_put(%L, %s, %L::text[])', x.list,
-						x.i, iblt_repair_get(x.list, x.i, NULL::text[]))),
-				peer_value(conn);
-		END LOOP;
-	END IF;
 	IF how = 'each' THEN
 		SELECT * INTO x FROM repair_run(conn, statements, path);
 		IF x.failed IS NULL THEN
@@ -189,7 +176,7 @@ AS $$
 DECLARE
 	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
 	e failure := (SELECT r.e FROM repair_run(conn,
-		ARRAY[ROW(sql, NULL, 0, false, NULL)::repair_statement], path) AS r);
+		ARRAY[ROW(sql, 0, false, NULL)::repair_statement], path) AS r);
 BEGIN
 	IF e.state IS NOT NULL THEN
 		PERFORM repair_fail(e, sql, NULL);
@@ -259,7 +246,7 @@ BEGIN
 				format(') AS iblt_v(%s)', made.names)
 					|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || made.this END)
 			USING steps, columns LOOP
-				many := array_append(many, ROW(sql, NULL, cardinality(places), at_most,
+				many := array_append(many, ROW(sql, cardinality(places), at_most,
 					NULL)::repair_statement);
 				members := members || places;
 				statement_of := statement_of
@@ -272,10 +259,8 @@ BEGIN
 		END IF;
 	END IF;
 	shown := repair_shown_sql(plan, false);
-	EXECUTE format('SELECT coalesce(array_agg(ROW(%s, CASE WHEN x.long IS NOT NULL'
-			' THEN ARRAY(SELECT CASE WHEN is_long(t) THEN t END FROM unnest(x.texts) AS t)::text'
-			' END, x.n, $2, x.key::text)::repair_statement), ''{}'') FROM %s',
-		shown.statement, shown.item)
+	EXECUTE format('SELECT coalesce(array_agg(ROW(%s, x.n, $2, x.key::text)::repair_statement),'
+			' ''{}'') FROM %s', shown.statement, shown.item)
 	INTO rest USING ARRAY(SELECT s.step
 		FROM (SELECT unnest(steps) AS step, generate_subscripts(steps, 1) AS i) AS s
 		LEFT JOIN unnest(members, statement_of) AS x(member, statement) ON x.member = s.i

@@ -2,9 +2,9 @@
 --
 -- A checksum stands for a long value when rows are compared (short_text_sql).  The value itself is
 -- read alone when its row is claimed or shown, in parts, which are arrays of a list in the
--- temporary file.  The statement of its row has the array of its texts as a parameter.  So one such
--- value at a time is in memory.  A part counts only if its row has the checksum of the row that was
--- compared.
+-- temporary file here, and on the target's server if the repair is applied.  The statement of its
+-- row takes the value from there.  So one such value at a time is in memory.  A part counts only if
+-- its row has the checksum of the row that was compared.
 
 -- Keeps the text of a column of a step's row; where its parts are, NULL if the row is not there any
 -- more.
@@ -15,7 +15,8 @@ CREATE FUNCTION repair_fetch(plan repair_plan, step repair_step, i integer) RETU
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	s side := CASE step.action WHEN 'delete' THEN repair_target(plan) ELSE repair_source(plan) END;
+	target side := repair_target(plan);
+	s side := CASE step.action WHEN 'delete' THEN target ELSE repair_source(plan) END;
 	key text[] := ARRAY(SELECT step.texts[array_position(iblt_field(compared.columns), u.name)]
 		FROM unnest(iblt_field(compared.key)) WITH ORDINALITY AS u(name, n) ORDER BY u.n);
 	list text := plan.secret || '/long';
@@ -49,6 +50,13 @@ BEGIN
 			RETURN NULL;
 		END IF;
 		last := iblt_repair_put(list, NULL, ARRAY[part]);
+		IF (plan.asked).apply AND target.place IS NOT NULL THEN
+			-- in a message that the peer does not show
+			PERFORM peer_send(target.place, peer_settings(NULL, 'iblt_repair_put')
+					|| format('SELECT iblt_internal.iblt_repair_put(%L, %s, %L::text[])', list,
+						last, ARRAY[part])),
+				peer_value(target.place);
+		END IF;
 		first := coalesce(first, last);
 		done := done + length(part);
 		bytes := bytes + octet_length(part);

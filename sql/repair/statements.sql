@@ -151,8 +151,8 @@ END
 $$;
 
 -- The expression of the statement of a step x, and an item of FROM for the steps in $1.
--- A statement that is shown has its long values.  One that is executed has them in an array, which
--- is its parameter.
+-- A statement that is shown has its long values.  One that is executed takes them from the file, in
+-- a subquery, so that this happens once.
 CREATE FUNCTION repair_shown_sql(plan repair_plan, shown boolean, OUT statement text,
 	OUT item text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -210,7 +210,8 @@ BEGIN
 		repair_each_sql(plan.columns, 'CASE WHEN x.long IS NULL OR is_long(x.texts[%1$s + 1])'
 			' IS NOT TRUE THEN quote_nullable(x.texts[%1$s + 1]) ELSE ' || CASE WHEN shown
 				THEN 'quote_literal(repair_value(x.texts[%1$s + 1]))'
-				ELSE 'concat(''($1)['', %1$s + 1, '']'')' END || ' END'), '0'),
+				ELSE 'format(''(SELECT iblt_internal.repair_value(%%L))'', x.texts[%1$s + 1])' END
+			|| ' END'), '0'),
 		concat_ws(', ', repair_each_sql(plan.columns, 'n%s'), 'more'));
 END
 $$;

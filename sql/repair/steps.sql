@@ -7,10 +7,6 @@
 
 -- Arrays kept in a temporary file until the transaction ends
 
--- Array n of a list, of the type of the last argument, which may be NULL.
-CREATE FUNCTION iblt_repair_get(list text, n integer, type anyarray) RETURNS anyarray
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
 -- Forgets a list.
 CREATE FUNCTION iblt_repair_drop(list text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;

@@ -133,8 +133,7 @@ CREATE TYPE repair_step AS (
 
 -- A statement of a repair.
 CREATE TYPE repair_statement AS (
-	sql text,				-- of one row with long values, with the array $1 of its texts
-	texts text,				-- that array, of what names the parts of long values
+	sql text,
 	n bigint,				-- rows that it must change,
 	at_most boolean,		-- or at most
 	key text				-- of its row, NULL if there are several

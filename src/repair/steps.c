@@ -191,41 +191,6 @@ iblt_repair_get(PG_FUNCTION_ARGS)
 	PG_RETURN_ARRAYTYPE_P(array_of(arrays, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1), wanted));
 }
 
-PG_FUNCTION_INFO_V1(iblt_repair_joined);
-
-/*
- * iblt_repair_joined(name, first, last) -> text: the text whose parts are arrays of a
- * list, of one element each.
- */
-Datum
-iblt_repair_joined(PG_FUNCTION_ARGS)
-{
-	Arrays	   *arrays = find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	int32		first = PG_GETARG_INT32(1);
-	int32		last = PG_GETARG_INT32(2);
-	Size		size = VARHDRSZ;
-	text	   *joined;
-
-	for (int32 n = Max(first, 1); arrays != NULL && n <= Min(last, arrays->n); n++)
-		size += arrays->places[n - 1].size;
-	joined = palloc(size);
-	size = VARHDRSZ;
-	for (int32 n = first; n <= last; n++)
-	{
-		ArrayType  *array = array_of(arrays, n, TEXTOID);
-		text	   *part = (text *) ARR_DATA_PTR(array);
-
-		if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) != 1 || ARR_HASNULL(array))
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("a part of a text is an array of one element")));
-		memcpy((char *) joined + size, VARDATA_ANY(part), VARSIZE_ANY_EXHDR(part));
-		size += VARSIZE_ANY_EXHDR(part);
-		pfree(array);
-	}
-	SET_VARSIZE(joined, size);
-	PG_RETURN_TEXT_P(joined);
-}
-
 PG_FUNCTION_INFO_V1(iblt_repair_drop);
 
 /* iblt_repair_drop(name): forgets a list. */
@@ -250,33 +215,29 @@ hide_context(void *arg)
 PG_FUNCTION_INFO_V1(iblt_repair_execute);
 
 /*
- * iblt_repair_execute(statement, texts) -> bigint: executes a statement, which may have
- * the array of texts as its parameter, and returns how many rows it changed.  Triggers,
- * defaults and checks run as for any other statement, but the log does not show the context
- * of their messages.
+ * iblt_repair_execute(statement) -> bigint: executes a statement, and returns how many rows
+ * it changed.  Triggers, defaults and checks run as for any other statement, but the log does
+ * not show the context of their messages.
  */
 Datum
 iblt_repair_execute(PG_FUNCTION_ARGS)
 {
-	Oid			type = TEXTARRAYOID;
-	Datum		texts = PG_GETARG_DATUM(1);
 	ErrorContextCallback hidden = {.previous = error_context_stack,.callback = hide_context};
 	int			guard;
 	int			result;
 	int64		changed;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 						errmsg("there is no statement to execute")));
 	SPI_connect();
 	guard = iblt_guard_open();
 	error_context_stack = &hidden;
-	result = SPI_execute_with_args(text_to_cstring(PG_GETARG_TEXT_PP(0)), 1, &type, &texts, NULL,
-								   false, 0);
+	result = SPI_execute(text_to_cstring(PG_GETARG_TEXT_PP(0)), false, 0);
 	error_context_stack = hidden.previous;
 	iblt_guard_shut(guard);
 	if (result < 0)
-		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
+		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
 	changed = SPI_processed;
 	SPI_finish();
 	PG_RETURN_INT64(changed);

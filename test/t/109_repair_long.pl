@@ -91,7 +91,7 @@ foreach my $direction ('pull', 'push')
 	$target->safe_psql('postgres', "ALTER TABLE tree ADD CONSTRAINT good CHECK (v NOT LIKE '%bad')");
 	like(failure_of("SELECT * FROM ${\ call('tree', $direction, 'apply => true')}"), qr/violates check constraint "good"\nDETAIL:  Failing row.*\nThe row has the key \{"id": 2\}/s, 'an error tells of the row');
 	$target->safe_psql('postgres', 'ALTER TABLE tree DROP CONSTRAINT good; CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; CREATE TRIGGER nothing BEFORE UPDATE ON tree FOR EACH ROW EXECUTE FUNCTION nothing()');
-	like(failure_of("SELECT * FROM ${\ call('tree', $direction, 'apply => true')}"), qr/changed 0 rows instead of 1\nDETAIL:  UPDATE public\.tree SET v = \(\$1\)\[3\]::/, 'also one whose rows are counted');
+	like(failure_of("SELECT * FROM ${\ call('tree', $direction, 'apply => true')}"), qr/changed 0 rows instead of 1\nDETAIL:  UPDATE public\.tree SET v = \(SELECT iblt_internal\.repair_value\('iblt long /, 'also one whose rows are counted');
 	$target->safe_psql('postgres', 'DROP FUNCTION nothing() CASCADE');
 
 	# A value changes after its row was compared.

@@ -221,7 +221,7 @@ foreach my $off ('SET iblt.guard = off', 'RESET iblt.guard', 'SET LOCAL iblt.gua
 }
 $super->run('ROLLBACK');
 $super->run("BEGIN; SELECT iblt_internal.iblt_read_lock('app.t', NULL, NULL, false)");
-is(($super->run("SELECT iblt_internal.iblt_repair_execute('SELECT app.evil(1)', '{}')"), $super->{err} =~ /ERROR: +(.*)/)[1], '42501: a statement that reads cannot write', 'nor does what writes for a repair');
+is(($super->run("SELECT iblt_internal.iblt_repair_execute('SELECT app.evil(1)')"), $super->{err} =~ /ERROR: +(.*)/)[1], '42501: a statement that reads cannot write', 'nor does what writes for a repair');
 $super->run('ROLLBACK');
 
 # mallory's own comparisons, and the triggers, defaults and checks of a repair.

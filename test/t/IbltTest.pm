@@ -161,9 +161,9 @@ sub defers_at_the_end
 {
 	my ($table) = @_;
 	return "ALTER FUNCTION iblt_internal.repair_execute_statements RENAME TO executed;
-		CREATE FUNCTION iblt_internal.repair_execute_statements(statements text[], texts text[], n bigint[], at_most boolean[], path text, separately boolean) RETURNS jsonb LANGUAGE plpgsql AS \$\$
+		CREATE FUNCTION iblt_internal.repair_execute_statements(bare boolean, statements text[], n bigint[], at_most boolean[], path text, separately boolean) RETURNS jsonb LANGUAGE plpgsql AS \$\$
 		DECLARE
-			answer jsonb := iblt_internal.executed(statements, texts, n, at_most, path, separately);
+			answer jsonb := iblt_internal.executed(bare, statements, n, at_most, path, separately);
 		BEGIN
 			IF statements[1] LIKE 'SET CONSTRAINTS%' THEN
 				SET CONSTRAINTS ALL DEFERRED;
