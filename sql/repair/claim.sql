@@ -52,15 +52,16 @@ BEGIN
 END
 $$;
 
--- What replicates from the source of a repair.
+-- What replicates from any side but the target: from the source of a repair, and from other nodes,
+-- which have a vote.
 CREATE FUNCTION repair_links(plan repair_plan) RETURNS link[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT ARRAY(SELECT l FROM unnest((plan.compared).links) AS l
-		WHERE l.source = (repair_source(plan)).side)
+		WHERE l.source <> (repair_target(plan)).side)
 $$;
 
--- Waits until the source shows what replication may have brought to the target already
+-- Waits until the sources show what replication may have brought to the target already
 -- (waiting.sql, test/sim/sim_recheck.c); an error if that takes too long.
 CREATE FUNCTION repair_settle(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

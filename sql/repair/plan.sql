@@ -232,14 +232,7 @@ DECLARE
 	plan repair_plan;
 BEGIN
 	IF asked.winner = 'newest' THEN
-		IF NOT compared.is_unique THEN
-			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-				MESSAGE = 'winner => ''newest'' needs a unique key on both sides',
-				HINT = 'Create a unique index on columns that are not null on both sides, or let '
-					'the source win.';
-		END IF;
-		compared.stamp := CASE WHEN asked.newest_by IS NULL THEN repair_commit_stamp(compared)
-			ELSE repair_column_stamp(compared, asked.newest_by) END;
+		compared.stamp := repair_stamp(compared, asked.newest_by);
 	END IF;
 	compared.stamp_columns := CASE WHEN asked.winner = 'newest' AND asked.newest_by IS NULL
 		THEN '{tableoid,ctid,xmin}' ELSE '{}' END;

@@ -9,17 +9,26 @@
 -- whose content or stamp is not what it was when the winner was found, so the winner is the
 -- one of the rows that the claim has locked.
 
--- The number that tells how new a row is by its column, as SQL; an error for what is not a
--- time or an exact number.
-CREATE FUNCTION repair_column_stamp(plan plan, newest_by text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- The number that tells how new a row is, as SQL, by a column or by its commit time; an error if
+-- that is no time or exact number, if the rows of a side have no commit time, or if this role may
+-- not read it, and a warning if a server does not keep it.
+CREATE FUNCTION repair_stamp(plan plan, newest_by text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	c plan_column := (SELECT u FROM unnest(plan.columns) AS u WHERE u.name = newest_by);
 	-- in which both sides are compared
 	type regtype := CASE c.cast_to WHEN '' THEN c.base::oid ELSE c.cast_to::regtype END;
+	query text := 'SELECT pg_catalog.current_setting(''track_commit_timestamp'')';
+	tracked text[];
+	s side;
 BEGIN
-	IF c.name IS NULL THEN
+	IF NOT plan.is_unique THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'winner => ''newest'' needs a unique key on both sides',
+			HINT = 'Create a unique index on columns that are not null on both sides, or let the '
+				'source win.';
+	ELSIF newest_by IS NOT NULL AND c.name IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = format('newest_by is not a compared column: "%s"', newest_by),
 			DETAIL = 'If the column were left out, a row would win without its time.',
@@ -28,24 +37,12 @@ BEGIN
 		RETURN format('extract(epoch FROM %s)', value_sql(c));
 	ELSIF type = ANY ('{int2,int4,int8,numeric}'::regtype[]) THEN
 		RETURN format('%s::numeric', value_sql(c));
+	ELSIF newest_by IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+			MESSAGE = format('column "%s" does not tell which row is newer', newest_by),
+			DETAIL = 'Its type is not date, timestamp, timestamptz, an integer or numeric, the '
+				'same on both sides.';
 	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
-		MESSAGE = format('column "%s" does not tell which row is newer', newest_by),
-		DETAIL = 'Its type is not date, timestamp, timestamptz, an integer or numeric, the same on '
-			'both sides.';
-END
-$$;
-
--- The commit time of a row as a number, as SQL; an error if the rows of a side have none, or
--- this role may not read it, and a warning if a server does not keep it.
-CREATE FUNCTION repair_commit_stamp(plan plan) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	query text := 'SELECT pg_catalog.current_setting(''track_commit_timestamp'')';
-	tracked text[];
-	s side;
-BEGIN
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		IF plan.buckets IS NOT NULL OR s.distributed OR NOT s.versions THEN
 			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',

@@ -78,21 +78,38 @@ my $stale = join ', ', map { "($_, 0)" } 200 .. 219;
 $publisher->safe_psql('postgres', "INSERT INTO t VALUES $stale");
 $publisher->wait_for_catchup('sub');
 $subscriber->safe_psql('postgres', 'UPDATE t SET v = 5 WHERE id BETWEEN 200 AND 219');
-$holder = IbltTest::Session->new($subscriber);
-$holder->run('BEGIN; SELECT FROM t WHERE id = 210 FOR UPDATE');
-$repair = IbltTest::Session->new($subscriber)->start("SELECT key ->> 'id', action, status, detail FROM iblt_repair('t', $there, direction => 'pull', seed => 1, $options)");
-wait_for($subscriber, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted');
-my ($id) = split /\n/, $subscriber->safe_psql('postgres', 'SELECT id FROM t WHERE id BETWEEN 200 AND 219 AND id <> 210 ORDER BY id FOR UPDATE SKIP LOCKED');
-synchronous($publisher, 'nobody');
-my $updating = background($publisher, "UPDATE t SET v = 5 WHERE id = $id");
-wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
-$publisher->wait_for_catchup('sub');
-$holder->run('COMMIT');
-until ($repair->ended || $publisher->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%' AND query LIKE '%iblt_committing(%'")) { }
-synchronous($publisher, '');
-finish($updating);
-like($repair->done, qr/^$id\|update\|skipped\|equal by now$/m, 'a row that the publisher makes what it was on the subscriber is skipped');
-is($subscriber->safe_psql('postgres', "SELECT v FROM t WHERE id = $id"), '5', 'and does not get what the publisher had');
-$_->quit foreach ($repair, $holder);
+# The same with a third node, from which the rows would come because most nodes agree with it.
+my $third = literal($publisher->connstr('third'));
+$publisher->safe_psql('postgres', 'CREATE DATABASE third');
+$publisher->safe_psql('third', "CREATE EXTENSION iblt_audit CASCADE; CREATE TABLE t (id int PRIMARY KEY, v int)");
+foreach my $case ([ 'two nodes', "iblt_repair('t', $there, direction => 'pull', seed => 1, $options)", 'equal by now' ],
+	[ 'a majority', "iblt_repair_nodes('public.t', ARRAY[$third, $there, NULL], seed => 1, $options)", 'changed since it was compared' ])
+{
+	my ($name, $call, $detail) = @$case;
+	if ($name eq 'a majority')
+	{
+		$publisher->safe_psql('postgres', "UPDATE t SET v = 0; INSERT INTO t VALUES $stale ON CONFLICT DO NOTHING");
+		$publisher->wait_for_catchup('sub');
+		$subscriber->safe_psql('postgres', "DELETE FROM t; INSERT INTO t VALUES " . $publisher->safe_psql('postgres', "SELECT string_agg(format('(%s,%s)', id, v), ',') FROM t"));
+		$publisher->safe_psql('third', 'INSERT INTO t VALUES ' . $publisher->safe_psql('postgres', "SELECT string_agg(format('(%s,%s)', id, v), ',') FROM t"));
+		$subscriber->safe_psql('postgres', 'UPDATE t SET v = 5 WHERE id BETWEEN 200 AND 219');
+	}
+	$holder = IbltTest::Session->new($subscriber);
+	$holder->run('BEGIN; SELECT FROM t WHERE id = 210 FOR UPDATE');
+	$repair = IbltTest::Session->new($subscriber)->start("SELECT key ->> 'id', action, status, detail FROM $call");
+	wait_for($subscriber, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted');
+	my ($id) = split /\n/, $subscriber->safe_psql('postgres', 'SELECT id FROM t WHERE id BETWEEN 200 AND 219 AND id <> 210 ORDER BY id FOR UPDATE SKIP LOCKED');
+	synchronous($publisher, 'nobody');
+	my $updating = background($publisher, "UPDATE t SET v = 5 WHERE id = $id");
+	wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+	$publisher->wait_for_catchup('sub');
+	$holder->run('COMMIT');
+	until ($repair->ended || $publisher->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%' AND query LIKE '%iblt_committing(%'")) { }
+	synchronous($publisher, '');
+	finish($updating);
+	like($repair->done, qr/^$id\|update\|skipped\|$detail$/m, "$name: a row that the publisher makes what it was on the subscriber is skipped");
+	is($subscriber->safe_psql('postgres', "SELECT v FROM t WHERE id = $id"), '5', "$name: and does not get what the publisher had");
+	$_->quit foreach ($repair, $holder);
+}
 
 done_testing();
