@@ -141,7 +141,7 @@ BEGIN
 						JOIN unnest(steps) AS u USING (id),
 						nodes_verdict(iblt_field(reached.sides, 'side'), s.named, d.checksums) AS v
 						WHERE v.verdict = 'majority' AND names[pairs[i].source] = ANY (v.agree)
-						AND name = ANY (v.deviate) AND u.here_checksum IS NOT DISTINCT FROM
+						AND name = ANY (v.deviate) AND u.source_checksum IS NOT DISTINCT FROM
 							d.checksums[array_position(iblt_field(reached.sides, 'side'),
 								names[pairs[i].source])]);
 					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,

@@ -25,30 +25,32 @@ BEGIN
 END
 $$;
 
--- The checksums of the rows of keys on both sides, in their order.  Where rows are equal, both may
--- be NULL.
+-- The checksums of the rows of keys on source and target, in their order.  Where rows are equal,
+-- both may be NULL.
 -- Checksums tell what has changed.  The rows themselves may be large.
 CREATE FUNCTION repair_look(plan repair_plan, ids text[], stamps boolean,
-	OUT here text[], OUT there text[]) RETURNS record
+	OUT source text[], OUT target text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compared plan := plan.compared;
+	target_side text := (plan.asked).target_side;
 	found found_rows[];
 BEGIN
 	compared.content := CASE WHEN stamps THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
 	IF repair_finds_by_index(plan) THEN
 		found := find_sides(compared, ids);
-		here := (found[1]).checksum;
-		there := (found[2]).checksum;
+		source := repair_source_of(target_side, (found[1]).checksum, (found[2]).checksum);
+		target := repair_target_of(target_side, (found[1]).checksum, (found[2]).checksum);
 		RETURN;
 	END IF;
-	SELECT array_agg(repair_checksum(d.here_checksum, d.here, stamps) ORDER BY k.n),
-		array_agg(repair_checksum(d.there_checksum, d.there, stamps) ORDER BY k.n)
-	INTO here, there
-	FROM unnest(ids) WITH ORDINALITY AS k(id, n)
-	LEFT JOIN unnest(look_at_ids(compared, ids)) AS d USING (id);
+	SELECT repair_source_of(target_side, x.here, x.there),
+		repair_target_of(target_side, x.here, x.there) INTO source, target
+	FROM (SELECT array_agg(repair_checksum(d.here_checksum, d.here, stamps) ORDER BY k.n) AS here,
+			array_agg(repair_checksum(d.there_checksum, d.there, stamps) ORDER BY k.n) AS there
+		FROM unnest(ids) WITH ORDINALITY AS k(id, n)
+		LEFT JOIN unnest(look_at_ids(compared, ids)) AS d USING (id)) AS x;
 END
 $$;
 
@@ -140,8 +142,8 @@ DECLARE
 	ids text[];
 	x record;				-- the rows of target and source, if an index finds them
 	now record;
-	here text[] := before.here;
-	there text[] := before.there;
+	source text[] := before.source;	-- checksums
+	target text[] := before.target;
 	names text[] := iblt_field((plan.compared).columns);
 	listed text[];			-- expressions of texts, from lists of them (lists_sql)
 	made repair_step[];
@@ -163,21 +165,19 @@ BEGIN
 		END IF;
 		IF asked.apply THEN
 			now := repair_look(plan, before.ids, newest);
-			here := now.here;
-			there := now.there;
+			source := now.source;
+			target := now.target;
 		END IF;
 	ELSE
 		x := repair_find_rows(plan, before.ids, action, lock);
-		here := repair_target_of(asked.target_side, (x.target).checksum, (x.source).checksum);
-		there := repair_source_of(asked.target_side, (x.target).checksum, (x.source).checksum);
+		source := (x.source).checksum;
+		target := (x.target).checksum;
 		IF newest THEN
-			SELECT array_agg(repair_checksum(r.here, r.here_content, true) ORDER BY r.n),
-				array_agg(repair_checksum(r.there, r.there_content, true) ORDER BY r.n)
-			INTO here, there
-			FROM unnest(here, there,
-				repair_target_of(asked.target_side, (x.target).content, (x.source).content),
-				repair_source_of(asked.target_side, (x.target).content, (x.source).content))
-				WITH ORDINALITY AS r(here, there, here_content, there_content, n);
+			SELECT array_agg(repair_checksum(r.source, r.source_content, true) ORDER BY r.n),
+				array_agg(repair_checksum(r.target, r.target_content, true) ORDER BY r.n)
+			INTO source, target
+			FROM unnest(source, target, (x.source).content, (x.target).content)
+				WITH ORDINALITY AS r(source, target, source_content, target_content, n);
 		END IF;
 		IF action <> 'delete' THEN
 			listed := listed || repair_each_sql(plan.columns,
@@ -190,14 +190,14 @@ BEGIN
 				FROM unnest(plan.columns) AS c WHERE c.key OR action = 'update');
 		END IF;
 		EXECUTE repair_steps_sql(plan, format('(SELECT unnest($1) AS id,'
-				' unnest($2) AS here_checksum, unnest($3) AS there_checksum, %s) AS v,'
-				' LATERAL (SELECT v.id, %s, %L::text, NULL::text, 1::bigint, v.here_checksum,'
-				' v.there_checksum)'
-				' AS x(id, key, action, problem, n, here_checksum, there_checksum)',
+				' unnest($2) AS source_checksum, unnest($3) AS target_checksum, %s) AS v,'
+				' LATERAL (SELECT v.id, %s, %L::text, NULL::text, 1::bigint, v.source_checksum,'
+				' v.target_checksum)'
+				' AS x(id, key, action, problem, n, source_checksum, target_checksum)',
 				array_to_string(listed, ', '), key_json_sql((plan.compared).key), action), action,
-			repair_source_of(asked.target_side, text 'x.here_checksum', 'x.there_checksum'))
+			'x.source_checksum')
 		INTO made, problems
-		USING before.ids, here, there, (x.source).columns, (x.target).columns;
+		USING before.ids, source, target, (x.source).columns, (x.target).columns;
 		IF cardinality(made) <> cardinality(before.ids) THEN
 			RAISE EXCEPTION USING ERRCODE = 'data_exception',
 				MESSAGE = 'a side answered with rows of other keys than it was asked for';
@@ -206,31 +206,31 @@ BEGIN
 			WHERE (u.s).status = 'skipped');
 	END IF;
 	IF before.weights IS NOT NULL THEN
-		places := iblt_compare_changed((plan.compared).seed, before.weights, here::bigint[],
-			there::bigint[]);
-	ELSIF here IS DISTINCT FROM before.here OR there IS DISTINCT FROM before.there THEN
+		places := iblt_compare_changed((plan.compared).seed, before.weights,
+			repair_target_of(asked.target_side, target, source)::bigint[],
+			repair_source_of(asked.target_side, target, source)::bigint[]);
+	ELSIF ROW(source, target) IS DISTINCT FROM ROW(before.source, before.target) THEN
 		places := ARRAY(SELECT k.n
-			FROM unnest(here, there, before.here, before.there) WITH ORDINALITY
-				AS k(here, there, was_here, was_there, n)
-			WHERE k.here IS DISTINCT FROM k.was_here OR k.there IS DISTINCT FROM k.was_there);
+			FROM unnest(source, target, before.source, before.target) WITH ORDINALITY
+				AS k(source, target, was_source, was_target, n)
+			WHERE ROW(k.source, k.target) IS DISTINCT FROM ROW(k.was_source, k.was_target));
 	END IF;
 	IF places <> '{}' THEN
-		SELECT array_agg(k.id) FILTER (WHERE c.here IS NOT DISTINCT FROM c.there),
-			array_agg(k.id) FILTER (WHERE c.here IS DISTINCT FROM c.there),
-			coalesce(array_agg(k.id) FILTER (WHERE action <> '' AND (
-				(repair_target_of(asked.target_side, c.here, c.there) IS NULL)
-					<> (action = 'insert')
-				OR (repair_source_of(asked.target_side, c.here, c.there) IS NULL)
-					<> (action = 'delete'))), '{}')
+		SELECT array_agg(k.id) FILTER (WHERE c.source IS NOT DISTINCT FROM c.target),
+			array_agg(k.id) FILTER (WHERE c.source IS DISTINCT FROM c.target),
+			coalesce(array_agg(k.id) FILTER (WHERE action <> '' AND
+				((c.target IS NULL) <> (action = 'insert')
+				OR (c.source IS NULL) <> (action = 'delete'))), '{}')
 		INTO equal, changed, doubtful
-		FROM unnest(before.ids, here, there) WITH ORDINALITY AS k(id, here, there, n),
-		LATERAL (SELECT split_part(k.here, ' ', 1), split_part(k.there, ' ', 1)) AS c(here, there)
+		FROM unnest(before.ids, source, target) WITH ORDINALITY AS k(id, source, target, n),
+		LATERAL (SELECT split_part(k.source, ' ', 1), split_part(k.target, ' ', 1))
+			AS c(source, target)
 		WHERE k.n = ANY (places);
 		IF lock AND equal <> '{}' THEN
 			now := repair_look(plan, equal, false);
 			changed := changed || ARRAY(SELECT n.id
-				FROM unnest(equal, now.here, now.there) AS n(id, here, there)
-				WHERE n.here IS DISTINCT FROM n.there);
+				FROM unnest(equal, now.source, now.target) AS n(id, source, target)
+				WHERE n.source IS DISTINCT FROM n.target);
 			equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
 		END IF;
 		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'), equal,

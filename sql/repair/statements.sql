@@ -19,7 +19,7 @@ CREATE FUNCTION repair_unique_changes(differences difference[], target_side text
 AS $$
 	SELECT d.id, d.key, CASE WHEN s.source_checksum IS NULL THEN 'delete'
 			WHEN s.target_checksum IS NULL THEN 'insert' ELSE 'update' END,
-		s.source_row -> 1, s.target_row -> 1, 1::bigint,
+		s.source #> '{0,1}', s.target #> '{0,1}', 1::bigint,
 		CASE WHEN greatest(d.here_count, d.there_count) > 1
 		THEN 'several rows have this key although an index says that it is unique; see amcheck'
 		WHEN newest AND num_nulls(s.source_checksum, s.target_checksum) = 0
@@ -27,17 +27,17 @@ AS $$
 				THEN 'a tie: it is not known which row is newer'
 				WHEN x.source_stamp = x.target_stamp THEN 'a tie: no row is newer'
 				WHEN x.source_stamp < x.target_stamp THEN 'the row of the target is newer' END
-			FROM (SELECT (s.source_row #>> '{1,-1}')::numeric, (s.target_row #>> '{1,-1}')::numeric)
+			FROM (SELECT (s.source #>> '{0,1,-1}')::numeric, (s.target #>> '{0,1,-1}')::numeric)
 				AS x(source_stamp, target_stamp)) END,
-		repair_checksum(d.here_checksum, d.here, newest),
-		repair_checksum(d.there_checksum, d.there, newest),
-		coalesce(s.source_row, s.target_row) ->> 2
+		repair_checksum(s.source_checksum, s.source, newest),
+		repair_checksum(s.target_checksum, s.target, newest),
+		coalesce(s.source, s.target) #>> '{0,2}'
 	FROM unnest(differences) AS d,
 	LATERAL (SELECT repair_source_of(target_side, d.here_checksum, d.there_checksum),
 			repair_target_of(target_side, d.here_checksum, d.there_checksum),
-			repair_source_of(target_side, d.here, d.there) -> 0,
-			repair_target_of(target_side, d.here, d.there) -> 0)
-		AS s(source_checksum, target_checksum, source_row, target_row)
+			repair_source_of(target_side, d.here, d.there),
+			repair_target_of(target_side, d.here, d.there))
+		AS s(source_checksum, target_checksum, source, target)
 $$;
 
 -- What has to happen to rows with keys that several rows may have.
@@ -51,7 +51,8 @@ AS $$
 		CASE WHEN c.n > 0 THEN c.texts END, CASE WHEN c.n < 0 THEN c.texts END,
 		abs(c.n),
 		CASE WHEN c.n IS NULL THEN 'differs in a value that has the same text on both sides' END,
-		d.here_checksum, d.there_checksum, c.checksum
+		repair_source_of(target_side, d.here_checksum, d.there_checksum),
+		repair_target_of(target_side, d.here_checksum, d.there_checksum), c.checksum
 	FROM unnest(differences) AS d LEFT JOIN LATERAL (
 		SELECT e.r -> 1 AS texts, sum(e.n)::bigint AS n,
 			(array_agg(e.r ->> 2 ORDER BY e.n * sign(e.total) DESC))[1] AS checksum
@@ -136,9 +137,9 @@ BEGIN
 			'CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %%L END', c.i)) AS d(form);
 	END IF;
 	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, ''due'', p.problem, x.n,'
-			' w.columns, y.texts, %s, x.here_checksum, x.there_checksum, NULL)::repair_step%s),'
-			' ''{}'') AS steps, coalesce(bool_or(p.problem IS NOT NULL), false) AS problems'
-			' FROM %s,'
+			' w.columns, y.texts, %s, x.source_checksum, x.target_checksum, NULL)'
+			'::repair_step%s), ''{}'') AS steps,'
+			' coalesce(bool_or(p.problem IS NOT NULL), false) AS problems FROM %s,'
 			' LATERAL (SELECT ARRAY[%s]::text[] OFFSET 0) AS y(texts),'
 			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
 			' LATERAL (SELECT %s OFFSET 0) AS p(problem)',

@@ -121,15 +121,15 @@ $$;
 
 -- The keys of steps that are to be executed, and the checksums of their rows when they were
 -- compared, or if they were not looked up then, their weights in the difference.
-CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT here text[],
-	OUT there text[], OUT weights bigint[]) RETURNS record
+CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT source text[],
+	OUT target text[], OUT weights bigint[]) RETURNS record
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	steps := repair_still_due(steps);
 	ids := iblt_field(steps, 'id');
-	here := iblt_field(steps, 'here_checksum');
-	there := iblt_field(steps, 'there_checksum');
+	source := iblt_field(steps, 'source_checksum');
+	target := iblt_field(steps, 'target_checksum');
 	IF (steps[1]).weight IS NOT NULL THEN
 		weights := ARRAY(SELECT (u.s).weight FROM (SELECT unnest(steps) AS s) AS u);
 	END IF;
@@ -204,7 +204,7 @@ BEGIN
 		array_agg(c.step) FILTER (WHERE c.action = 'update') AS updates,
 		array_agg(c.step) FILTER (WHERE c.action = 'insert') AS inserts INTO x
 	FROM (SELECT u.action, ROW(u.id, u.key, u.action, 'due', u.problem, u.n, NULL, NULL, NULL,
-			u.here_checksum, u.there_checksum, NULL)::repair_step
+			u.source_checksum, u.target_checksum, NULL)::repair_step
 		FROM repair_unique_changes(differences, asked.target_side, asked.winner = 'newest') AS u)
 		AS c(action, step);
 	work := repair_add(work, repair_judged(plan, x.deletes, unconfirmed, cause, false));

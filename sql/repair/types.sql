@@ -109,8 +109,8 @@ CREATE TYPE repair_change AS (
 	target_texts jsonb,		-- and on the target
 	n bigint,				-- how many such rows
 	problem text,			-- why it must not be made, or NULL
-	here_checksum text,		-- of the rows of the key, as in a difference
-	there_checksum text,
+	source_checksum text,	-- of the rows of the key
+	target_checksum text,
 	checksum text			-- of the row that is written or deleted
 );
 
@@ -126,8 +126,8 @@ CREATE TYPE repair_step AS (
 	columns text[],			-- that an update sets
 	texts text[],			-- of the columns of the row, on the target for a delete
 	long text,				-- the checksum of that row, if some texts are too long (is_long)
-	here_checksum text,		-- of the rows of the key when they were compared
-	there_checksum text,
+	source_checksum text,	-- of the rows of the key when they were compared
+	target_checksum text,
 	weight bigint			-- of the key in the difference, if they were not looked up then
 );
 

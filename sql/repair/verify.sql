@@ -14,7 +14,6 @@ CREATE FUNCTION repair_verify(INOUT work repair_work) RETURNS repair_work
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	target_side text := (plan.asked).target_side;
 	compared plan := plan.compared;
 	s side := repair_target(plan);
 	found found_rows[];
@@ -33,7 +32,7 @@ BEGIN
 		steps := repair_batch(work, n);
 		CONTINUE WHEN (steps[1]).status <> 'due';
 		before := repair_compared(steps);
-		wanted := repair_source_of(target_side, before.here, before.there);
+		wanted := before.source;
 		IF (plan.asked).winner = 'newest' THEN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
@@ -48,12 +47,10 @@ BEGIN
 			count(DISTINCT d.id) FILTER (WHERE j.wrong) AS number,
 			min(d.id) FILTER (WHERE j.wrong) AS wrong
 		INTO x
-		FROM unnest(before.ids, wanted, now.here, now.there) AS d(id, wanted, here, there),
-		LATERAL (SELECT
-			repair_target_of(target_side, d.here, d.there) IS DISTINCT FROM d.wanted
-			OR repair_source_of(target_side, d.here, d.there) IS NOT DISTINCT FROM d.wanted)
-			AS j(wrong)
-		WHERE d.here IS DISTINCT FROM d.there;
+		FROM unnest(before.ids, wanted, now.source, now.target) AS d(id, wanted, source, target),
+		LATERAL (SELECT d.target IS DISTINCT FROM d.wanted
+			OR d.source IS NOT DISTINCT FROM d.wanted) AS j(wrong)
+		WHERE d.source IS DISTINCT FROM d.target;
 		work.differ := work.differ || x.differ;
 		number := number + x.number;
 		wrong := coalesce(wrong, (SELECT min(u.key::text) FROM unnest(steps) AS u
@@ -90,7 +87,6 @@ CREATE FUNCTION repair_take_back(work repair_work) RETURNS void
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	target_side text := (plan.asked).target_side;
 	conn text := (repair_target(plan)).place;
 	path text := (plan.asked).apply_search_path;
 	settled boolean := false;
@@ -111,13 +107,11 @@ BEGIN
 		now := repair_look(plan, before.ids, false);
 		-- a row that was updated by a delete and an insert (exchange.sql) was locked
 		changed := ARRAY(SELECT DISTINCT d.id
-			FROM unnest(before.ids, before.here, before.there, now.here, now.there)
-				AS d(id, was_here, was_there, here, there)
-			WHERE d.here IS DISTINCT FROM d.there
-			AND repair_source_of(target_side, d.here, d.there) IS DISTINCT FROM
-				split_part(repair_source_of(target_side, d.was_here, d.was_there), ' ', 1)
-			AND NOT ((plan.compared).is_unique
-				AND repair_target_of(target_side, d.was_here, d.was_there) IS NOT NULL));
+			FROM unnest(before.ids, before.source, before.target, now.source, now.target)
+				AS d(id, was_source, was_target, source, target)
+			WHERE d.source IS DISTINCT FROM d.target
+			AND d.source IS DISTINCT FROM split_part(d.was_source, ' ', 1)
+			AND NOT ((plan.compared).is_unique AND d.was_target IS NOT NULL));
 		CONTINUE WHEN changed = '{}';
 		PERFORM repair_send(conn, 'left', repair_execute_steps(plan, 'delete', ARRAY(
 			SELECT jsonb_populate_record(x, '{"action": "delete"}') FROM unnest(steps) AS x
