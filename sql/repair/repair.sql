@@ -231,7 +231,9 @@ BEGIN
 			figures.messages := figures.messages + traffic.messages;
 			figures.bytes_sent := figures.bytes_sent + traffic.sent;
 			figures.bytes_received := figures.bytes_received + traffic.received;
-			PERFORM finish_figures(figures, started);
+			figures.total_ms := ms(started);
+			figures.finished_at := clock_timestamp();
+			PERFORM keep_stats('iblt_compare', to_jsonb(figures));
 		END IF;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
