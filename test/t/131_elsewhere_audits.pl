@@ -251,6 +251,7 @@ my @sides = ('from=old', "to=host=${\ $here->host} port=${\ $here->port} dbname=
 sub script
 {
 	my ($arguments, %how) = @_;
+	rmdir foreach glob("$tmp/server-*");    # its server is made of the same copy each time
 	local $SIG{INT} = 'DEFAULT';    # a job in the background ignores it, and so does what it starts
 	return program($arguments, %how, env => { HOME => $home, PGPASSFILE => "$home/.pgpass", PGSERVICEFILE => "$home/services", TMPDIR => $tmp, TESTDIR => $tmp,
 		PGDATABASE => 'nowhere', PGHOST => '/nowhere', PGPORT => 1, %{ $how{env} // {} } });

@@ -85,6 +85,9 @@ my @scenarios = (
 	{ name => 'an answer to the commit that is lost', target => $three, around => sprintf($at_commit, 'PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(5)'), error => qr/the outcome is unknown/, not => \%here },
 	{ name => 'another repair of the table', target => $three, held => q{SELECT pg_advisory_xact_lock(1768057972, ('%s'::regclass::oid::int8 - 2147483648)::int4)}, options => { timeout => "'1 s'" }, error => qr/could not lock shop\.\w+ for a repair/ },
 	{ name => 'a writer to a table without a key', table => '(id int, v text)', target => $three, held => "INSERT INTO %s VALUES (1000, 'x')", options => { timeout => "'1 s'" }, error => qr/could not lock shop\.\w+ for a repair/, not => { 'a node without iblt' => 'such a writer is waited for before' } },
+	# the snapshot of the lock has neither of the two
+	{ name => 'a row that another one replaces while the repair waits', target => "INSERT INTO %s VALUES (300, 'more')", held => "DELETE FROM %s WHERE id = 300; INSERT INTO %1\$s VALUES (300, 'again')", then => 'SELECT',
+		steps => ['delete 300 skipped changed since it was compared'], left => 1 },
 	{ name => 'rows that change while the repair waits for them', target => "$three; UPDATE %1\$s SET v = 'drift' WHERE id IN (11, 12, 13, 14)", held => 'SELECT FROM %s WHERE id IN (5, 11, 12, 13, 14, 300) FOR UPDATE',
 		then => "UPDATE %s SET v = 'changed' WHERE id = 11; UPDATE %1\$s SET v = 'row 12' WHERE id = 12; DELETE FROM %1\$s WHERE id = 13; DELETE FROM %1\$s WHERE id = 300; INSERT INTO %1\$s VALUES (300, 'again')", meanwhile => "UPDATE %s SET v = 'source' WHERE id = 14",
 		steps => [ 'insert 3', 'update 5', 'update 12 skipped equal by now', map { "$_ skipped changed since it was compared" } 'update 11', 'update 13', 'update 14', 'delete 300' ], left => 1 });
