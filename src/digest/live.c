@@ -202,22 +202,41 @@ enum
 	STATE_STORE_BYTES, STATE_COLUMNS
 };
 
-static void
-fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
-		   bool *nulls)
-{
-	Snapshot	snapshot = GetActiveSnapshot();
-	IbltBase	base;
-	bool		has_base = iblt_base_read(&base, config, snapshot, false);
-	const char *reason = iblt_digest_problem(config, has_base ? &base : NULL);
-	IbltChanges changes;
+PG_FUNCTION_INFO_V1(iblt_live_state);
 
-	iblt_changes_read(&changes, relation, config, base.fits ? base.sketch.params.key.limbs : 0,
+/*
+ * iblt_live_state(oid) -> record: the state of a tracked table.  NULL if it is
+ * not tracked, has been dropped, or must not be read.
+ */
+Datum
+iblt_live_state(PG_FUNCTION_ARGS)
+{
+	Relation	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Snapshot	snapshot = GetActiveSnapshot();
+	Datum		values[STATE_COLUMNS];
+	bool		nulls[STATE_COLUMNS] = {false};
+	IbltTrackConfig config;
+	IbltBase	base;
+	IbltChanges changes;
+	bool		has_base;
+	const char *reason;
+
+	if (relation == NULL)
+		PG_RETURN_NULL();
+	if (!iblt_is_readable(PG_GETARG_OID(0), NIL) ||
+		!iblt_config_read(&config, PG_GETARG_OID(0), snapshot))
+	{
+		relation_close(relation, AccessShareLock);
+		PG_RETURN_NULL();
+	}
+	has_base = iblt_base_read(&base, &config, snapshot, false);
+	reason = iblt_digest_problem(&config, has_base ? &base : NULL);
+	iblt_changes_read(&changes, relation, &config, base.fits ? base.sketch.params.key.limbs : 0,
 					  snapshot, NULL);
 	if (reason == NULL)
 		reason = iblt_changes_problem(&changes);
 	if (reason == NULL)
-		reason = iblt_shape_problem(relation, config);
+		reason = iblt_shape_problem(relation, &config);
 	if (reason == NULL && !base.fits)
 		reason = iblt_base_damaged;
 	nulls[STATE_REASON] = reason == NULL;
@@ -230,33 +249,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	base.verified = Max(base.verified, changes.verified);
 	nulls[STATE_VERIFIED] = base.verified == 0;
 	values[STATE_VERIFIED] = TimestampTzGetDatum(base.verified);
-	values[STATE_STORE_BYTES] =
-		Int64GetDatum(iblt_store_size(config->store));
-}
-
-PG_FUNCTION_INFO_V1(iblt_live_state);
-
-/*
- * iblt_live_state(oid) -> record: the state of a tracked table.  NULL if it is
- * not tracked, has been dropped, or must not be read.
- */
-Datum
-iblt_live_state(PG_FUNCTION_ARGS)
-{
-	Relation	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	Datum		values[STATE_COLUMNS];
-	bool		nulls[STATE_COLUMNS] = {false};
-	IbltTrackConfig config;
-
-	if (relation == NULL)
-		PG_RETURN_NULL();
-	if (!iblt_is_readable(PG_GETARG_OID(0), NIL) ||
-		!iblt_config_read(&config, PG_GETARG_OID(0), GetActiveSnapshot()))
-	{
-		relation_close(relation, AccessShareLock);
-		PG_RETURN_NULL();
-	}
-	fill_state(relation, &config, values, nulls);
+	values[STATE_STORE_BYTES] = Int64GetDatum(iblt_store_size(config.store));
 	relation_close(relation, AccessShareLock);
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -327,9 +327,3 @@ iblt_guard_open(void)
 	set(GUARD_OFF);
 	return level;
 }
-
-void
-iblt_guard_shut(int level)
-{
-	AtEOXact_GUC(true, level);
-}

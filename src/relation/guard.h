@@ -26,10 +26,10 @@ extern void iblt_guard_allow(Oid view);
 extern bool iblt_guard_trusts(Oid owner);
 
 /*
- * From here to iblt_guard_shut, functions of all roles may run, for what a
- * repair writes.  An error shuts it, too.  ERROR while a statement reads.
+ * From now on, functions of all roles may run, for what a repair writes.
+ * AtEOXact_GUC(true, result) ends it, and so does an error.  ERROR while a
+ * statement reads.
  */
 extern int	iblt_guard_open(void);
-extern void iblt_guard_shut(int level);
 
 #endif

@@ -22,6 +22,7 @@
 #include "storage/buffile.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -235,7 +236,7 @@ iblt_repair_execute(PG_FUNCTION_ARGS)
 	error_context_stack = &hidden;
 	result = SPI_execute(text_to_cstring(PG_GETARG_TEXT_PP(0)), false, 0);
 	error_context_stack = hidden.previous;
-	iblt_guard_shut(guard);
+	AtEOXact_GUC(true, guard);
 	if (result < 0)
 		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
 	changed = SPI_processed;

@@ -126,10 +126,18 @@ iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n)
 void
 iblt_key_encode(IbltKeyCoder *coder, Datum key)
 {
+	int64		integer = 0;
+
 	resetStringInfo(&coder->bytes);
-	/* initStringInfo has taken more bytes than a fixed key has */
-	if (coder->kind != IBLT_KEY_CANONICAL)
-		coder->bytes.len = iblt_key_fixed(coder->type, key, coder->bytes.data);
+	if (coder->kind == IBLT_KEY_INTEGER)
+	{
+		/* initStringInfo has taken more bytes than that */
+		(void) iblt_key_integer(coder->type, key, &integer);
+		iblt_store64((uint8 *) coder->bytes.data, (uint64) integer);
+		coder->bytes.len = sizeof integer;
+	}
+	else if (coder->kind == IBLT_KEY_UUID)
+		appendBinaryStringInfo(&coder->bytes, (char *) DatumGetUUIDP(key)->data, UUID_LEN);
 	else if (iblt_codec_is_row(coder->codec))
 		iblt_codec_append_columns(&coder->bytes, coder->codec, key);
 	else

@@ -16,7 +16,6 @@
 
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
-#include "utils/uuid.h"
 
 #include "codec/codec.h"
 #include "core/bytes.h"
@@ -39,26 +38,6 @@ iblt_key_integer(Oid type, Datum value, int64 *integer)
 		default:
 			return false;
 	}
-}
-
-/*
- * Writes the bytes of a key that a sketch keeps as it is, an integer or a uuid,
- * and returns how many they are.  0 for all other types.
- */
-static inline int
-iblt_key_fixed(Oid type, Datum value, char *bytes)
-{
-	int64		integer;
-
-	if (iblt_key_integer(type, value, &integer))
-	{
-		iblt_store64((uint8 *) bytes, (uint64) integer);
-		return sizeof integer;
-	}
-	if (type != UUIDOID)
-		return 0;
-	memcpy(bytes, DatumGetUUIDP(value)->data, UUID_LEN);
-	return UUID_LEN;
 }
 
 /*
