@@ -58,43 +58,29 @@ has_other_joins(Node *node, void *context)
 }
 
 /*
- * Is a whole-row variable a row of a table that no join and no grouping set
- * can replace by NULL?  Its type must be the table's, because constraints are
- * simplified before their variables point to the right table.
- */
-static bool
-is_plain_row(PlannerInfo *root, Var *var)
-{
-	RangeTblEntry *rte;
-
-	if (root == NULL || var->varattno != InvalidAttrNumber ||
-		var->varlevelsup != 0 || iblt_var_is_nulled(var) || iblt_var_is_returned(var) ||
-		root->parse->commandType != CMD_SELECT ||
-		has_other_joins((Node *) root->parse->jointree, NULL))
-		return false;
-	if ((int) var->varno < 1 ||
-		(int) var->varno > list_length(root->parse->rtable))
-		return false;
-	rte = rt_fetch(var->varno, root->parse->rtable);
-	return rte->rtekind == RTE_RELATION &&
-		get_rel_type_id(rte->relid) == var->vartype;
-}
-
-/*
- * The columns of a whole-row variable as variables, or NIL if their checksum
- * would differ.  The planner holds a lock on the table.
+ * The columns of a whole-row variable as variables, or NIL if their checksum would
+ * differ.  It must be a row of a table that no join and no grouping set can replace
+ * by NULL.  Its type must be the table's, because constraints are simplified before
+ * their variables point to the right table.  The planner holds a lock on the table.
  */
 static List *
 columns_of_table(PlannerInfo *root, Var *var)
 {
+	RangeTblEntry *rte;
 	Relation	relation;
 	List	   *columns = NIL;
 	bool		usable = true;
 
-	if (!is_plain_row(root, var))
+	if (root == NULL || var->varattno != InvalidAttrNumber ||
+		var->varlevelsup != 0 || iblt_var_is_nulled(var) || iblt_var_is_returned(var) ||
+		root->parse->commandType != CMD_SELECT ||
+		has_other_joins((Node *) root->parse->jointree, NULL) ||
+		(int) var->varno < 1 || (int) var->varno > list_length(root->parse->rtable))
 		return NIL;
-	relation = relation_open(rt_fetch(var->varno, root->parse->rtable)->relid,
-							 NoLock);
+	rte = rt_fetch(var->varno, root->parse->rtable);
+	if (rte->rtekind != RTE_RELATION || get_rel_type_id(rte->relid) != var->vartype)
+		return NIL;
+	relation = relation_open(rte->relid, NoLock);
 	for (int i = 0; i < RelationGetNumberOfAttributes(relation); i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(relation), i);

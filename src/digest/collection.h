@@ -23,23 +23,16 @@ typedef struct IbltTrackTarget
 	Size		most;			/* bytes of a list before it becomes a sketch */
 } IbltTrackTarget;
 
-/*
- * A row of the store that makes a digest not trustworthy, unless the
- * transaction that wrote it removes it again (pending.c).
- */
-typedef struct IbltFence
-{
-	Oid			file;			/* of the store, or InvalidOid without fence */
-	ItemPointerData row;
-} IbltFence;
-
 typedef struct IbltCollection
 {
 	dlist_node	node;
 	IbltTrackTarget target;
 	int			level;			/* of nested transactions */
 	CommandId	last;			/* of the last change */
-	IbltFence	fence;			/* of the table, at this level */
+	Oid			fence_file;		/* of the store, InvalidOid without a fence: a row
+								 * that makes the digest not trustworthy, unless
+								 * the transaction removes it again */
+	ItemPointerData fence_row;
 	const char *broken;			/* why the digest is not trustworthy, or NULL */
 	MemoryContext context;		/* of all that follows */
 	uint8	   *list;			/* packed changes (packed.h) that are not in

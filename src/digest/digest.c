@@ -21,26 +21,6 @@
 #include "digest/packed.h"
 #include "digest/store.h"
 
-/* Opens the value of a base, or its header.  False if it is damaged. */
-static bool
-open_base(IbltBase *base, struct varlena *stored, bool with_value)
-{
-	IbltSlices	slices;
-	const uint8 *bytes;
-	Size		size;
-
-	if (with_value)
-	{
-		base->value = pg_detoast_datum_copy(stored);
-		return iblt_core_open(&base->sketch, (uint8 *) VARDATA(base->value),
-							  VARSIZE(base->value) - VARHDRSZ) == IBLT_OK;
-	}
-	iblt_slices_open(&slices, PointerGetDatum(stored));
-	bytes = iblt_slices_header(&slices, iblt_core_header_size, &size);
-	return iblt_core_open_header(&base->sketch, unconstify(uint8 *, bytes), size,
-								 slices.size) == IBLT_OK;
-}
-
 const char iblt_base_damaged[] = "its base is damaged, or not a sketch of these keys";
 
 static const char unreadable[] = "a change in its store cannot be read";
@@ -50,7 +30,7 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 			   Snapshot snapshot, bool with_value)
 {
 	IbltStoreScan scan;
-	const Datum *values = scan.values;
+	IbltStatus	status = IBLT_BAD_SIZE;
 	bool		found;
 
 	memset(base, 0, sizeof *base);
@@ -60,14 +40,33 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 	found = iblt_store_next(&scan) != NULL;
 	if (found)
 	{
-		base->generation = DatumGetInt64(values[BASE_GENERATION]);
-		base->verified = DatumGetTimestampTz(values[BASE_VERIFIED]);
-		base->fits = memchr(scan.nulls, true, BASE_WIDTH) == NULL;
-		base->bytes = base->fits ? toast_raw_datum_size(values[BASE_SKETCH]) : 0;
-		base->fits = base->fits &&
-			open_base(base, (struct varlena *) DatumGetPointer(values[BASE_SKETCH]), with_value) &&
-			iblt_config_fits(config, &base->sketch.params);
+		base->generation = DatumGetInt64(scan.values[BASE_GENERATION]);
+		base->verified = DatumGetTimestampTz(scan.values[BASE_VERIFIED]);
 	}
+	if (found && memchr(scan.nulls, true, BASE_WIDTH) == NULL)
+	{
+		Datum		stored = scan.values[BASE_SKETCH];
+
+		base->bytes = toast_raw_datum_size(stored);
+		if (with_value)
+		{
+			base->value = pg_detoast_datum_copy((struct varlena *) DatumGetPointer(stored));
+			status = iblt_core_open(&base->sketch, (uint8 *) VARDATA(base->value),
+									VARSIZE(base->value) - VARHDRSZ);
+		}
+		else
+		{
+			IbltSlices	slices;
+			const uint8 *bytes;
+			Size		size;
+
+			iblt_slices_open(&slices, stored);
+			bytes = iblt_slices_header(&slices, iblt_core_header_size, &size);
+			status = iblt_core_open_header(&base->sketch, unconstify(uint8 *, bytes), size,
+										   slices.size);
+		}
+	}
+	base->fits = status == IBLT_OK && iblt_config_fits(config, &base->sketch.params);
 	iblt_store_end(&scan);
 	return found;
 }

@@ -114,9 +114,9 @@ pending_flush(void)
 
 		pending_write(pending);
 		/* the command is a later one; if the store was rewritten since, the fence may stay */
-		if (OidIsValid(pending->fence.file) &&
-			iblt_store_file(pending->target.store) == pending->fence.file)
-			iblt_store_take_back(pending->target.store, &pending->fence.row);
+		if (OidIsValid(pending->fence_file) &&
+			iblt_store_file(pending->target.store) == pending->fence_file)
+			iblt_store_take_back(pending->target.store, &pending->fence_row);
 	}
 	PopActiveSnapshot();
 	dlist_init(&pending_all);
@@ -234,7 +234,7 @@ needs_fence(Oid relid)
 	{
 		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
 
-		if (pending->target.relid == relid && OidIsValid(pending->fence.file))
+		if (pending->target.relid == relid && OidIsValid(pending->fence_file))
 			return false;
 	}
 	return true;
@@ -264,10 +264,10 @@ pending_for(const IbltTrackTarget *target)
 		{
 			Datum		reason = CStringGetTextDatum("changes of a transaction were lost");
 
-			pending->fence.row = iblt_store_insert_change(target->store, target->relid,
+			pending->fence_row = iblt_store_insert_change(target->store, target->relid,
 														  IBLT_CHANGES_FENCE, 0, reason, (Datum) 0);
-			if (ItemPointerIsValid(&pending->fence.row))
-				pending->fence.file = iblt_store_file(target->store);
+			if (ItemPointerIsValid(&pending->fence_row))
+				pending->fence_file = iblt_store_file(target->store);
 			pfree(DatumGetPointer(reason));
 		}
 		dlist_push_head(&pending_all, &pending->node);
