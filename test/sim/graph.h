@@ -6,6 +6,9 @@
  * keys a sketch of ideal cells can list, some twenty times faster than the
  * sketch itself; the simulations hold the two against each other, trial by
  * trial, and then take the graph where many trials are needed.
+ *
+ * In the paper's cells a key with two values makes its cells useless.  In the
+ * graph such a key is never taken out.
  */
 #ifndef IBLT_SIM_GRAPH_H
 #define IBLT_SIM_GRAPH_H
@@ -28,7 +31,8 @@ typedef struct Graph
 	uint32_t *place; /* keys * k: the cells of each key */
 	uint32_t *stack; /* keys found alone, some more than once */
 	bool *alive;
-	uint32_t left; /* keys not peeled */
+	uint32_t stuck; /* the first keys, which are never taken out */
+	uint32_t left;	/* of the others, not peeled */
 } Graph;
 
 static inline void
@@ -39,6 +43,7 @@ graph_open(Graph *g, int k, uint32_t s, uint32_t keys)
 	g->k = k;
 	g->s = s;
 	g->keys = keys;
+	g->stuck = 0;
 	g->cell = sim_take(sizeof(uint64_t) * hashes * s);
 	g->place = sim_take(sizeof(uint32_t) * hashes * keys);
 	/* a key is pushed at first for each cell, and when a key leaves a cell */
@@ -55,31 +60,57 @@ graph_close(Graph *g)
 	free(g->alive);
 }
 
+/* Takes all keys out of their cells. */
+static inline void
+graph_clear(Graph *g)
+{
+	memset(g->cell, 0, sizeof(uint64_t) * (size_t) g->k * g->s);
+	memset(g->alive, true, g->keys);
+	g->left = g->keys - g->stuck;
+}
+
+/* Puts a key into its cell of subtable i. */
+static inline void
+graph_put(Graph *g, uint32_t key, int i, uint32_t position)
+{
+	uint32_t c = position + (uint32_t) i * g->s;
+
+	g->cell[c] += GRAPH_ONE + key;
+	g->place[(size_t) key * (size_t) g->k + (size_t) i] = c;
+}
+
 /* Sets the keys first, first + 1, ... into the cells that the seed's hash says. */
 static inline void
 graph_draw(Graph *g, uint64_t seed, uint64_t first)
 {
 	IbltHasher hasher;
 	uint32_t position[IBLT_MAX_HASHES];
-	uint32_t *place = g->place;
 	uint8_t bytes[8];
 
 	iblt_core_hasher_init(&hasher, seed);
-	memset(g->cell, 0, sizeof(uint64_t) * (size_t) g->k * g->s);
-	memset(g->alive, true, g->keys);
+	graph_clear(g);
 	for (uint32_t key = 0; key < g->keys; key++)
 	{
 		iblt_store64(bytes, first + key);
 		(void) iblt_hash_key(&hasher, bytes, 8, g->k, g->s, position);
 		for (int i = 0; i < g->k; i++)
-		{
-			uint32_t c = position[i] + (uint32_t) i * g->s;
-
-			g->cell[c] += GRAPH_ONE + key;
-			*place++ = c;
-		}
+			graph_put(g, key, i, position[i]);
 	}
-	g->left = g->keys;
+}
+
+/* Sets the keys into random cells, without a hash. */
+static inline void
+graph_draw_random(Graph *g)
+{
+	uint64_t bits = 0;
+
+	graph_clear(g);
+	for (uint32_t key = 0; key < g->keys; key++)
+		for (int i = 0; i < g->k; i++)
+		{
+			bits = i % 2 == 0 ? tap_random() : bits >> 32;
+			graph_put(g, key, i, iblt_scale((uint32_t) bits, g->s));
+		}
 }
 
 /* Removes the keys on the stack, and all that are then alone in some cell. */
@@ -91,7 +122,7 @@ graph_remove(Graph *g, uint32_t top)
 		uint32_t key = g->stack[--top];
 		const uint32_t *place = g->place + (size_t) key * (size_t) g->k;
 
-		if (!g->alive[key])
+		if (!g->alive[key] || key < g->stuck)
 			continue;
 		g->alive[key] = false;
 		g->left--;
@@ -105,7 +136,7 @@ graph_remove(Graph *g, uint32_t top)
 	}
 }
 
-/* Peels; returns the number of keys that are left. */
+/* Peels; returns the number of keys that are left, without those that stay. */
 static inline uint32_t
 graph_peel(Graph *g)
 {

@@ -230,23 +230,6 @@ verdict(uint64_t seen, uint64_t lookups, double limit)
 	return too_many(seen, limit * (double) lookups) ? -1 : 0;
 }
 
-/* A filter of new keys.  Looks up all or none of them, and some others. */
-static void
-trial(IbltKbfParams params, uint64_t keys, bool look, uint64_t others,
-	  KbfCounts *counts)
-{
-	KbfPairs pairs = kbf_pairs(params.values, 0);
-	IbltKbf *kbf;
-
-	params.seed = tap_random();
-	kbf = kbf_take(&params);
-	kbf_fill(kbf, &pairs, 0, keys);
-	if (look)
-		kbf_count_present(kbf, &pairs, 0, keys, counts);
-	kbf_count_absent(kbf, &pairs, keys, keys + others, counts);
-	kbf_free(kbf);
-}
-
 /*
  * Fills filters of one size until both rates are decided or the trials end.
  * Returns 1 if they are proved, -1 if one is too high, 0 if it is open.
@@ -267,7 +250,7 @@ decide(const Row *row, const IbltKbfParams *params, uint64_t keys,
 
 		if (!look && !other)
 			return unknown == 1 && positive == 1;
-		trial(*params, keys, look, other ? 2 * keys : 0, counts);
+		kbf_trial(*params, keys, 0, look, other ? 2 * keys : 0, counts);
 		if (counts->present + counts->absent < next)
 			continue;
 		next += next / 2;

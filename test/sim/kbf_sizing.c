@@ -55,7 +55,7 @@ quick(void)
 		if (iblt_core_kbf_choose(&params, keys, failure) != IBLT_OK)
 			return 1;
 		while ((double) counts.present < fmin(20 / failure, 20000))
-			kbf_trial(params, keys, alike, keys, &counts);
+			kbf_trial(params, keys, alike, true, keys, &counts);
 		tap_ok(counts.wrong == 0 &&
 				   verdict(counts.unknown, counts.present, failure) >= 0 &&
 				   verdict(counts.positive, counts.absent, failure / IBLT_KBF_FALSE_POSITIVE_SHARE) >= 0,

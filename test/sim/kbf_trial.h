@@ -159,10 +159,10 @@ kbf_count_absent(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from,
 	counts->absent += to - from;
 }
 
-/* One filter of this many random pairs; looks up all, and this many others. */
+/* One filter of this many random pairs; looks up all or none, and this many others. */
 static inline void
-kbf_trial(IbltKbfParams params, uint64_t keys, unsigned alike, uint64_t absent,
-		  KbfCounts *counts)
+kbf_trial(IbltKbfParams params, uint64_t keys, unsigned alike, bool look,
+		  uint64_t absent, KbfCounts *counts)
 {
 	KbfPairs pairs = kbf_pairs(params.values, alike);
 	IbltKbf *kbf;
@@ -170,7 +170,8 @@ kbf_trial(IbltKbfParams params, uint64_t keys, unsigned alike, uint64_t absent,
 	params.seed = tap_random();
 	kbf = kbf_take(&params);
 	kbf_fill(kbf, &pairs, 0, keys);
-	kbf_count_present(kbf, &pairs, 0, keys, counts);
+	if (look)
+		kbf_count_present(kbf, &pairs, 0, keys, counts);
 	kbf_count_absent(kbf, &pairs, keys, keys + absent, counts);
 	kbf_free(kbf);
 }

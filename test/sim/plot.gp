@@ -76,68 +76,6 @@ set autoscale
 set xtics autofreq
 set format y "%g"
 
-# --- keys with several values -------------------------------------------------------
-
-set output to."/several.svg"
-set title "Keys with two values among 10,000 keys in 80,000 cells, k = 5"
-set xlabel "keys with two values"
-set ylabel "complete listings, % of trials"
-set xrange [0:5200]
-set yrange [0:105]
-set format x "%.0f"
-set key center right
-plot from."/several.tsv" using 1:(100*$7) with linespoints pt 7 ps 0.7 lw 2 \
-		lc rgb blue title "weighted cells, all keys", \
-	"" using 1:(100*$3) with points pt 5 ps 0.8 lc rgb red \
-		title "the paper's cells, all other keys", \
-	100*exp(-(10000-x)*(1-(1-1/16000.0)**x)**5) with lines lw 1.5 dt 2 \
-		lc rgb red title "the same, by theory", \
-	"-" using 1:2 with points pt 6 ps 1.8 lw 2 lc rgb grey title "published"
-500	99.98
-1000	99.36
-e
-set autoscale
-
-# --- keys with several values around the threshold -----------------------------------
-
-set output to."/several_recovery.svg"
-set title "10,000 keys, some with two values, around the threshold, k = 5"
-set xlabel "cells"
-set ylabel "keys listed on average, %"
-set xrange [13700:18300]  # room for the key
-set xtics 13800,400,16200
-set yrange [0:105]
-set format x "%.0f"
-set key bottom right
-plot from."/several_recovery.tsv" using ($1 == 500 ? $2 : NaN):7 with linespoints \
-		pt 7 ps 0.7 lw 2 lc rgb blue title "weighted cells, 500 with two values", \
-	"" using ($1 == 1000 ? $2 : NaN):7 with points pt 6 ps 1.4 lw 2 lc rgb green \
-		title "weighted cells, 1,000 with two values", \
-	"" using ($1 == 500 ? $2 : NaN):4 with linespoints pt 5 ps 0.7 lw 2 \
-		lc rgb amber title "the paper's cells, 500", \
-	"" using ($1 == 1000 ? $2 : NaN):4 with linespoints pt 9 ps 0.9 lw 2 \
-		lc rgb red title "the paper's cells, 1,000", \
-	"" using ($1 == 500 ? $2 : NaN):6 with lines lw 1 dt 2 lc rgb grey \
-		title "the same, by theory without bound", \
-	"" using ($1 == 1000 ? $2 : NaN):6 with lines lw 1 dt 2 lc rgb grey notitle
-set autoscale
-set xtics autofreq
-
-set output to."/several_lost.svg"
-set title "Keys with one value that are not listed: 10,000 keys in 16,000 cells, k = 5"
-set xlabel "keys not listed"
-set ylabel "trials, %"
-set xrange [-1:34]
-set yrange [0:105]
-set key center right
-plot from."/several_recovery_lost.tsv" using ($1 == 500 ? $3 : NaN):(100*$6) \
-		with impulses lw 8 lc rgb blue title "weighted cells, 500 and 1,000 with two values", \
-	"" using ($1 == 500 ? $3 : NaN):(100*$5) with linespoints pt 5 ps 0.7 lw 2 \
-		lc rgb amber title "the paper's cells, 500", \
-	"" using ($1 == 1000 ? $3 : NaN):(100*$5) with linespoints pt 9 ps 0.9 lw 2 \
-		lc rgb red title "the paper's cells, 1,000"
-set autoscale
-
 # --- cells for each difference --------------------------------------------------------
 
 set output to."/cells.svg"

@@ -45,6 +45,7 @@ typedef struct SimOptions
 } SimOptions;
 
 static SimOptions sim_options;
+static FILE *sim_tables[2]; /* of the experiment that runs */
 
 typedef struct SimExperiment
 {
@@ -81,7 +82,7 @@ sim_trials_of(uint32_t quick, uint32_t usual, uint32_t full)
 
 /* --- tables --------------------------------------------------------------- */
 
-/* Opens the table DIR/name.tsv; NULL when none are written. */
+/* Opens the table DIR/name.tsv until the experiment ends; NULL when none are written. */
 static inline FILE *
 sim_table(const char *name, const char *columns)
 {
@@ -98,7 +99,7 @@ sim_table(const char *name, const char *columns)
 		exit(1);
 	}
 	fprintf(table, "# seed %" PRIu64 "\n%s\n", tap_seed(), columns);
-	return table;
+	return sim_tables[sim_tables[0] != NULL] = table;
 }
 
 static inline void TAP_PRINTF(2, 3) sim_row(FILE *table, const char *fmt, ...)
@@ -114,38 +115,38 @@ static inline void TAP_PRINTF(2, 3) sim_row(FILE *table, const char *fmt, ...)
 }
 
 static inline void
-sim_table_close(FILE *table)
+sim_close_tables(void)
 {
-	if (table != NULL && fclose(table) != 0)
+	for (int i = 0; i < 2; i++)
 	{
-		printf("Bail out! cannot write a table\n");
-		exit(1);
+		if (sim_tables[i] != NULL && fclose(sim_tables[i]) != 0)
+		{
+			printf("Bail out! cannot write a table\n");
+			exit(1);
+		}
+		sim_tables[i] = NULL;
 	}
 }
 
 /* --- comparisons ---------------------------------------------------------- */
 
-/* Written so that NaN does not agree. */
-static inline bool
-sim_agree(const char *what, double ours, double theirs, double tolerance)
-{
-	bool good = fabs(ours - theirs) <= tolerance;
-
-	tap_ok(good, "%s: ours %.6g | theirs %.6g | tolerance %.2g", what, ours,
-		   theirs, tolerance);
-	return good;
-}
-
-static inline bool
-sim_within(const char *what, double ours, double low, double high,
-		   double tolerance)
+/* Is ours between two numbers, to a tolerance?  Written so that NaN is not. */
+static inline bool TAP_PRINTF(5, 6)
+sim_within(double ours, double low, double high, double tolerance, const char *fmt, ...)
 {
 	bool good = ours >= low - tolerance && ours <= high + tolerance;
+	char what[200];
+	va_list ap;
 
-	tap_ok(good, "%s: ours %.6g | theirs %.6g to %.6g | tolerance %.2g", what,
-		   ours, low, high, tolerance);
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof what, fmt, ap);
+	va_end(ap);
+	tap_ok(good, "%s: ours %.6g | theirs %.6g to %.6g | tolerance %.2g", what, ours, low, high,
+		   tolerance);
 	return good;
 }
+
+#define sim_agree(ours, theirs, ...) sim_within(ours, theirs, theirs, __VA_ARGS__)
 
 /* The standard error of a proportion p among n. */
 static inline double
@@ -344,6 +345,15 @@ sim_is_wanted(const char *name)
 	return sim_options.nwanted == 0;
 }
 
+/* The program that runs these experiments. */
+#define SIM_MAIN(...)                                                          \
+	int main(int argc, char **argv)                                            \
+	{                                                                          \
+		static const SimExperiment experiments[] = { __VA_ARGS__,              \
+													 { NULL, NULL } };         \
+		return sim_main(argc, argv, experiments);                              \
+	}
+
 /* Runs the experiments, up to one without a name; returns the exit status. */
 static inline int
 sim_main(int argc, char **argv, const SimExperiment *experiment)
@@ -359,6 +369,7 @@ sim_main(int argc, char **argv, const SimExperiment *experiment)
 										 strlen(experiment->name), tap_seed());
 		printf("# %s\n", experiment->name);
 		experiment->run();
+		sim_close_tables();
 		printf("# %s: %.1f s of processor time\n", experiment->name,
 			   (double) (clock() - start) / CLOCKS_PER_SEC);
 	}

@@ -6,14 +6,14 @@
  * 10,000 keys in 80,000 cells and 100,000 in 800,000, k = 5.  The paper counts
  * in 20,000 trials how many of the other keys are not listed.  In its cells a
  * damaged key stays for good.  The trials here peel the bare hypergraph
- * (stuck.h).  In some of them the paper's cells themselves have to miss exactly
+ * (graph.h).  In some of them the paper's cells themselves have to miss exactly
  * as many keys, and the core has to list all keys, the damaged ones too.
  *
  * The points of Figure 2 are not published as numbers.  Ours are held against
  * theory.  The experiments of Table 2 are points of the same curves.
  */
+#include "graph.h"
 #include "paper_table.h"
-#include "stuck.h"
 #include "theory.h"
 
 #define PUBLISHED_TRIALS 20000
@@ -41,18 +41,19 @@ run_trials(Damage *run)
 {
 	uint32_t losses_checked = 0;
 	PaperTable paper;
-	Stuck table;
+	Graph g;
 
 	paper_open(&paper, run->k, run->cells / (uint32_t) run->k);
-	stuck_open(&table, run->k, run->cells / (uint32_t) run->k, run->keys);
+	graph_open(&g, run->k, run->cells / (uint32_t) run->k, run->keys);
+	g.stuck = run->damaged;
 	for (uint32_t i = 0; i < run->trials; i++)
 	{
 		uint64_t seed = tap_random();
 		int64_t first = (int64_t) (tap_random() >> 33);
 		uint32_t lost;
 
-		stuck_draw(&table, seed, (uint64_t) first);
-		lost = stuck_lost(&table, run->damaged);
+		graph_draw(&g, seed, (uint64_t) first);
+		lost = graph_peel(&g);
 		run->lost[lost < LOST_COLUMNS ? lost : LOST_COLUMNS - 1]++;
 		run->most = lost > run->most ? lost : run->most;
 		sim_sample_add(&run->missing, lost);
@@ -67,7 +68,7 @@ run_trials(Damage *run)
 						   run->damaged, 0, seed, (uint64_t) first);
 	}
 	paper_close(&paper);
-	stuck_close(&table);
+	graph_close(&g);
 }
 
 /* --- theory ----------------------------------------------------------------- */
@@ -148,21 +149,17 @@ check_table(const Damage *run, const double *published, FILE *table)
 {
 	double n = run->trials;
 	double p[LOST_COLUMNS];
-	char what[100];
 
 	lost_probability(lost_keys(run), p);
 	for (int j = 0; j < LOST_COLUMNS; j++)
 	{
 		double ours = 100 * run->lost[j] / n;
 
-		snprintf(what, sizeof what,
-				 "%u keys, %u damaged, %d%s lost: %% of %.0f trials", run->keys,
-				 run->damaged, j, j == 3 ? " or more" : "", n);
-		sim_agree(what, ours, published[j],
-				  100 * sim_proportions_tolerance(p[j], n, PUBLISHED_TRIALS) +
-					  0.0005);
-		sim_agree("the same, by theory", ours, 100 * p[j],
-				  100 * sim_proportion_tolerance(p[j], n));
+		sim_agree(ours, published[j],
+			100 * sim_proportions_tolerance(p[j], n, PUBLISHED_TRIALS) + 0.0005,
+			"%u keys, %u damaged, %d%s lost: %% of %.0f trials", run->keys, run->damaged, j,
+			j == 3 ? " or more" : "", n);
+		sim_agree(ours, 100 * p[j], 100 * sim_proportion_tolerance(p[j], n), "the same, by theory");
 		sim_row(table, "%u\t%u\t%d\t%.0f\t%.3f\t%.3f\t%.3f", run->keys,
 				run->damaged, j, n, ours, published[j], 100 * p[j]);
 	}
@@ -178,13 +175,9 @@ check_point(const Damage *run, FILE *table)
 	double ours = 100 * (1 - run->lost[0] / n);
 	double theory = -100 * expm1(-lost_keys(run));
 	double ours_fail = pow(run->keys, 2) / 2 / pow(run->cells / run->k, run->k);
-	char what[100];
 
-	snprintf(what, sizeof what,
-			 "%u keys, %u damaged: incomplete, %% of %.0f trials", run->keys,
-			 run->damaged, n);
-	sim_agree(what, ours, theory,
-			  100 * sim_proportion_tolerance(theory / 100, n));
+	sim_agree(ours, theory, 100 * sim_proportion_tolerance(theory / 100, n),
+		"%u keys, %u damaged: incomplete, %% of %.0f trials", run->keys, run->damaged, n);
 	sim_row(table, "%u\t%u\t%.0f\t%.3f\t%.3f\t%.3f\t%.3g", run->keys,
 			run->damaged, n, ours,
 			100 * sim_proportion_error(1 - run->lost[0] / n, n), theory,
@@ -199,13 +192,12 @@ check_one_key(const Damage *run)
 	double rate = sim_mean(&run->missing) / valid;
 	double error = sqrt(poisoned_keys(run) / run->trials) / valid;
 
-	sim_agree("each valid key fails, times 10^7", 1e7 * rate, 8.16,
-			  1e7 * SIM_SIGMAS * error + 0.005);
-	sim_agree("all valid keys are listed, by (1 - 8.16e-7)^9000",
-			  run->lost[0] / (double) run->trials, 0.9927,
-			  sim_proportion_tolerance(0.9927, run->trials) + 0.00005);
-	sim_agree("the same, from poisoned cells alone", exp(-poisoned_keys(run)),
-			  0.9927, 0.00006);
+	sim_agree(1e7 * rate, 8.16, 1e7 * SIM_SIGMAS * error + 0.005,
+		"each valid key fails, times 10^7");
+	sim_agree(run->lost[0] / (double) run->trials, 0.9927,
+		sim_proportion_tolerance(0.9927, run->trials) + 0.00005,
+		"all valid keys are listed, by (1 - 8.16e-7)^9000");
+	sim_agree(exp(-poisoned_keys(run)), 0.9927, 0.00006, "the same, from poisoned cells alone");
 }
 
 /* --- Table 2 and Figure 2 --------------------------------------------------- */
@@ -279,8 +271,6 @@ run_damaged(void)
 	damaged_curve(10000, small, figure, table);
 	sim_row(figure, "\n");
 	damaged_curve(100000, large, figure, table);
-	sim_table_close(figure);
-	sim_table_close(table);
 }
 
 /* --- Theorem 2 -------------------------------------------------------------- */
@@ -299,7 +289,6 @@ theorem_point(int k, double beta, uint32_t n, uint32_t trials, FILE *table)
 {
 	Damage run = { 0 };
 	double low, high, error;
-	char what[120];
 
 	run.k = k;
 	run.keys = n;
@@ -311,11 +300,9 @@ theorem_point(int k, double beta, uint32_t n, uint32_t trials, FILE *table)
 	low = poisoned_keys(&run);
 	high = fmax(low, lost_keys(&run));
 	error = fmax(sim_sd(&run.missing), sqrt(high)) / sqrt(trials);
-	snprintf(what, sizeof what,
-			 "k = %d, beta = %.3g, n = %u, %u damaged: others lost in each trial",
-			 k, beta, n, run.damaged);
-	sim_within(what, sim_mean(&run.missing), low, high,
-			   SIM_SIGMAS * error + SIM_RARE / trials);
+	sim_within(sim_mean(&run.missing), low, high, SIM_SIGMAS * error + SIM_RARE / trials,
+		"k = %d, beta = %.3g, n = %u, %u damaged: others lost in each trial", k, beta, n,
+		run.damaged);
 	check_cells(&run);
 	sim_row(table, "%d\t%.4f\t%u\t%u\t%u\t%u\t%.5f\t%.5g\t%.5g\t%.5g", k, beta,
 			n, run.damaged, run.cells, trials, run.lost[0] / (double) trials,
@@ -361,15 +348,6 @@ run_theorem(void)
 	theorem_trend(7, 1 / 3.0, table);
 	theorem_trend(6, 1 / 2.0, table);
 	theorem_trend(FEW_HASHES, 1 / 4.0, table);
-	sim_table_close(table);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = { { "damaged", run_damaged },
-												 { "theorem", run_theorem },
-												 { NULL, NULL } };
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "damaged", run_damaged }, { "theorem", run_theorem })

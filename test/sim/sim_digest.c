@@ -138,11 +138,9 @@ check_shape(uint32_t cells[][DIFFERENCES])
 		   "| theirs, 3 or 4",
 		   MAX_D, large);
 	/* the sizes are 4 % apart */
-	sim_agree("cells for each of 100 differences, about 1.5", hundred, 1.5,
-			  0.05 + 0.04 * 1.5);
-	sim_within("cells for each of 2,000 differences, above the threshold and "
-			   "below 1.5",
-			   overhead(cells, large, MAX_D), 1.222, 1.5, 0);
+	sim_agree(hundred, 1.5, 0.05 + 0.04 * 1.5, "cells for each of 100 differences, about 1.5");
+	sim_within(overhead(cells, large, MAX_D), 1.222, 1.5, 0,
+		"cells for each of 2,000 differences, above the threshold and below 1.5");
 }
 
 static void
@@ -166,7 +164,6 @@ run_cells(void)
 		printf("# d = %u, cells for each with k = 2..6:%s\n", difference[i],
 			   line);
 	}
-	sim_table_close(table);
 	check_shape(cells);
 }
 
@@ -196,7 +193,6 @@ floor_point(int k, uint32_t d, uint32_t trials, FILE *table)
 	double error = sqrt(expected / trials);
 	uint32_t failures = 0;
 	uint32_t recovered;
-	char what[100];
 
 	for (uint32_t i = 0; i < trials; i++)
 	{
@@ -206,13 +202,9 @@ floor_point(int k, uint32_t d, uint32_t trials, FILE *table)
 		failures += !sim_peel(sketch, &recovered);
 		sim_sketch_free(sketch);
 	}
-	snprintf(what, sizeof what,
-			 "k = %d, %u differences in 60 cells: failures "
-			 "in 10^6",
-			 k, d);
-	sim_agree(what, 1e6 * failures / trials, 1e6 * pairs,
-			  1e6 * (SIM_SIGMAS * error + fabs(expected - pairs)) +
-				  4e6 / trials);
+	sim_agree(1e6 * failures / trials, 1e6 * pairs,
+		1e6 * (SIM_SIGMAS * error + fabs(expected - pairs)) + 4e6 / trials,
+		"k = %d, %u differences in 60 cells: failures in 10^6", k, d);
 	sim_row(table, "%d\t%u\t%u\t%.4g\t%.4g\t%.3g", k, d, trials,
 			(double) failures / trials, pairs, error);
 }
@@ -230,7 +222,6 @@ run_floor(void)
 			floor_point(k, differences[i], sim_trials(15000, 1000000), table);
 		sim_row(table, "\n");
 	}
-	sim_table_close(table);
 }
 
 /* --- false purity --------------------------------------------------------- */
@@ -303,16 +294,11 @@ purity_point(int bits, uint32_t s)
 	uint64_t passed = 0;
 	uint64_t unmasked = 0;
 	double looked = 0;
-	char what[100];
 
 	while (looked < wanted)
 		looked += count_false(s, (UINT64_C(1) << bits) - 1, &passed, &unmasked);
-	snprintf(what, sizeof what,
-			 "false purity with a check of %d bits, s = %u: "
-			 "cells in 10^6",
-			 bits, s);
-	sim_agree(what, 1e6 * passed / looked, 1e6 * rate,
-			  1e6 * SIM_SIGMAS * sqrt(rate / looked));
+	sim_agree(1e6 * passed / looked, 1e6 * rate, 1e6 * SIM_SIGMAS * sqrt(rate / looked),
+		"false purity with a check of %d bits, s = %u: cells in 10^6", bits, s);
 	tap_ok(unmasked == 0, "and with all 64: none in %.0f cells", looked);
 }
 
@@ -378,13 +364,5 @@ run_size(void)
 		   4 * s, decoded, trials);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = {
-		{ "cells", run_cells }, { "floor", run_floor }, { "purity", run_purity },
-		{ "size", run_size },	{ NULL, NULL }
-	};
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "cells", run_cells }, { "floor", run_floor }, { "purity", run_purity },
+		 { "size", run_size })

@@ -14,7 +14,7 @@
  * bare hypergraph with the core's hash.
  */
 #include "graph.h"
-#include "stuck.h"
+#include "theory.h"
 
 #define CELLS 50
 #define FIRST_D 5
@@ -38,48 +38,14 @@ difference(int point)
 
 /* --- theory ----------------------------------------------------------------- */
 
-/*
- * q[j]: j keys in s cells leave none alone in its cell.  Cell by cell, over the
- * number of keys in it, which is not 1.
- */
-static void
-none_alone(uint32_t s, double q[LAST_D + 1])
-{
-	double ways[LAST_D + 1] = { 1 }; /* to fill the cells so far, over j! */
-	double factorial = 1;
-
-	for (uint32_t i = 0; i < s; i++)
-		for (int j = LAST_D; j >= 0; j--)
-		{
-			double inverse = 1; /* 1 / c! */
-			double sum = ways[j];
-
-			for (int c = 1; c <= j; c++)
-			{
-				inverse /= c;
-				sum += c == 1 ? 0 : ways[j - c] * inverse;
-			}
-			ways[j] = sum;
-		}
-	for (int j = 0; j <= LAST_D; factorial *= ++j)
-		q[j] = ways[j] * factorial / pow(s, j);
-}
-
 /* Decoding fails at most as often as some set of keys leaves none alone. */
 static double
 most_failures(int k, uint32_t s, uint32_t d)
 {
-	double q[LAST_D + 1];
-	double choose = d; /* d over j */
-	double sum = 0;
+	double stopping[THEORY_MAX_SMALL + 1];
 
-	none_alone(s, q);
-	for (uint32_t j = 2; j <= d; j++)
-	{
-		choose *= (d - j + 1.0) / j;
-		sum += choose * pow(q[j], k);
-	}
-	return fmin(1, sum);
+	theory_stopping(stopping, k, s);
+	return fmin(1, theory_union_bound(stopping, d, 2, (int) d));
 }
 
 /*
@@ -90,15 +56,15 @@ most_failures(int k, uint32_t s, uint32_t d)
 static double
 least_failures(int k, uint32_t s, uint32_t d)
 {
-	double q[LAST_D + 1];
+	double stopping[THEORY_MAX_SMALL + 1];
 	double distinct = 1;
 
 	if (d + (uint32_t) k - 1 > (uint32_t) k * s)
 		return 1;
-	none_alone(s, q);
+	theory_stopping(stopping, k, s);
 	for (uint32_t i = 0; i < d; i++)
 		distinct *= 1 - i / pow(s, k);
-	return fmax(1 - distinct, pow(q[d], k));
+	return fmax(1 - distinct, stopping[d]);
 }
 
 #define MAX_S 25 /* the subtable of k = 2 */
@@ -163,21 +129,15 @@ uniform(int k, uint32_t d, uint32_t trials)
 {
 	uint32_t s = subtable(k);
 	uint32_t complete = 0;
-	Stuck t;
+	Graph g;
 
-	stuck_open(&t, k, s, d);
+	graph_open(&g, k, s, d);
 	for (uint32_t trial = 0; trial < trials; trial++)
 	{
-		memset(t.held, 0, (size_t) k * s);
-		for (uint32_t i = 0; i < d * (uint32_t) k; i++)
-		{
-			t.place[i] = (uint32_t) ((tap_random() >> 32) * s >> 32) +
-						 i % (uint32_t) k * s;
-			t.held[t.place[i]]++;
-		}
-		complete += stuck_lost(&t, 0) == 0;
+		graph_draw_random(&g);
+		complete += graph_peel(&g) == 0;
 	}
-	stuck_close(&t);
+	graph_close(&g);
 	return (double) complete / trials;
 }
 
@@ -268,8 +228,8 @@ check_share(const char *what, double ours, double trials, double theirs,
 {
 	double p = (ours * trials + theirs * draws) / (trials + draws);
 
-	sim_agree(what, 100 * ours, 100 * theirs,
-			  100 * sim_proportions_tolerance(p, trials, draws));
+	sim_agree(100 * ours, 100 * theirs, 100 * sim_proportions_tolerance(p, trials, draws),
+		"%s", what);
 }
 
 /* The curve for one set size, against that of random cells. */
@@ -310,7 +270,6 @@ run_set_size(void)
 		reference[i] = uniform(4, difference(i), draws);
 	for (uint32_t n = 100; n <= most; n *= 10)
 		check_size(n, reference, draws, table);
-	sim_table_close(table);
 }
 
 /* One k, one difference: against random cells, and theory's bounds. */
@@ -327,13 +286,13 @@ check_hashes(int k, uint32_t d, double decoded, double trials, FILE *table)
 	snprintf(what, sizeof what, "k = %d, %u cells, %u differences: decoded, %%",
 			 k, (uint32_t) k * s, d);
 	check_share(what, decoded, trials, p, draws);
-	sim_within("the same, by theory", 100 * decoded, 100 * low, 100 * high,
-			   100 * sim_proportion_tolerance(p, trials));
+	sim_within(100 * decoded, 100 * low, 100 * high, 100 * sim_proportion_tolerance(p, trials),
+		"the same, by theory");
 	if (k == 2)
 	{
 		low = high = forest(s, d);
-		sim_agree("the same, exactly", 100 * decoded, 100 * low,
-				  100 * sim_proportion_tolerance(low, trials));
+		sim_agree(100 * decoded, 100 * low, 100 * sim_proportion_tolerance(low, trials),
+			"the same, exactly");
 	}
 	sim_row(table, "%d\t%u\t%u\t%.0f\t%.3f\t%.3f\t%.4f\t%.4f", k,
 			(uint32_t) k * s, d, trials, 100 * decoded, 100 * p, 100 * low,
@@ -362,16 +321,6 @@ run_hash_count(void)
 						 table);
 		sim_row(table, "\n");
 	}
-	sim_table_close(table);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = { { "set_size", run_set_size },
-												 { "hash_count",
-												   run_hash_count },
-												 { NULL, NULL } };
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "set_size", run_set_size }, { "hash_count", run_hash_count })

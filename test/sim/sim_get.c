@@ -199,12 +199,9 @@ check_found(const char *what, const SimSample *found, double keys, double theory
 {
 	double error = fmax(sim_sd(found) / sqrt(found->n),
 						100 * sim_proportion_error(theory / 100, found->n * keys));
-	char line[120];
 
-	snprintf(line, sizeof line, "%s: found, %%", what);
-	sim_agree(line, sim_mean(found), PUBLISHED_GET, SIM_SIGMAS * error + 0.005);
-	snprintf(line, sizeof line, "%s: found, %%, by theory", what);
-	sim_agree(line, sim_mean(found), theory, SIM_SIGMAS * error);
+	sim_agree(sim_mean(found), PUBLISHED_GET, SIM_SIGMAS * error + 0.005, "%s: found, %%", what);
+	sim_agree(sim_mean(found), theory, SIM_SIGMAS * error, "%s: found, %%, by theory", what);
 }
 
 typedef struct GetRun
@@ -325,10 +322,10 @@ run_absent(void)
 		probe_absent(&pair, &ours, &paper, &wrong);
 		pair_close(&pair);
 	}
-	sim_agree("absent keys: unknown in 10^5", 1e5 * ours / probes, 1e5 * rate,
-			  1e5 * SIM_SIGMAS * error);
-	sim_agree("the paper's cells: not found in 10^5", 1e5 * paper / probes,
-			  1e5 * rate, 1e5 * SIM_SIGMAS * error);
+	sim_agree(1e5 * ours / probes, 1e5 * rate, 1e5 * SIM_SIGMAS * error,
+		"absent keys: unknown in 10^5");
+	sim_agree(1e5 * paper / probes, 1e5 * rate, 1e5 * SIM_SIGMAS * error,
+		"the paper's cells: not found in 10^5");
 	tap_ok(wrong == 0, "no absent key is found, of %.0f", probes);
 }
 
@@ -364,16 +361,13 @@ check_size(int k, uint32_t s, uint32_t keys, FILE *table)
 	double theory = 100 * get_theory(keys, s, k);
 	SimSample found = { 0 };
 	double error;
-	char what[100];
 
 	for (uint32_t i = 0; i < tables; i++)
 		sim_sample_add(&found, core_found(k, s, keys));
 	error = fmax(sim_sd(&found) / sqrt(tables),
 				 100 * sim_proportion_error(theory / 100, (double) keys * tables));
-	snprintf(what, sizeof what, "k = %d, %u keys in %u cells: GET finds, %%", k,
-			 keys, (uint32_t) k * s);
-	sim_agree(what, sim_mean(&found), theory,
-			  SIM_SIGMAS * error + 100 * SIM_RARE / keys / tables);
+	sim_agree(sim_mean(&found), theory, SIM_SIGMAS * error + 100 * SIM_RARE / keys / tables,
+		"k = %d, %u keys in %u cells: GET finds, %%", k, keys, (uint32_t) k * s);
 	sim_row(table, "%d\t%u\t%u\t%.4f\t%.6g\t%.6g\t%.3g", k, keys,
 			(uint32_t) k * s, (double) k * s / keys, 1 - theory / 100,
 			1 - sim_mean(&found) / 100, error / 100);
@@ -428,16 +422,6 @@ run_get_size(void)
 	for (uint32_t keys = 10; keys <= 10000; keys *= 10)
 		check_size(4, iblt_core_subtable_cells(keys, 4, IBLT_DEFAULT_FAILURE),
 				   keys, table);
-	sim_table_close(table);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = { { "get", run_get },
-												 { "absent", run_absent },
-												 { "get_size", run_get_size },
-												 { NULL, NULL } };
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "get", run_get }, { "absent", run_absent }, { "get_size", run_get_size })

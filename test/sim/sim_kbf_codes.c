@@ -138,14 +138,14 @@ bound(void)
 {
 	uint32_t code[64];
 
-	sim_agree("the bound for 4 values", bound_of(4), 4, 0);
-	sim_agree("the bound for 7 values", bound_of(7), 5, 0);
-	sim_agree("the bound for 100 values", bound_of(100), 13, 0);
-	sim_agree("the bound for 2^14 values", bound_of(16384), 28, 0);
-	sim_agree("the most values that 4 bits can take, of all sets",
-			  largest_set(code, 0, 1, 16, 1), 5, 0);
-	sim_agree("the most values that 5 bits can take, of all sets",
-			  largest_set(code, 0, 1, 32, 1), 6, 0);
+	sim_agree(bound_of(4), 4, 0, "the bound for 4 values");
+	sim_agree(bound_of(7), 5, 0, "the bound for 7 values");
+	sim_agree(bound_of(100), 13, 0, "the bound for 100 values");
+	sim_agree(bound_of(16384), 28, 0, "the bound for 2^14 values");
+	sim_agree(largest_set(code, 0, 1, 16, 1), 5, 0,
+		"the most values that 4 bits can take, of all sets");
+	sim_agree(largest_set(code, 0, 1, 32, 1), 6, 0,
+		"the most values that 5 bits can take, of all sets");
 }
 
 /* --- the search ----------------------------------------------------------- */
@@ -180,7 +180,6 @@ write_search(const uint32_t *code, uint32_t found)
 	for (uint32_t n = 3; n <= 16384; n += 1 + n / 12)
 		sim_row(table, "%u\t%d\t%.0f\t%.0f", n, n <= found ? bits_of(code[n - 1]) : -1,
 				bound_of(n), 2 * ceil(log2(n + 1)));
-	sim_table_close(table);
 }
 
 static void
@@ -210,15 +209,4 @@ search(void)
 	free(code);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = {
-		{ "algebraic", algebraic },
-		{ "bound", bound },
-		{ "search", search },
-		{ NULL, NULL },
-	};
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "algebraic", algebraic }, { "bound", bound }, { "search", search })

@@ -402,16 +402,6 @@ flows(void)
 	for (int r = 0; r < RATES; r++)
 		compare_at(table, codes, rates[r], &last);
 	paper_codes_free(codes);
-	sim_table_close(table);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = {
-		{ "flows", flows },
-		{ NULL, NULL },
-	};
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "flows", flows })

@@ -61,7 +61,7 @@ bars(void)
 	KbfCounts c = { 0 };
 
 	for (uint32_t i = 0; i < filters; i++)
-		kbf_trial(params, keys, 0, keys, &c);
+		kbf_trial(params, keys, 0, true, keys, &c);
 	tap_ok(bits <= 120, "255 values, failure 1e-3: k = %d, q = %d, %.1f bits a key, at most 120",
 		   params.hashes, params.degree, bits);
 	tap_ok(at_most(c.unknown, c.present, 1e-3),
@@ -86,8 +86,8 @@ small(void)
 
 	while (c.absent < absent)
 	{
-		kbf_trial(least, 40, 0, 4000, &before);
-		kbf_trial(params, 40, 0, 4000, &c);
+		kbf_trial(least, 40, 0, true, 4000, &before);
+		kbf_trial(params, 40, 0, true, 4000, &c);
 	}
 	iblt_core_kbf_rates(&least, 40.0 / least.subtable_cells, &rates);
 	rates.false_positive += iblt_core_kbf_shared(&least, 40, least.subtable_cells);
@@ -131,7 +131,7 @@ size_row(FILE *table, unsigned values, int t, double failure, bool look)
 
 	if (look)
 	{
-		kbf_trial(params, keys, 0, keys, &c);
+		kbf_trial(params, keys, 0, true, keys, &c);
 		tap_ok(c.wrong == 0 && at_most(c.unknown, c.present, failure) &&
 				   at_most(c.positive, c.absent, failure / IBLT_KBF_FALSE_POSITIVE_SHARE),
 			   "%u values, t = %d, failure %g: k = %d, q = %d, %.1f bits a key, unknown %.2e, "
@@ -156,7 +156,6 @@ sizes(void)
 		for (t = 1; t <= 3; t++)
 			for (f = 0; f < 6; f++)
 				size_row(table, values[v], t, failures[f], f == 1 || f == 2);
-	sim_table_close(table);
 }
 
 /* --- values that are alike --------------------------------------------------- */
@@ -198,7 +197,7 @@ turn(void)
 		KbfCounts c = { 0 };
 
 		iblt_core_kbf_rates(&params, 1, &rates);
-		kbf_trial(params, keys, alike[i], keys, &c);
+		kbf_trial(params, keys, alike[i], true, keys, &c);
 		tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown),
 			   "%u %% of the values alike, t = 2, k = 6, load 1: unknown %.2e, formula %.2e, "
 			   "without turns %.2e", alike[i], kbf_share(c.unknown, c.present), rates.unknown,
@@ -413,19 +412,5 @@ growth(void)
 	compact();
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = {
-		{ "bars", bars },
-		{ "small", small },
-		{ "sizes", sizes },
-		{ "turn", turn },
-		{ "changes", changes },
-		{ "overload", overload },
-		{ "growth", growth },
-		{ NULL, NULL },
-	};
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "bars", bars }, { "small", small }, { "sizes", sizes }, { "turn", turn },
+		 { "changes", changes }, { "overload", overload }, { "growth", growth })

@@ -118,13 +118,11 @@ meter_point(uint32_t d, FILE *table)
 					   ? SIM_SIGMAS * sim_proportion_error(COVERED, trials)
 					   : 0;
 	Moments moments = find_moments(relative, trials);
-	char what[100];
 
 	free(relative);
-	snprintf(what, sizeof what, "meter at %u: mean of estimate / d", d);
-	sim_agree(what, moments.mean, 1, SIM_SIGMAS * theory / sqrt(trials));
-	snprintf(what, sizeof what, "meter at %u: relative deviation", d);
-	sim_agree(what, moments.sd, theory, SIM_SIGMAS * moments.error);
+	sim_agree(moments.mean, 1, SIM_SIGMAS * theory / sqrt(trials),
+		"meter at %u: mean of estimate / d", d);
+	sim_agree(moments.sd, theory, SIM_SIGMAS * moments.error, "meter at %u: relative deviation", d);
 	tap_ok(covered >= COVERED - slack,
 		   "meter at %u: the bound covers %.2f %% of "
 		   "%u trials | at least %.2f",
@@ -141,7 +139,6 @@ run_meter(void)
 
 	for (int i = 0; i < DIFFERENCES; i += STEP)
 		meter_point(nth_difference(i), table);
-	sim_table_close(table);
 }
 
 /* --- the strata estimator ------------------------------------------------- */
@@ -221,10 +218,9 @@ strata_compare(uint32_t d, const Moments *ours)
 	double low = d < 100 ? 0 : d < 1000 ? STRATA_AT_100 : STRATA_LEAST;
 	double high = d <= 100 ? STRATA_AT_100 : STRATA_MOST;
 	double error = sqrt(pow(ours->error, 2) + pow(STRATA_ERROR * ours->sd, 2));
-	char what[100];
 
-	snprintf(what, sizeof what, "strata at %u: relative deviation", d);
-	sim_within(what, ours->sd, low, high, SIM_SIGMAS * error + STRATA_ROUNDING);
+	sim_within(ours->sd, low, high, SIM_SIGMAS * error + STRATA_ROUNDING,
+		"strata at %u: relative deviation", d);
 }
 
 static void
@@ -268,15 +264,6 @@ run_strata(void)
 		   "bytes %d\n",
 		   2 * IBLT_METER_BUCKETS, size, PAPER_CELL,
 		   STRATA * STRATA_K * STRATA_CELLS * PAPER_CELL);
-	sim_table_close(table);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = { { "meter", run_meter },
-												 { "strata", run_strata },
-												 { NULL, NULL } };
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "meter", run_meter }, { "strata", run_strata })

@@ -4,7 +4,7 @@
  *		the thresholds.
  *
  * What is listed around the threshold is in sim_recovery.c, GET is in sim_get.c,
- * and keys with several values are in sim_damaged.c and sim_several.c.
+ * and keys with several values are in sim_damaged.c.
  */
 #include "graph.h"
 #include "theory.h"
@@ -26,7 +26,7 @@ static const double published_slip[] = { 0, 0, 0, 0, 0.0021 };
 static double
 density_evolution(int k)
 {
-	return k / theory_threshold(k, 0);
+	return k / theory_threshold(k);
 }
 
 /* Does the core decode n keys from an empty table? */
@@ -105,15 +105,11 @@ threshold(int k, FILE *table)
 	double ours = k / lambda;
 	double error = ours / lambda / (6.0 * s) *
 				   sqrt(pow(large.error, 2) + 4 * pow(small.error, 2));
-	char what[100];
 
-	snprintf(what, sizeof what, "c_%d by density evolution", k);
-	sim_agree(what, theory, published, 0.00051 + slip);
-	snprintf(what, sizeof what,
-			 "c_%d where the core decodes half of the tables", k);
-	sim_agree(what, ours, published, SIM_SIGMAS * error + 0.0005 + slip);
-	snprintf(what, sizeof what, "c_%d of the core and by density evolution", k);
-	sim_agree(what, ours, theory, SIM_SIGMAS * error);
+	sim_agree(theory, published, 0.00051 + slip, "c_%d by density evolution", k);
+	sim_agree(ours, published, SIM_SIGMAS * error + 0.0005 + slip,
+		"c_%d where the core decodes half of the tables", k);
+	sim_agree(ours, theory, SIM_SIGMAS * error, "c_%d of the core and by density evolution", k);
 	tap_ok(small.contradictions + large.contradictions == 0,
 		   "k = %d: the core decodes exactly what the graph allows", k);
 	sim_row(table, "%d\t%.3f\t%.4f\t%.4f\t%.4f", k, published, theory, ours,
@@ -128,15 +124,6 @@ run_thresholds(void)
 
 	for (int k = FIRST_K; k <= LAST_K; k++)
 		threshold(k, table);
-	sim_table_close(table);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = { { "thresholds",
-												   run_thresholds },
-												 { NULL, NULL } };
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "thresholds", run_thresholds })

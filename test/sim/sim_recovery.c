@@ -56,7 +56,9 @@ measure(const Curve *curve, uint32_t i)
 		graph_peel(&g);
 		point.incomplete += g.left > 0;
 		sim_sample_add(&point.listed, 100.0 * (g.keys - g.left) / g.keys);
-		if (trial < curve->core_trials && !graph_core_agrees(&g, 0, seed, first))
+		/* keys with two values make no difference to the core */
+		if (trial < curve->core_trials &&
+			!graph_core_agrees(&g, trial % 2 * curve->n / 20, seed, first))
 			point.contradictions++;
 	}
 	graph_close(&g);
@@ -76,19 +78,19 @@ check_incomplete(const Curve *curve, const Point *point)
 	double n = curve->trials;
 	double p = law_incomplete(s, curve->n);
 	double distance = law_distance(s, curve->n);
-	char what[100];
+	double low = n * erfc((distance + LAW_ERROR) / sqrt(2)) / 2;
+	double high = n * erfc((distance - LAW_ERROR) / sqrt(2)) / 2;
+	double tolerance = SIM_SIGMAS * sqrt(n * p * (1 - p)) + 1;
 
-	snprintf(what, sizeof what, "%u keys, %u cells: incomplete trials of %u",
-			 curve->n, point->cells, curve->trials);
 	if (n * p < 0.01)
-		sim_agree(what, point->incomplete, 0, 0);
+		low = high = tolerance = 0;
 	else if (n * (1 - p) < 0.01)
-		sim_agree(what, point->incomplete, n, 0);
-	else
-		sim_within(what, point->incomplete,
-				   n * erfc((distance + LAW_ERROR) / sqrt(2)) / 2,
-				   n * erfc((distance - LAW_ERROR) / sqrt(2)) / 2,
-				   SIM_SIGMAS * sqrt(n * p * (1 - p)) + 1);
+	{
+		low = high = n;
+		tolerance = 0;
+	}
+	sim_within(point->incomplete, low, high, tolerance, "%u keys, %u cells: incomplete trials of %u",
+		curve->n, point->cells, curve->trials);
 }
 
 /* One published size: against theory, and a row of the table. */
@@ -97,12 +99,12 @@ check_point(const Curve *curve, const Point *point, FILE *table)
 {
 	double s = point->cells / PAPER_K;
 	double n = curve->n;
-	Bounds bounds = theory_bounds(s, n, 0, LAW_ERROR);
-	char what[100];
+	Bounds bounds = theory_bounds(s, n, LAW_ERROR);
 
-	snprintf(what, sizeof what, "%u keys, %u cells: listed, %%", curve->n,
-			 point->cells);
-	theory_check(what, &point->listed, &bounds);
+	/* few trials may miss a rare failure, and then theory's error is larger */
+	sim_within(sim_mean(&point->listed), bounds.low, bounds.high,
+		SIM_SIGMAS * fmax(bounds.sd, sim_sd(&point->listed)) / sqrt(curve->trials),
+		"%u keys, %u cells: listed, %%", curve->n, point->cells);
 	check_incomplete(curve, point);
 	sim_row(table, "%u\t%u\t%u\t%.4f\t%.4f\t%.4f\t%.4f\t%.4f\t%u\t%.3f",
 			curve->n, point->cells, curve->trials, sim_mean(&point->listed),
@@ -122,14 +124,11 @@ check_claim(const Curve *curve, uint32_t last_none, uint32_t first_all)
 {
 	double threshold = PUBLISHED_THRESHOLD * curve->n;
 	double z;
-	char what[100];
 
 	for (z = 0; curve->trials * erfc(z / sqrt(2)) / 2 > 0.01;)
 		z += 0.01;
-	snprintf(what, sizeof what,
-			 "%u keys: all complete from these cells on, of %u trials each",
-			 curve->n, curve->trials);
-	sim_within(what, first_all, threshold, 1.03 * threshold, 0);
+	sim_within(first_all, threshold, 1.03 * threshold, 0,
+		"%u keys: all complete from these cells on, of %u trials each", curve->n, curve->trials);
 	tap_ok(last_none < threshold && threshold < first_all,
 		   "%u keys: the published threshold, c_5 n = %.0f, is between the last "
 		   "size at which no trial is complete, %u, and the first at which all "
@@ -174,7 +173,7 @@ recovery_curve(const Curve *curve, FILE *table)
 static double
 middle(double c, double n)
 {
-	Bounds bounds = theory_bounds(n * c / PAPER_K, n, 0, 0);
+	Bounds bounds = theory_bounds(n * c / PAPER_K, n, 0);
 
 	return (bounds.low + bounds.high) / 2;
 }
@@ -194,7 +193,6 @@ draw_theory(void)
 				100 * theory_listed(PAPER_K, PAPER_K / c, 0), middle(c, 1e4),
 				middle(c, 1e5));
 	}
-	sim_table_close(table);
 }
 
 static void
@@ -210,7 +208,6 @@ run_recovery(void)
 
 	for (int i = 0; i < 2; i++)
 		recovery_curve(sim_options.quick ? &quick[i] : &full[i], table);
-	sim_table_close(table);
 	draw_theory();
 }
 
@@ -265,18 +262,12 @@ static void
 drop_curve(const Curve *curve, FILE *table)
 {
 	Drop drop = find_drop(curve, table);
-	char what[100];
 
-	snprintf(what, sizeof what,
-			 "%u keys: cells where half of the tables are incomplete and c_5 n, "
-			 "a deviation apart at most",
-			 curve->n);
-	sim_agree(what, drop.mean, PUBLISHED_THRESHOLD * curve->n,
-			  drop.sd + SIM_SIGMAS * drop.error);
-	snprintf(what, sizeof what,
-			 "%u keys: the same, by the law of finite tables", curve->n);
-	sim_agree(what, drop.mean, law_cells(curve->n, 0),
-			  SIM_SIGMAS * drop.error + LAW_ERROR * drop.sd);
+	sim_agree(drop.mean, PUBLISHED_THRESHOLD * curve->n, drop.sd + SIM_SIGMAS * drop.error,
+		"%u keys: cells where half of the tables are incomplete and c_5 n, a deviation apart at "
+		"most", curve->n);
+	sim_agree(drop.mean, law_cells(curve->n, 0), SIM_SIGMAS * drop.error + LAW_ERROR * drop.sd,
+		"%u keys: the same, by the law of finite tables", curve->n);
 	tap_ok(drop.first > 0.99 && drop.last < 0.01,
 		   "%u keys: sharp, from %.1f to %.1f %% incomplete, the deviation is "
 		   "%.2f %% of the cells",
@@ -298,7 +289,6 @@ run_drop(void)
 
 	for (int i = 0; i < 2; i++)
 		drop_curve(sim_options.quick ? &quick[i] : &full[i], table);
-	sim_table_close(table);
 }
 
 /* --- the last failures ------------------------------------------------------ */
@@ -326,18 +316,15 @@ check_edge(const Edge *edge)
 	double p = law_incomplete(edge->cells / PAPER_K, edge->n);
 	double scale;
 	Point point;
-	char what[100];
 
 	curve.trials = sim_trials_of(edge->quick, edge->usual, edge->full);
 	point = measure(&curve, 0);
 	check_incomplete(&curve, &point);
 	scale = edge->published_trials / curve.trials;
-	snprintf(what, sizeof what,
-			 "%u keys, %u cells: failures of %u, in %.0f trials", edge->n,
-			 edge->cells, curve.trials, edge->published_trials);
-	sim_agree(what, point.incomplete * scale, edge->published,
-			  SIM_SIGMAS * sqrt(p * edge->published_trials * (1 + scale)) + 1 +
-				  scale);
+	sim_agree(point.incomplete * scale, edge->published,
+		SIM_SIGMAS * sqrt(p * edge->published_trials * (1 + scale)) + 1 + scale,
+		"%u keys, %u cells: failures of %u, in %.0f trials", edge->n, edge->cells, curve.trials,
+		edge->published_trials);
 	tap_ok(point.contradictions == 0, "the core agrees in %u trials",
 		   curve.core_trials);
 }
@@ -355,13 +342,4 @@ run_edge(void)
 		check_edge(&edges[i]);
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = { { "recovery", run_recovery },
-												 { "drop", run_drop },
-												 { "edge", run_edge },
-												 { NULL, NULL } };
-
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({ "recovery", run_recovery }, { "drop", run_drop }, { "edge", run_edge })

@@ -88,7 +88,7 @@
 #define QUICK_SEED UINT64_C(20110926)
 
 #define MAX_SPLIT 32			/* largest J */
-#define MAX_SMALL 64			/* largest d bounded without simulation */
+#define MAX_SMALL THEORY_MAX_SMALL	/* largest d bounded without simulation */
 #define CONFIDENCE_MISS 0.01	/* of a direct bound */
 #define CONFIDENCE_Z 2.3264		/* its normal quantile */
 #define TAIL_MARGIN 1.1			/* on the distance from mean to quantile */
@@ -124,32 +124,6 @@ random_start(uint64_t seed, int k, uint32_t s)
 	tap_state = tap_random();
 }
 
-/* ---------- the graph and its peeling ---------- */
-
-/* Sets the keys into random cells. */
-static void
-draw(Graph *g)
-{
-	uint32_t   *place = g->place;
-	uint64_t	bits = 0;
-
-	memset(g->cell, 0, sizeof(uint64_t) * g->k * g->s);
-	memset(g->alive, true, g->keys);
-	for (uint32_t key = 0; key < g->keys; key++)
-	{
-		for (int i = 0; i < g->k; i++)
-		{
-			uint32_t	c;
-
-			bits = i % 2 == 0 ? tap_random() : bits >> 32;
-			c = (uint32_t) ((bits & UINT32_MAX) * g->s >> 32) + i * g->s;
-			g->cell[c] += GRAPH_ONE + key;
-			*place++ = c;
-		}
-	}
-	g->left = g->keys;
-}
-
 /*
  * One trial.  Returns the number of keys, added one after the other, at which
  * the core first has more than `split` keys; keys + 1 if it never has.
@@ -157,64 +131,11 @@ draw(Graph *g)
 static uint32_t
 trial(Graph *g, uint32_t split)
 {
-	draw(g);
+	graph_draw_random(g);
 	return graph_first_failure(g, split);
 }
 
 /* ---------- small stopping sets ---------- */
-
-/* partitions of j things into b blocks, none of them of one thing */
-static double partitions[MAX_SMALL + 1][MAX_SMALL + 1];
-
-static void
-count_partitions(void)
-{
-	partitions[0][0] = 1;
-	for (int j = 2; j <= MAX_SMALL; j++)
-		for (int b = 1; b <= j / 2; b++)
-			partitions[j][b] = b * partitions[j - 1][b] +
-				(j - 1) * partitions[j - 2][b - 1];
-}
-
-/*
- * The probability that j balls in s bins leave no bin with one ball, to the
- * k-th power, for j = 0..MAX_SMALL.
- */
-static void
-stopping_probability(double *stopping, int k, uint32_t s)
-{
-	for (int j = 0; j <= MAX_SMALL; j++)
-	{
-		double		sum = 0;
-		double		choices = 1;	/* s (s-1) .. (s-b+1) / s^b */
-
-		for (int b = 1; b <= j / 2 && b <= (int) s; b++)
-		{
-			choices *= (double) (s - b + 1) / s;
-			sum += partitions[j][b] * choices * pow(s, b - j);
-		}
-		stopping[j] = pow(sum, k);
-	}
-}
-
-/*
- * The union bound on the probability of a stopping set of first..last keys
- * among d.
- */
-static double
-union_bound(const double *stopping, uint32_t d, int first, int last)
-{
-	double		subsets = d;
-	double		sum = 0;
-
-	for (int j = 2; j <= last && (uint32_t) j <= d; j++)
-	{
-		subsets *= (double) (d - j + 1) / j;
-		if (j >= first)
-			sum += subsets * stopping[j];
-	}
-	return sum;
-}
 
 /*
  * J: the size between 4 and MAX_SPLIT with the least term in the union bound.
@@ -227,7 +148,7 @@ choose_split(const double *stopping, uint32_t d)
 
 	for (int j = 4; j <= MAX_SPLIT && (uint32_t) j <= d; j++)
 	{
-		double		term = union_bound(stopping, d, j, j);
+		double		term = theory_union_bound(stopping, d, j, j);
 
 		if (term < least)
 		{
@@ -502,9 +423,9 @@ allows(const Model *m, const Sample *a, const double *stopping, uint32_t d,
 	double		most = failure * (1 + 1e-9);
 	double		left;
 
-	if (d <= MAX_SMALL && union_bound(stopping, d, 2, d) <= most)
+	if (d <= MAX_SMALL && theory_union_bound(stopping, d, 2, d) <= most)
 		return true;
-	left = most - union_bound(stopping, d, 2, a->split);
+	left = most - theory_union_bound(stopping, d, 2, a->split);
 	if (a->s >= model_starts(m->k))
 		return model_allows(m, a->s, d, left);
 	return d <= a->keys && left > 0 &&
@@ -541,7 +462,7 @@ static bool
 confirm(const Model *m, const Sample *a, const double *stopping, double failure,
 		uint32_t d)
 {
-	double		left = failure - union_bound(stopping, d, 2, a->split);
+	double		left = failure - theory_union_bound(stopping, d, 2, a->split);
 	uint32_t	seen;
 
 	if (a->trials == 0 || a->s < model_starts(m->k) || d > a->keys)
@@ -589,7 +510,7 @@ compute(Model *m, double effort, bool details)
 		memset(a, 0, sizeof(*a));
 		a->s = ladder[i];
 		a->split = MAX_SPLIT;
-		stopping_probability(stopping, m->k, a->s);
+		theory_stopping(stopping, m->k, a->s);
 		if (!is_simulated(i))
 			continue;
 		simulate(a, m, stopping, effort);
@@ -602,7 +523,7 @@ compute(Model *m, double effort, bool details)
 	{
 		Sample	   *a = &samples[i];
 
-		stopping_probability(stopping, m->k, a->s);
+		theory_stopping(stopping, m->k, a->s);
 		for (int f = 0; f < FAILURES; f++)
 		{
 			uint32_t	d = largest_allowed(m, a, stopping,
@@ -708,7 +629,7 @@ generate(double effort, bool details)
 	for (int i = 0; i < KS; i++)
 	{
 		model[i].k = i + MIN_K;
-		model[i].lambda = theory_threshold(model[i].k, 0);
+		model[i].lambda = theory_threshold(model[i].k);
 		good &= compute(&model[i], effort, details);
 	}
 	fprintf(stderr, "%.0f s of processor time\n",
@@ -807,8 +728,8 @@ check_union_bound(uint64_t seed, double edges)
 		uint32_t	seen;
 		bool		bad;
 
-		stopping_probability(stopping, k, s);
-		bound = union_bound(stopping, d, 2, d);
+		theory_stopping(stopping, k, s);
+		bound = theory_union_bound(stopping, d, 2, d);
 		seen = count_failures(seed, k, s, d, trials);
 		bad = poisson_alarm(bound * trials, seen) ||
 			seen < bound * trials / 2 - 3 * sqrt(bound * trials);
@@ -845,7 +766,6 @@ main(int argc, char **argv)
 	double		effort = 1;
 	bool		details = false;
 
-	count_partitions();
 	make_ladder();
 	for (int i = 1; i < argc; i++)
 	{

@@ -25,21 +25,18 @@
 
 /*
  * Keys for each cell of a subtable at the threshold: the minimum over x of what
- * the equation above gives for the load.  With keys that cannot be taken out,
- * it has a second, lower branch near x = 0: few keys are left there, and it has
- * no part in the threshold.
+ * the equation above gives for the load if all keys can be taken out.
  */
 static inline double
-theory_threshold(int k, double several)
+theory_threshold(int k)
 {
 	double least = INFINITY;
 
-	for (int i = several > 0 ? 500000 : 1; i < 1000000; i++)
+	for (int i = 1; i < 1000000; i++)
 	{
 		double x = i * 1e-6;
 
-		least = fmin(least, -log1p(-x) /
-								(several + (1 - several) * pow(x, k - 1)));
+		least = fmin(least, -log1p(-x) / pow(x, k - 1));
 	}
 	return least;
 }
@@ -63,6 +60,52 @@ theory_listed(int k, double load, double several)
 		x = next;
 	}
 	return (1 - several) * (1 - pow(x, k));
+}
+
+/* --- small stopping sets -------------------------------------------------- */
+
+#define THEORY_MAX_SMALL 64
+
+/*
+ * The probability that j balls in s bins leave no bin with one ball, to the
+ * k-th power, for j = 0..THEORY_MAX_SMALL: that j keys are a stopping set.
+ * From the partitions of j things into b blocks, none of them of one thing.
+ */
+static inline void
+theory_stopping(double *stopping, int k, uint32_t s)
+{
+	static double partitions[THEORY_MAX_SMALL + 1][THEORY_MAX_SMALL + 1];
+
+	partitions[0][0] = 1;
+	for (int j = 0; j <= THEORY_MAX_SMALL; j++)
+	{
+		double sum = j == 0;
+		double choices = 1; /* s (s-1) .. (s-b+1) / s^b */
+
+		for (int b = 1; b <= j / 2; b++)
+		{
+			partitions[j][b] = b * partitions[j - 1][b] + (j - 1) * partitions[j - 2][b - 1];
+			choices *= fmax(0, (double) s - b + 1) / s;
+			sum += partitions[j][b] * choices * pow(s, b - j);
+		}
+		stopping[j] = pow(sum, k);
+	}
+}
+
+/* The union bound on the probability of a stopping set of first..last keys among d. */
+static inline double
+theory_union_bound(const double *stopping, uint32_t d, int first, int last)
+{
+	double subsets = d;
+	double sum = 0;
+
+	for (int j = 2; j <= last && (uint32_t) j <= d; j++)
+	{
+		subsets *= (double) (d - j + 1) / j;
+		if (j >= first)
+			sum += subsets * stopping[j];
+	}
+	return sum;
 }
 
 /* --- finite tables, k = PAPER_K ------------------------------------------- */
@@ -127,14 +170,13 @@ typedef struct Expected
 /*
  * A finite table is taken for an infinite one whose threshold is drawn from the
  * law, bias + sd z above LAW_LAMBDA s keys: the fluctuation that decides whether
- * it is complete also moves what is listed.  With keys that cannot be taken out
- * the threshold is another, and the same fluctuation in proportion is assumed.
+ * it is complete also moves what is listed.
  */
 static inline Expected
-theory_finite(double s, double n, double several, double bias)
+theory_finite(double s, double n, double bias)
 {
 	const double step = 0.005;
-	double threshold = theory_threshold(PAPER_K, several);
+	double threshold = theory_threshold(PAPER_K);
 	double weight[2] = { 0, 0 };
 	double sum[2] = { 0, 0 };
 	double squares = 0;
@@ -147,7 +189,7 @@ theory_finite(double s, double n, double several, double bias)
 		double density = exp(-z * z / 2);
 		double keys = LAW_LAMBDA * s + bias + z * law_sd(s);
 		double load = LAW_LAMBDA * n / keys;
-		double listed = 100 * theory_listed(PAPER_K, load, several);
+		double listed = 100 * theory_listed(PAPER_K, load, 0);
 		bool above = load < threshold;
 
 		weight[above] += density;
@@ -191,27 +233,26 @@ typedef struct Bounds
  * below it.
  */
 static inline Bounds
-theory_bounds(double s, double n, double several, double law_error)
+theory_bounds(double s, double n, double law_error)
 {
-	double scale = theory_threshold(PAPER_K, several) / LAW_LAMBDA;
 	double bias = law_mean(s) - LAW_LAMBDA * s;
 	double error = law_error * law_sd(s);
-	Expected unbiased = theory_finite(s, n, several, 0);
+	Expected unbiased = theory_finite(s, n, 0);
 	Bounds bounds = { 0 };
 
-	if (fabs(law_distance(s, n / scale)) > THEORY_WINDOW)
+	if (fabs(law_distance(s, n)) > THEORY_WINDOW)
 	{
 		double mean =
 			theory_mean(unbiased.complete, unbiased.full, unbiased.partial);
-		double listed = 100 * theory_listed(PAPER_K, n / s, several);
+		double listed = 100 * theory_listed(PAPER_K, n / s, 0);
 
 		bounds.low = listed - fabs(mean - listed) - 1e-9;
 		bounds.high = listed + fabs(mean - listed) + 1e-9;
 	}
 	else
 	{
-		Expected low = theory_finite(s, n, several, bias - error);
-		Expected high = theory_finite(s, n, several, bias + error);
+		Expected low = theory_finite(s, n, bias - error);
+		Expected high = theory_finite(s, n, bias + error);
 
 		bounds.low = theory_mean(low.complete, low.full, low.partial);
 		bounds.high = theory_mean(high.complete, high.full,
@@ -219,17 +260,6 @@ theory_bounds(double s, double n, double several, double law_error)
 		bounds.sd = low.sd;
 	}
 	return bounds;
-}
-
-/*
- * Holds the mean percentage that was listed against theory.  The standard error
- * is theory's where the sample's is less, for few trials may miss a rare failure.
- */
-static inline void
-theory_check(const char *what, const SimSample *listed, const Bounds *bounds)
-{
-	sim_within(what, sim_mean(listed), bounds->low, bounds->high,
-			   SIM_SIGMAS * fmax(bounds->sd, sim_sd(listed)) / sqrt(listed->n));
 }
 
 #endif /* IBLT_SIM_THEORY_H */
