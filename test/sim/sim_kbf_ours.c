@@ -158,6 +158,65 @@ sizes(void)
 				size_row(table, values[v], t, failures[f], f == 1 || f == 2);
 }
 
+/* --- the formulas ----------------------------------------------------------- */
+
+/* Loads where there is something to count. */
+static void
+rates_at(IbltKbfParams params, uint32_t keys, unsigned alike)
+{
+	double load = (double) keys / params.subtable_cells;
+	IbltKbfRates rates;
+	KbfCounts c = { 0 };
+
+	iblt_core_kbf_rates(&params, load, &rates);
+	kbf_trial(params, keys, alike, true, keys, &c);
+	tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown) &&
+			   expected(c.positive, c.absent, rates.false_positive) &&
+			   expected(c.absent_unknown, c.absent, rates.absent_unknown),
+		   "%u values, %u %% of them alike, t = %d, k = %d, load %.1f: unknown %.2e, formula %.2e",
+		   params.values, alike, params.superposed, params.hashes, load,
+		   kbf_share(c.unknown, c.present), rates.unknown);
+}
+
+static void
+formulas(void)
+{
+	static const struct
+	{
+		unsigned values;
+		int degree, superposed, hashes;
+		double load;
+	} cases[] = {
+		{ 255, 8, 1, 4, 0.6 }, { 255, 8, 2, 4, 1.5 }, { 255, 8, 3, 4, 2.0 }, { 255, 8, 3, 3, 2.5 },
+		{ 4095, 12, 3, 3, 2.0 }, { 63, 6, 3, 4, 1.8 }, { 15, 4, 2, 5, 1.4 }, { 3, 3, 2, 4, 1.0 }
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+		rates_at(kbf_params(cases[i].values, cases[i].degree, cases[i].superposed, cases[i].hashes,
+							(uint32_t) (20000 / cases[i].load)),
+				 20000, i % 2 == 0 ? 0 : 90);
+}
+
+/* Keys that share cells in small filters, beyond the formula for independent cells. */
+static void
+shared(void)
+{
+	for (int k = 3; k <= 5; k++)
+	{
+		IbltKbfParams params = kbf_params(255, 8, 3, k, 16);
+		IbltKbfRates rates;
+		KbfCounts c = { 0 };
+
+		for (long i = 0; i < 2000l << 2 * (k - 3); i++)
+			kbf_trial(params, 24, 0, false, 24, &c);
+		iblt_core_kbf_rates(&params, 24.0 / 16, &rates);
+		tap_ok(expected(c.positive, c.absent,
+						rates.false_positive + iblt_core_kbf_shared(&params, 24, 16)),
+			   "24 keys in %d times 16 cells: %.2e of other keys get a value", k,
+			   kbf_share(c.positive, c.absent));
+	}
+}
+
 /* --- values that are alike --------------------------------------------------- */
 
 /* The published rule of agreeing cells, where equal values cancel. */
@@ -187,21 +246,12 @@ static void
 turn(void)
 {
 	static const unsigned alike[] = { 0, 50, 99 };
-	uint64_t keys = sim_trials(20000, KEYS);
+	uint32_t keys = sim_trials(20000, KEYS);
 
 	for (int i = 0; i < 3; i++)
 	{
-		IbltKbfParams params = kbf_params(255, 8, 2, 6, (uint32_t) keys);
-		IbltKbfRates rates;
-		double unturned = unturned_share((uint32_t) keys, 6, 1, alike[i]);
-		KbfCounts c = { 0 };
-
-		iblt_core_kbf_rates(&params, 1, &rates);
-		kbf_trial(params, keys, alike[i], true, keys, &c);
-		tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown),
-			   "%u %% of the values alike, t = 2, k = 6, load 1: unknown %.2e, formula %.2e, "
-			   "without turns %.2e", alike[i], kbf_share(c.unknown, c.present), rates.unknown,
-			   unturned);
+		rates_at(kbf_params(255, 8, 2, 6, keys), keys, alike[i]);
+		printf("# without turns %.2e\n", unturned_share(keys, 6, 1, alike[i]));
 	}
 }
 
@@ -412,5 +462,6 @@ growth(void)
 	compact();
 }
 
-SIM_MAIN({ "bars", bars }, { "small", small }, { "sizes", sizes }, { "turn", turn },
-		 { "changes", changes }, { "overload", overload }, { "growth", growth })
+SIM_MAIN({ "bars", bars }, { "small", small }, { "sizes", sizes }, { "formulas", formulas },
+		 { "shared", shared }, { "turn", turn }, { "changes", changes }, { "overload", overload },
+		 { "growth", growth })

@@ -1,12 +1,10 @@
 /*
  * test_kbf_size.c
- *		How often a key-value Bloom filter answers, the table of its sizes, and the
- *		choice from it.
+ *		The table of sizes of key-value Bloom filters, and the choice from it.
  *
- * The formulas are held against small simulations, each entry of the table
- * against the formulas, and each row against a simulation again.
- * test/sim/kbf_sizing.c has made the table with large ones.  The formulas and
- * the load of the paper are for test/sim/sim_kbf_paper.c.
+ * Each entry is held against the formulas.  Filters that are filled are held
+ * against the formulas by test/sim/sim_kbf_ours.c, and against the table by
+ * test/sim/kbf_sizing.c, which made it.
  */
 #include <math.h>
 
@@ -159,172 +157,6 @@ test_choice(void)
 	checked("the choice has the fewest bits of all entries");
 }
 
-typedef struct Counts
-{
-	uint64_t	unknown;		/* keys of the filter */
-	uint64_t	positive;		/* other keys, of which there are as many */
-	uint64_t	absent_unknown;
-} Counts;
-
-/* The value of key i.  This many of a hundred keys have the value 1. */
-static unsigned
-value_of_key(uint64_t i, uint64_t salt, unsigned skew, unsigned values)
-{
-	uint64_t	word = i * IBLT_GOLDEN ^ salt;
-
-	return (word >> 32) % 100 < skew ? 1 : 1 + (unsigned) (word % values);
-}
-
-/* Adds what one filter of random pairs answers.  No answer is wrong. */
-static void
-count(IbltKbfParams params, uint64_t keys, unsigned skew, Counts *counts)
-{
-	uint8_t    *bytes = take(iblt_core_kbf_size(&params));
-	uint64_t	salt = tap_random();
-	IbltKbf		kbf;
-
-	params.seed = tap_random();
-	iblt_core_kbf_init(&kbf, &params, bytes);
-	for (uint64_t i = 0; i < 3 * keys; i++)
-	{
-		unsigned	found = 0;
-		uint8_t		key[8];
-		IbltPresence answer;
-
-		iblt_store64(key, i % (2 * keys));
-		if (i < keys)
-		{
-			(void) iblt_core_kbf_insert(&kbf, key, sizeof key,
-										value_of_key(i, salt, skew, params.values));
-			continue;
-		}
-		answer = iblt_core_kbf_get(&kbf, key, sizeof key, &found);
-		if (i < 2 * keys)
-		{
-			counts->positive += answer == IBLT_PRESENT;
-			counts->absent_unknown += answer == IBLT_UNKNOWN;
-			continue;
-		}
-		counts->unknown += answer == IBLT_UNKNOWN;
-		check(answer == IBLT_UNKNOWN ||
-			  (answer == IBLT_PRESENT &&
-			   found == value_of_key(i - 2 * keys, salt, skew, params.values)), "wrong");
-	}
-	free(bytes);
-}
-
-/* Is a count within four standard errors, and a quarter that the formula may be off? */
-static bool
-near(uint64_t seen, double expected)
-{
-	return fabs((double) seen - expected) <= 4 * sqrt(expected) + 0.25 * expected + 1;
-}
-
-/* The rates, at loads where there is something to count. */
-static void
-test_rates(void)
-{
-	static const struct
-	{
-		unsigned	values;
-		int			superposed,
-					hashes;
-		double		load;
-	}			cases[] = {
-		{255, 1, 4, 0.6}, {255, 2, 4, 1.5}, {255, 3, 4, 2.0}, {255, 3, 3, 2.5},
-		{4095, 3, 3, 2.0}, {63, 3, 4, 1.8}, {15, 2, 5, 1.4}, {3, 2, 4, 1.0}
-	};
-
-	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-	{
-		double		keys = (double) scaled(20000);
-		IbltKbfParams params = params_of(cases[i].values, cases[i].superposed);
-		Counts		c = {0};
-		IbltKbfRates rates;
-
-		params.degree = IBLT_GF_MIN_DEGREE;
-		while (gf_values(params.degree) < params.values)
-			params.degree++;
-		params.hashes = cases[i].hashes;
-		params.subtable_cells = (uint32_t) (keys / cases[i].load);
-		iblt_core_kbf_rates(&params, cases[i].load, &rates);
-		count(params, (uint64_t) keys, i % 2 == 0 ? 0 : 90, &c);
-		check(near(c.unknown, keys * rates.unknown) &&
-			  near(c.positive, keys * rates.false_positive) &&
-			  near(c.absent_unknown, keys * rates.absent_unknown),
-			  "case %zu: unknown %" PRIu64 ", false positives %" PRIu64 ", absent unknown %" PRIu64,
-			  i, c.unknown, c.positive, c.absent_unknown);
-	}
-	checked("filters answer as often as the formulas say, also of values that are alike");
-}
-
-/*
- * Keys that share cells in small filters, where the formula for independent
- * cells expects far fewer false positives.
- */
-static void
-test_shared(void)
-{
-	static const int hashes[] = {3, 4, 5};
-
-	for (int h = 0; h < 3; h++)
-	{
-		IbltKbfParams params = params_of(255, 3);
-		IbltKbfRates rates;
-		Counts		c = {0};
-		long		filters = scaled(2000) << 2 * h;
-		double		expected;
-
-		params.degree = 8;
-		params.hashes = hashes[h];
-		params.subtable_cells = 16;
-		iblt_core_kbf_rates(&params, 24.0 / 16, &rates);
-		expected = 24 * (double) filters *
-			(rates.false_positive + iblt_core_kbf_shared(&params, 24, 16));
-		for (long i = 0; i < filters; i++)
-			count(params, 24, 0, &c);
-		check(near(c.positive, expected), "k = %d: %" PRIu64 " false positives, not %.1f",
-			  hashes[h], c.positive, expected);
-	}
-	checked("keys that share cells are counted in small filters");
-}
-
-/* Is a count at most that of a rate?  Four standard errors and 2 are allowed. */
-static bool
-at_most(uint64_t seen, double lookups, double rate)
-{
-	return (double) seen <= lookups * rate + 4 * sqrt(lookups * rate) + 2;
-}
-
-/* Every row by simulation, in a small filter and in one not so small. */
-static void
-test_rows(void)
-{
-	int			f,
-				t,
-				bits;
-
-	for (f = 0; f < KBF_SIZE_FAILURES; f++)
-		for (t = 1; t <= TERMS; t++)
-			for (bits = 1; bits <= WIDTHS; bits++)
-				for (long size = 40; size <= 1000; size += 960)
-				{
-					IbltKbfParams params = params_of((1u << bits) - 1, t);
-					uint64_t	keys = size > 40 ? (uint64_t) scaled(size) : 40;
-					Counts		c = {0};
-					double		failure = kbf_size_failure[f];
-
-					check(iblt_core_kbf_choose(&params, keys, failure) == IBLT_OK &&
-						  iblt_core_kbf_check_params(&params) == IBLT_OK, "refused");
-					count(params, keys, bits % 2 * 50, &c);
-					check(at_most(c.unknown, (double) keys, failure) &&
-						  at_most(c.positive, (double) keys, failure * SHARE),
-						  "failure %g, t = %d, %d bits, %" PRIu64 " keys: %" PRIu64 " unknown, %"
-						  PRIu64 " false positives", failure, t, bits, keys, c.unknown, c.positive);
-				}
-	checked("all rows of the table keep their rates in simulated filters");
-}
-
 static void
 test_limits(void)
 {
@@ -398,11 +230,8 @@ int
 main(void)
 {
 	(void) tap_seed();
-	test_rates();
 	test_entries();
 	test_choice();
-	test_shared();
-	test_rows();
 	test_limits();
 	test_frozen();
 	return tap_done();
