@@ -16,18 +16,19 @@
 #include "sim.h"
 
 /*
- * A cell counts its keys in the bits from GRAPH_BITS upward, and sums their
- * numbers below: when the count is one, the sum is the key.
+ * A cell counts its keys in its 8 upper bits, and has the XOR of their numbers
+ * below: when the count is one, that is the key.  Graphs have at most a million
+ * keys, and some four in a cell.
  */
-#define GRAPH_BITS 40
-#define GRAPH_ONE (UINT64_C(1) << GRAPH_BITS)
+#define GRAPH_BITS 24
+#define GRAPH_ONE (UINT32_C(1) << GRAPH_BITS)
 
 typedef struct Graph
 {
 	int k;
 	uint32_t s;
 	uint32_t keys;
-	uint64_t *cell;	 /* k * s */
+	uint32_t *cell;	 /* k * s */
 	uint32_t *place; /* keys * k: the cells of each key */
 	uint32_t *stack; /* keys found alone, some more than once */
 	bool *alive;
@@ -44,7 +45,7 @@ graph_open(Graph *g, int k, uint32_t s, uint32_t keys)
 	g->s = s;
 	g->keys = keys;
 	g->stuck = 0;
-	g->cell = sim_take(sizeof(uint64_t) * hashes * s);
+	g->cell = sim_take(sizeof(uint32_t) * hashes * s);
 	g->place = sim_take(sizeof(uint32_t) * hashes * keys);
 	/* a key is pushed at first for each cell, and when a key leaves a cell */
 	g->stack = sim_take(sizeof(uint32_t) * hashes * ((size_t) keys + s));
@@ -64,7 +65,7 @@ graph_close(Graph *g)
 static inline void
 graph_clear(Graph *g)
 {
-	memset(g->cell, 0, sizeof(uint64_t) * (size_t) g->k * g->s);
+	memset(g->cell, 0, sizeof(uint32_t) * (size_t) g->k * g->s);
 	memset(g->alive, true, g->keys);
 	g->left = g->keys - g->stuck;
 }
@@ -75,7 +76,7 @@ graph_put(Graph *g, uint32_t key, int i, uint32_t position)
 {
 	uint32_t c = position + (uint32_t) i * g->s;
 
-	g->cell[c] += GRAPH_ONE + key;
+	g->cell[c] = (g->cell[c] + GRAPH_ONE) ^ key;
 	g->place[(size_t) key * (size_t) g->k + (size_t) i] = c;
 }
 
@@ -128,10 +129,10 @@ graph_remove(Graph *g, uint32_t top)
 		g->left--;
 		for (int i = 0; i < g->k; i++)
 		{
-			uint64_t rest = g->cell[place[i]] -= GRAPH_ONE + key;
+			uint32_t rest = g->cell[place[i]] = (g->cell[place[i]] - GRAPH_ONE) ^ key;
 
 			if (rest >> GRAPH_BITS == 1)
-				g->stack[top++] = (uint32_t) rest;
+				g->stack[top++] = rest ^ GRAPH_ONE;
 		}
 	}
 }
@@ -140,13 +141,17 @@ graph_remove(Graph *g, uint32_t top)
 static inline uint32_t
 graph_peel(Graph *g)
 {
-	uint32_t ncells = (uint32_t) g->k * g->s;
-	uint32_t top = 0;
+	const uint32_t *place = g->place;
 
-	for (uint32_t c = 0; c < ncells; c++)
-		if (g->cell[c] >> GRAPH_BITS == 1)
-			g->stack[top++] = (uint32_t) g->cell[c];
-	graph_remove(g, top);
+	for (uint32_t key = 0; key < g->keys; key++, place += g->k)
+		for (int i = 0; i < g->k; i++)
+			if (g->cell[place[i]] >> GRAPH_BITS == 1)
+			{
+				/* which passes over a key that is gone, whose cell is another one's now */
+				g->stack[0] = key;
+				graph_remove(g, 1);
+				break;
+			}
 	return g->left;
 }
 
