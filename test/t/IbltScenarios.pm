@@ -113,7 +113,7 @@ my @scenarios = (
 	{ group => 'rest', name => 'the other side is this one', itself => 1, error => qr/^22023: (?:a relation cannot be compared with itself|the peer is this database itself|.*are the same database|node "node 2" is named twice)/ },
 	{ group => 'rest', name => 'a server that is not there', string => 'host=/nonexistent port=1 password=s3cr3t', error => qr/^08001: could not connect to/ },
 	{ group => 'rest', name => 'one snapshot', first => 'BEGIN ISOLATION LEVEL REPEATABLE READ', options => { recheck => 1 }, there => 'DELETE FROM %s WHERE id = 7', error => qr/^25001: (?:.*cannot recheck differences in a REPEATABLE READ|iblt_audit_run cannot run inside)/,
-		of => { map { ($_ => ['7 here t']) } 'elsewhere', 'elsewhere, without iblt', 'nodes elsewhere' } },
+		of => { map { ($_ => ['7 here t']) } 'elsewhere', 'elsewhere, without iblt', 'nodes elsewhere', 'audit elsewhere', 'audit elsewhere, without iblt' } },
 
 	in_flight('on', ''), in_flight('back', ' from here'),
 	{ group => 'flight', name => 'held up in the middle of a chain', flow => 'chain', at => 'here', held => "INSERT INTO %s VALUES (1000, 'late')", options => { timeout => "'1 s'" }, rows => ['1000 there f'], later => [] },
