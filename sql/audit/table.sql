@@ -1,14 +1,5 @@
 -- One table of an audit ----------------------------------------------------------------
 
--- What a side is whose rows are elsewhere, otherwise NULL.
-CREATE FUNCTION foreign_kind(s side) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN s.kind = 'f' THEN 'a foreign table'
-		WHEN s.remote THEN CASE s.kind WHEN 'v' THEN 'a view of foreign tables'
-			ELSE 'a table with foreign partitions' END END
-$$;
-
 -- What is asked of the comparison of one table, whose scope is known.
 CREATE FUNCTION audit_compare_options(item audit_item, options audit_options) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
@@ -56,11 +47,13 @@ DECLARE
 	s side;
 BEGIN
 	FOREACH s IN ARRAY CASE WHEN item.listed THEN sides_of(plan) ELSE '{}' END LOOP
-		kinds := concat_ws(' and ', nullif(kinds, ''), foreign_kind(s) || CASE
-			WHEN plan.sides IS NOT NULL THEN format(' on "%s"', s.side)
+		CONTINUE WHEN s.kind <> 'f' AND NOT s.remote;
+		kinds := concat(kinds || ' and ', CASE s.kind WHEN 'f' THEN 'a foreign table'
+			WHEN 'v' THEN 'a view of foreign tables' ELSE 'a table with foreign partitions' END,
+			CASE WHEN plan.sides IS NOT NULL THEN format(' on "%s"', s.side)
 			WHEN s.side = 'here' THEN ' here' ELSE ' on the peer' END);
 	END LOOP;
-	IF kinds <> '' THEN
+	IF kinds IS NOT NULL THEN
 		-- a foreign table that leads to the other side's table would be compared with itself
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
 			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';

@@ -109,35 +109,10 @@ AS $$
 		WHERE i.checksum IS NULL OR b.n > 1 OR i.mark <> b.mark)
 $$;
 
--- The error for rows of these keys that an index does not find, if there are any, or for several
--- rows of a unique key that it does find.
--- A lookup takes the first row only, because the planner trusts a unique index.
-CREATE FUNCTION check_unfound(plan plan, s side, keys text[], hashes text[], scanned found_rows,
-	ids text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF ids = '{}' THEN
-		RETURN;
-	ELSIF 1 <> ALL (ARRAY(SELECT f.n FROM unnest(scanned.id, scanned.n) AS f(id, n)
-			WHERE f.id = ANY (ids))) THEN
-		PERFORM check_several(plan, s, ARRAY(SELECT k.key FROM unnest(keys, hashes)
-			AS k(key, hash)
-			WHERE k.hash IN (SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)), false);
-	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
-		MESSAGE = format('an index of %s does not find rows that the table has (%s)',
-			s.relation, s.side),
-		DETAIL = format('One has the key %s, of %s.',
-			(SELECT min(substr(id, strpos(id, ' ') + 1)) FROM unnest(ids) AS id),
-			cardinality(ids)),
-		HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
-			'and REINDEX it. A row may also be in the wrong partition.';
-END
-$$;
-
 -- An error if a side's index does not find rows of these doubtful keys that the table has.
 -- Each call scans all relations, so it is for the keys of many lookups.
+-- Another error for several rows of a unique key that it does find: a lookup takes the first row
+-- only, because the planner trusts a unique index.
 -- Relies on: read_heap before and after the index, three snapshots of each side.
 CREATE FUNCTION check_index(plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -169,8 +144,22 @@ BEGIN
 		CONTINUE WHEN ids = '{}';
 		after := find_sides(by_scan, keys_of_ids(by_scan, ids));
 		FOR n IN 1 .. cardinality(sides) LOOP
-			PERFORM check_unfound(by_index, sides[n], part, hashes, before[n],
-				unfound(before[n], indexed[n], after[n], hashes));
+			ids := unfound(before[n], indexed[n], after[n], hashes);
+			CONTINUE WHEN ids = '{}';
+			IF 1 <> ALL (ARRAY(SELECT f.n FROM unnest(before[n].id, before[n].n) AS f(id, n)
+					WHERE f.id = ANY (ids))) THEN
+				PERFORM check_several(by_index, sides[n], ARRAY(SELECT k.key
+					FROM unnest(part, hashes) AS k(key, hash)
+					WHERE k.hash IN (SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)), false);
+			END IF;
+			RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+				MESSAGE = format('an index of %s does not find rows that the table has (%s)',
+					sides[n].relation, sides[n].side),
+				DETAIL = format('One has the key %s, of %s.',
+					(SELECT min(substr(id, strpos(id, ' ') + 1)) FROM unnest(ids) AS id),
+					cardinality(ids)),
+				HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
+					'and REINDEX it. A row may also be in the wrong partition.';
 		END LOOP;
 	END LOOP;
 END

@@ -55,29 +55,6 @@ AS $$
 	WHERE starts_with(message, format(form, name))
 $$;
 
--- The plan of a comparison of two nodes; with what these told, by plain queries.
-CREATE FUNCTION nodes_pair(a side, b side, options options, mine jsonb, theirs jsonb) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	e failure;
-BEGIN
-	-- other nodes may have the rest
-	options.exclude := ARRAY(SELECT c FROM unnest(options.exclude) AS c
-		WHERE c = ANY (iblt_field(a.columns) || iblt_field(b.columns)));
-	RETURN CASE WHEN mine IS NULL THEN checked_plan(a, b, options)
-		ELSE plain_plan(a, b, mine, theirs, options) END;
-EXCEPTION WHEN @on_error@ THEN
-	@take_failure@;
-	IF e.state = '42804' THEN
-		e.hint := 'Exclude the columns.';	-- cast_types is between two
-	END IF;
-	e.message := format('"%s" (here) and "%s" (the peer): %s', a.side, b.side, e.message);
-	PERFORM iblt_raise(e);
-	RAISE;
-END
-$$;
-
 -- The error for two sides, or two nodes, that are one database; "place" is where the first is.
 CREATE FUNCTION refuse_one_database(place text, first text DEFAULT 'here',
 	second text DEFAULT 'there') RETURNS void
@@ -207,6 +184,8 @@ AS $$
 DECLARE
 	plan plan;
 	pair plan;
+	of_two options;
+	e failure;
 	missing text;
 	common text[] := iblt_field((sides[1]).columns);
 	is_unique boolean := true;
@@ -247,7 +226,23 @@ BEGIN
 	options.recheck := coalesce(options.recheck, again::integer);
 	FOR n IN 1 .. cardinality(sides) LOOP
 		CONTINUE WHEN n = first;
-		pair := nodes_pair(sides[first], sides[n], options, told[first], told[n]);
+		of_two := options;
+		-- other nodes may have the rest
+		of_two.exclude := ARRAY(SELECT c FROM unnest(options.exclude) AS c
+			WHERE c = ANY (iblt_field(sides[first].columns) || iblt_field(sides[n].columns)));
+		BEGIN
+			pair := CASE WHEN told IS NULL THEN checked_plan(sides[first], sides[n], of_two)
+				ELSE plain_plan(sides[first], sides[n], told[first], told[n], of_two) END;
+		EXCEPTION WHEN @on_error@ THEN
+			@take_failure@;
+			IF e.state = '42804' THEN
+				e.hint := 'Exclude the columns.';	-- cast_types is between two
+			END IF;
+			e.message := format('"%s" (here) and "%s" (the peer): %s', names[first], names[n],
+				e.message);
+			PERFORM iblt_raise(e);
+			RAISE;
+		END;
 		-- of plain queries, for the largest relation of all
 		pair.buckets := greatest(pair.buckets, plan.buckets);
 		pair.bytes := greatest(pair.bytes, plan.bytes);

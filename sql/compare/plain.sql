@@ -145,15 +145,29 @@ AS $$
 $$;
 
 -- The rows on each side whose keys have these hashes, or are in these buckets.
+-- Each side answers with a fingerprint and an array of rows, each an array of texts.
+-- A cast to text would lose the blanks of a character(n); format uses the type's output.
+-- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
+-- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION plain_find(plan plan, keys text[], in_buckets boolean) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	sides side[] := sides_of(plan);
 	lookup text := (plain_finder(plan, in_buckets)).lookup;
+	texts text := concat_ws(', ', (SELECT string_agg(format(
+			'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END', name), ', ' ORDER BY n)
+			FROM unnest(iblt_field(plan.columns)) WITH ORDINALITY AS c(name, n)),
+		(SELECT string_agg(CASE name WHEN 'hash' THEN plain_key_sql(plan)
+			ELSE 't.' || name END || '::text', ', ' ORDER BY n)
+			FROM unnest(plain_extra(plan)) WITH ORDINALITY AS e(name, n)));
 	answers text[] := ask_values(places_of(plan),
-		ARRAY(SELECT plain_rows_sql(plan, s, plain_find.keys, in_buckets) FROM unnest(sides) AS s),
-		0, NULL, reading_of(plan));
+		ARRAY(SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg('
+				'iblt_row), ''{}'') AS iblt_rows FROM (SELECT ARRAY[%s]::text AS iblt_row FROM %s'
+				' WHERE %s) AS iblt_r OFFSET 0) AS iblt_a',
+			read_fingerprint_sql(s, format('%L::regclass', s.relation)), texts, rows_sql(plan, s),
+			plain_matches_sql(plan, quote_literal(plain_find.keys), in_buckets))
+			FROM unnest(sides) AS s), 0, NULL, reading_of(plan));
 	fingerprint text;
 	rows text[];
 	found found_rows;

@@ -15,40 +15,6 @@
 -- decimals), xml (needs a build with libxml), tsquery, jsonpath, aclitem and tid (texts of
 -- releases, or of one database), composite types and other ranges (their parts may differ).
 
--- A query for the columns of pg_class c, each with how its text is read: the OID of a
--- built-in type, enum, enum[], or null.
--- Domains count as what they are over.  An array of domains is not taken.
-CREATE FUNCTION plain_columns_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format($q$
-		SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
-			'type', format_type(a.atttypid,
-				CASE WHEN a.atttypid::bigint = ANY (%2$L::bigint[]) THEN a.atttypmod ELSE -1 END),
-			'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
-			-- of a domain, as describe_parts tells
-			'parts', CASE WHEN a.atttypid <> b.oid AND b.oid < 16384 THEN format_type(b.oid,
-				CASE WHEN b.oid::bigint = ANY (%2$L::bigint[]) THEN b.modifier END) END,
-			-- values that are equal may differ
-			'vague', NOT coalesce((SELECT collisdeterministic FROM pg_collation
-				WHERE oid = a.attcollation), true),
-			'text', CASE WHEN b.oid::bigint = ANY (%1$L::bigint[]) THEN b.oid::text
-				WHEN b.typtype = 'e' THEN 'enum'
-				WHEN e.oid::bigint = ANY (%1$L::bigint[]) THEN b.oid::text
-				WHEN e.typtype = 'e' THEN 'enum[]' END) ORDER BY a.attnum), '[]')
-		FROM pg_attribute a, LATERAL (
-			WITH RECURSIVE base AS (
-				SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS above, t.typtypmod
-				FROM pg_type t WHERE t.oid = a.atttypid
-				UNION ALL
-				SELECT t.oid, t.typtype, t.typbasetype, base.typtypmod, t.typtypmod FROM base
-					JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
-			SELECT oid, typtype, above AS modifier FROM base WHERE typtype <> 'd') AS b
-		LEFT JOIN pg_type e ON e.typarray = b.oid
-		WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped$q$,
-		plain_types(), modified_types())
-$$;
-
 -- A query for the unique keys of pg_class c, the best first, as iblt_describe gives them,
 -- with the order of the index i, as describe_order gives it.  Of texts, only the order of their
 -- bytes is known to be the same on both sides.
@@ -107,6 +73,8 @@ $$;
 -- A query of built-in functions that describes relations, each as a jsonb in the form of type
 -- side with more of it: its bytes, and an estimate of its rows.
 -- Row versions and what replicates it are as describe_storage and describe_replication give them.
+-- Each column tells how its text is read: the OID of a built-in type, enum, enum[], or null.
+-- Domains count as what they are over.  An array of domains is not taken.
 CREATE FUNCTION plain_relations_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -121,16 +89,40 @@ AS $$
 			'recovery', pg_is_in_recovery(),
 			'identity', concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
-			'fingerprint', %s,
+			'fingerprint', %1$s,
 			'kind', c.relkind,
 			'ordinary', c.relkind = 'p' OR c.relkind = 'r'
 				AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
 			'remote', EXISTS (SELECT FROM pg_class AS f
-				WHERE f.oid = ANY ((%s)::oid[]) AND f.relkind = 'f'),
+				WHERE f.oid = ANY ((%2$s)::oid[]) AND f.relkind = 'f'),
 			'distributed', false, 'shards', '[]'::jsonb,
 			'collations', '[]'::jsonb, 'hash', hashtextextended('iblt', 1),
-			'columns', (%s),
-			'keys', (%s)) || (
+			'columns', (
+			SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
+				'type', format_type(a.atttypid, CASE
+					WHEN a.atttypid::bigint = ANY (%5$L::bigint[]) THEN a.atttypmod ELSE -1 END),
+				'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
+				-- of a domain, as describe_parts tells
+				'parts', CASE WHEN a.atttypid <> b.oid AND b.oid < 16384 THEN format_type(b.oid,
+					CASE WHEN b.oid::bigint = ANY (%5$L::bigint[]) THEN b.modifier END) END,
+				-- values that are equal may differ
+				'vague', NOT coalesce((SELECT collisdeterministic FROM pg_collation
+					WHERE oid = a.attcollation), true),
+				'text', CASE WHEN b.oid::bigint = ANY (%4$L::bigint[]) THEN b.oid::text
+					WHEN b.typtype = 'e' THEN 'enum'
+					WHEN e.oid::bigint = ANY (%4$L::bigint[]) THEN b.oid::text
+					WHEN e.typtype = 'e' THEN 'enum[]' END) ORDER BY a.attnum), '[]')
+			FROM pg_attribute a, LATERAL (
+				WITH RECURSIVE base AS (
+					SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS above, t.typtypmod
+					FROM pg_type t WHERE t.oid = a.atttypid
+					UNION ALL
+					SELECT t.oid, t.typtype, t.typbasetype, base.typtypmod, t.typtypmod FROM base
+						JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
+				SELECT oid, typtype, above AS modifier FROM base WHERE typtype <> 'd') AS b
+			LEFT JOIN pg_type e ON e.typarray = b.oid
+			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+			'keys', (%3$s)) || (
 			WITH RECURSIVE tree AS (
 				SELECT c.oid AS member
 				UNION
@@ -165,5 +157,5 @@ AS $$
 						UNION ALL SELECT relid FROM pg_partition_ancestors(c.oid)))))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
-		plain_columns_sql(), plain_keys_sql())
+		plain_keys_sql(), plain_types(), modified_types())
 $$;

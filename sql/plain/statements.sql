@@ -117,26 +117,3 @@ AS $$
 	SELECT CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
 		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END
 $$;
-
--- A query for the fingerprint of a side's relation and its rows whose keys have these
--- hashes, or are in these buckets, each an array of texts.
--- A cast to text would lose the blanks of a character(n); format uses the type's output.
--- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
--- Relies on: read_heap, or a slice, in one snapshot under its lock.
-CREATE FUNCTION plain_rows_sql(plan plan, s side, keys text[], in_buckets boolean) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg(iblt_row),'
-			' ''{}'') AS iblt_rows FROM (SELECT ARRAY[%s]::text AS iblt_row FROM %s WHERE %s)'
-			' AS iblt_r OFFSET 0) AS iblt_a',
-		read_fingerprint_sql(s, format('%L::regclass', s.relation)),
-		concat_ws(', ', (SELECT string_agg(format(
-				'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END',
-				(plan.columns[i]).name), ', ' ORDER BY i)
-			FROM generate_subscripts(plan.columns, 1) AS i),
-			(SELECT string_agg(CASE name WHEN 'hash' THEN plain_key_sql(plan)
-				ELSE 't.' || name END || '::text', ', ' ORDER BY n)
-			FROM unnest(plain_extra(plan)) WITH ORDINALITY AS e(name, n))),
-		rows_sql(plan, s),
-		plain_matches_sql(plan, quote_literal(keys), in_buckets))
-$$;
