@@ -305,6 +305,10 @@ BEGIN
 			-- an error may have closed them
 			a.conns := connect(a.peers, a.conns, (a.options).timeout, names => a.names,
 				again => true);
+			IF of_nodes THEN
+				-- another table may have been compared without one of them
+				PERFORM plain_method(a.conns, (a.options).method, a.names);
+			END IF;
 			options.compare := a.options;
 			planned := audit_plan(a.conns, item, options, a.names, a.named);
 			noted := planned.item;

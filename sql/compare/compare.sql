@@ -192,8 +192,9 @@ BEGIN
 				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 					MESSAGE = 'on_too_many must be error or sample';
 			END IF;
-			PERFORM plain_check(CASE WHEN (a.options).method = 'plain' AND on_too_many = 'sample'
-				THEN 'it gives no sample' END, 'Leave on_too_many out.');
+			IF (a.options).method = 'plain' AND on_too_many = 'sample' THEN
+				PERFORM plain_check('it gives no sample', 'Leave on_too_many out.');
+			END IF;
 			plan := prepare(a.conns, relation, peer_relation, a.options);
 			PERFORM live_notice(plan);
 			plan.sample := on_too_many = 'sample';
