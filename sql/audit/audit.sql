@@ -173,34 +173,28 @@ AS $$
 		'iblt_' || gen_random_uuid()]
 $$;
 
--- The first question to sides, for a table that all surely have; a label is the application_name
--- of peers.
-CREATE FUNCTION audit_greet(conns text[], label text) RETURNS side[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	relations text[] := array_fill(text 'pg_catalog.pg_class', ARRAY[cardinality(conns)]);
-	conn text;
-BEGIN
-	FOREACH conn IN ARRAY conns LOOP
-		IF peer_is_bare(conn) THEN
-			RETURN (plain_sides(conns, relations, '{}', '{}', label)).sides;
-		END IF;
-	END LOOP;
-	RETURN describe_sides(conns, relations, '{}', false, label);
-END
-$$;
-
 -- Both sides, or all nodes, or an error if two are one database, or a peer cannot talk to this one.
--- The first question to peers, which also checks their versions.  A wrong port or name
--- of a server would otherwise make everything equal.
+-- The first question to peers, of a table that all surely have, which also checks their versions.
+-- A wrong port or name of a server would otherwise make everything equal.  A label is the
+-- application_name of peers.
 CREATE FUNCTION audit_check_peers(conns text[], label text DEFAULT 'iblt_audit',
 	nodes text[] DEFAULT NULL) RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	sides side[] := audit_greet(conns, label);
+	relations text[] := array_fill(text 'pg_catalog.pg_class', ARRAY[cardinality(conns)]);
+	bare boolean := false;
+	sides side[];
+	conn text;
 BEGIN
+	FOREACH conn IN ARRAY conns LOOP
+		bare := bare OR peer_is_bare(conn);
+	END LOOP;
+	IF bare THEN
+		sides := (plain_sides(conns, relations, '{}', '{}', label)).sides;
+	ELSE
+		sides := describe_sides(conns, relations, '{}', false, label);
+	END IF;
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		sides[n].side := nodes[n];
 	END LOOP;
@@ -227,9 +221,10 @@ DECLARE
 	result audit_row;
 	e failure;
 BEGIN
+	a.options.label := label;	-- they are checked
 	LOOP
 		BEGIN
-			a := connect_attempt(a);
+			a := begin_attempt(a, label);
 			PERFORM audit_check_peers(a.conns, label, a.names);
 			EXIT;
 		EXCEPTION WHEN @on_error@ THEN
@@ -249,7 +244,7 @@ BEGIN
 		items := audit_by_parent(a.conns, items);
 	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
-		IF n > done AND NOT of_nodes THEN
+		IF n > done AND NOT of_nodes AND cardinality(items) > 1 THEN
 			batch := audit_batch(a.conns, a.peers, items, n, options, 100);
 			done := batch.last;
 			equal := batch.equal;
@@ -311,7 +306,6 @@ BEGIN
 		PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, a.options);
 		IF target.kind = 'subscription' AND here_peer IS NULL THEN
 			a.peers[2] := audit_peer(target.name, peer);
-			a.secret := peers_secret(a.peers);
 		END IF;
 		done := audit_drive(a, target, options, 'iblt_audit');
 		kept := to_jsonb(done.rows);
@@ -319,7 +313,7 @@ BEGIN
 		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		e := iblt_raise(peers_fail(a.conns, a.secret, e));
+		e := iblt_raise(peers_fail(a.conns, peers_secret(a.peers), e));
 		RAISE;
 	END;
 END

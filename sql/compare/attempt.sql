@@ -10,14 +10,13 @@
 -- The first attempt to compare two sides, or with "without" the nodes, which are all peers.
 CREATE FUNCTION first_attempt(peers text[], options options, without text DEFAULT NULL)
 RETURNS attempt
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	a attempt;
 BEGIN
 	a.number := 1;
 	a.peers := peers;
-	a.secret := peers_secret(peers);
 	a.without := without;
 	a.named := cardinality(peers);
 	a.options := options;
@@ -26,17 +25,16 @@ BEGIN
 END
 $$;
 
--- The arguments of a first attempt, checked, and the names of its connections.  What a driver does
--- is in the label of its sessions.  With "lent", a peer may be an open connection of the caller's.
--- The drivers call this in the block with their handler: that keeps the statement, and passwords in
--- it, out of the log.
-CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass, relation_name text,
-	lent boolean DEFAULT true) RETURNS attempt
+-- An attempt that is connected, and knows how peers are asked.  The arguments of the first one are
+-- checked.  What a driver does is in the label of its sessions.
+-- The drivers give connections names (peer_conns), and call this, in the block with their handler:
+-- that closes them, and keeps the statement, and passwords in it, out of the log.
+CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass DEFAULT NULL,
+	relation_name text DEFAULT NULL) RETURNS attempt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF a.conns IS NULL THEN
-		a.conns := peer_conns(a.peers, lent);
+	IF (a.options).label IS NULL THEN
 		a.options := compare_options(does, relation,
 			a.without IS NOT NULL OR a.conns[1] IS NOT NULL, relation_name, a.options,
 			a.without IS NOT NULL);
@@ -44,15 +42,6 @@ BEGIN
 			a.names := nodes_names(a.peers, a.conns, a.without);
 		END IF;
 	END IF;
-	RETURN a;
-END
-$$;
-
--- An attempt that is connected, and knows how peers are asked.
-CREATE FUNCTION connect_attempt(a attempt) RETURNS attempt
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
 	a.conns := connect(a.peers, a.conns, (a.options).timeout, a.method <> 'sketch', a.names);
 	a.options.method := plain_method(a.conns, a.method, a.names);
 	RETURN a;
@@ -167,6 +156,7 @@ BEGIN
 		a.number := a.number + 1;
 	ELSIF n IS NOT NULL THEN
 		PERFORM peers_close(a.conns);
+		a.secret := a.secret OR peers_secret(a.peers);
 		a.failed := a.names[n];
 		a.peers := a.peers[: n - 1] || a.peers[n + 1 :];
 		a.names := a.names[: n - 1] || a.names[n + 1 :];
@@ -203,8 +193,8 @@ BEGIN
 		PERFORM iblt_raise(peers_fail(a.conns, true, e), true);
 	END;
 	IF (next.a).number IS NULL THEN
-		PERFORM iblt_raise(peers_fail(a.conns, a.secret OR next.e IS DISTINCT FROM e, next.e),
-			true);
+		PERFORM iblt_raise(peers_fail(a.conns, a.secret OR peers_secret(a.peers)
+			OR next.e IS DISTINCT FROM e, next.e), true);
 	ELSIF (next.a).failed IS NOT NULL THEN
 		PERFORM warn_left_out((next.a).failed, e);
 	END IF;

@@ -175,8 +175,9 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	content text := content_of(rows);
-	mapping jsonb := make_mapping(NULL, expressions);
-	peer_mapping jsonb := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
+	mapping jsonb := CASE WHEN expressions IS NOT NULL THEN make_mapping(NULL, expressions) END;
+	peer_mapping jsonb := CASE WHEN num_nulls(peer_columns, peer_expressions, expressions) < 3
+		THEN make_mapping(peer_columns, coalesce(peer_expressions, expressions)) END;
 	a attempt := first_attempt(ARRAY[here_peer, peer], @arguments options@);
 	plan plan;
 	answer found_keys;
@@ -186,8 +187,8 @@ BEGIN
 	LOOP
 		BEGIN
 			plan := NULL;
+			a.conns := coalesce(a.conns, peer_conns(a.peers));
 			a := begin_attempt(a, 'iblt_compare', relation, here_relation);
-			a := connect_attempt(a);
 			IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
 				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 					MESSAGE = 'on_too_many must be error or sample';

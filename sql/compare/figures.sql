@@ -81,6 +81,7 @@ BEGIN
 		CASE WHEN live THEN ((plan.here).live).verified_at END,
 		CASE WHEN live THEN ((plan.there).live).verified_at END,
 		CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END,
-		reads_by_index(plan))::figures;
+		coalesce(plan.by_index, false) OR num_nonnulls((plan.here).condition,
+			(plan.there).condition) > 0 AND reads_by_index(plan))::figures;
 END
 $$;

@@ -128,8 +128,9 @@ CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, opt
 AS $$
 DECLARE
 	others integer[] := ARRAY[cardinality(conns) - 1];
-	names text[] := options.relation_name
-		|| array_fill(peer_name(options.relation_name, peer_relation), others);
+	other text := CASE WHEN peer_relation IS NULL THEN options.relation_name
+		ELSE peer_name(options.relation_name, peer_relation) END;
+	names text[] := options.relation_name || array_fill(other, others);
 	conditions text[] := ARRAY[options.condition] || array_fill(options.peer_condition, others);
 	mappings jsonb[] := ARRAY[options.mapping, options.peer_mapping];
 	asked text[] := names;

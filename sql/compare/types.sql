@@ -111,7 +111,7 @@ CREATE TYPE attempt AS (
 	number integer,			-- of three
 	peers text[],			-- of both sides, or of all nodes; NULL for this database
 	conns text[],			-- names of the connections to them
-	secret boolean,			-- may the statement hold a password, also of nodes left out?
+	secret boolean,			-- was a node with a connection string left out?
 	options options,
 	method text,			-- that was asked for
 	without text,			-- what iblt does without nodes that fail, NULL for two sides

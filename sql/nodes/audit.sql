@@ -33,7 +33,7 @@ BEGIN
 		RETURN QUERY SELECT r.* FROM unnest(done.nodes) AS r;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		e := iblt_raise(peers_fail(a.conns, a.secret, e));
+		e := iblt_raise(peers_fail(a.conns, peers_secret(a.peers), e));
 		RAISE;
 	END;
 END

@@ -17,17 +17,17 @@ BEGIN
 	LOOP
 		BEGIN
 			plan := NULL;
-			a := begin_attempt(a, CASE WHEN repairs THEN 'iblt_repair_nodes'
-				ELSE 'iblt_compare_nodes' END, NULL, relation, NOT repairs);
+			a.conns := coalesce(a.conns, peer_conns(a.peers, NOT repairs));
 			IF repairs THEN
 				PERFORM repair_check_options(asked);
 			END IF;
+			a := begin_attempt(a, CASE WHEN repairs THEN 'iblt_repair_nodes'
+				ELSE 'iblt_compare_nodes' END, NULL, relation);
 			IF source <> ALL (a.names) THEN		-- or was left out
 				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format(
 					'source "%s" is not one of the nodes: %s', source, quoted(a.names)),
 					HINT = 'Name it as the answers do. This database is "here".';
 			END IF;
-			a := connect_attempt(a);
 			plan := prepare(a.conns, NULL, NULL, a.options, a.names, a.named);
 			PERFORM live_notice(plan);
 			compared := comparison_of(find_keys(plan));
