@@ -27,8 +27,9 @@ $$;
 
 -- An attempt that is connected, and knows how peers are asked.  The arguments of the first one are
 -- checked.  What a driver does is in the label of its sessions.
--- The drivers give connections names (peer_conns), and call this, in the block with their handler:
--- that closes them, and keeps the statement, and passwords in it, out of the log.
+-- The drivers give names to connections and nodes (peer_conns, nodes_names), and call this, in the
+-- block with their handler.  It closes connections, leaves out a node that could not be reached, and
+-- keeps the statement, and passwords in it, out of the log.
 CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass DEFAULT NULL,
 	relation_name text DEFAULT NULL) RETURNS attempt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -38,9 +39,6 @@ BEGIN
 		a.options := compare_options(does, relation,
 			a.without IS NOT NULL OR a.conns[1] IS NOT NULL, relation_name, a.options,
 			a.without IS NOT NULL);
-		IF a.without IS NOT NULL THEN
-			a.names := nodes_names(a.peers, a.conns, a.without);
-		END IF;
 	END IF;
 	a.conns := connect(a.peers, a.conns, (a.options).timeout, a.method <> 'sketch', a.names);
 	a.options.method := plain_method(a.conns, a.method, a.names);

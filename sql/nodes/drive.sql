@@ -17,7 +17,10 @@ BEGIN
 	LOOP
 		BEGIN
 			plan := NULL;
-			a.conns := coalesce(a.conns, peer_conns(a.peers, NOT repairs));
+			IF a.conns IS NULL THEN
+				a.conns := peer_conns(a.peers, NOT repairs);
+				a.names := nodes_names(a.peers, a.conns, a.without);
+			END IF;
 			IF repairs THEN
 				PERFORM repair_check_options(asked);
 			END IF;
