@@ -247,11 +247,12 @@ CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS n
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	names text[] := iblt_field(plan.sides, 'side');
 	counted node_audit_row;
 BEGIN
 	WITH d AS MATERIALIZED (
 		SELECT v.verdict, v.agree, v.deviate, v.missing FROM unnest(differences) AS d,
-			nodes_verdict(iblt_field(plan.sides, 'side'), plan.named, d.checksums) AS v
+			nodes_verdict(names, plan.named, d.checksums) AS v
 	), n AS (
 		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
 			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,

@@ -58,9 +58,9 @@ RESET search_path;
 
 -- arguments
 \set VERBOSITY terse
-SELECT * FROM iblt_compare_nodes('t', '{NULL,a}');
-SELECT * FROM iblt_compare_nodes('a.b.c', '{NULL,a}');
-SELECT * FROM iblt_compare_nodes(NULL, '{NULL,a}');
+SELECT * FROM iblt_compare_nodes('t', '{NULL,host=b}');
+SELECT * FROM iblt_compare_nodes('a.b.c', '{NULL,host=b}');
+SELECT * FROM iblt_compare_nodes(NULL, '{NULL,host=b}');
 SELECT * FROM iblt_compare_nodes('public.t', NULL);
 SELECT * FROM iblt_compare_nodes('public.t', '{NULL}');
 SELECT * FROM iblt_compare_nodes('public.t', '{{NULL,a},{b,c}}');
@@ -68,10 +68,10 @@ SELECT * FROM iblt_compare_nodes('public.t', array_fill(NULL::text, '{17}'));
 SELECT * FROM iblt_compare_nodes('public.t', '{NULL,NULL}');
 SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', without => 'warn');
 SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', without => NULL);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', rows => NULL);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', max_differences => 200001);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', max_differences => 0);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', recheck => 1001);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', rows => NULL);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', max_differences => 200001);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', max_differences => 0);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', recheck => 1001);
 SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}');
 DROP TABLE nodes_copies, nodes_sketches;
 
