@@ -165,14 +165,6 @@ BEGIN
 END
 $$;
 
--- Names for the connections to both sides; NULL for this side unless it is elsewhere.
-CREATE FUNCTION audit_conns(elsewhere boolean) RETURNS text[]
-	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT ARRAY[CASE WHEN elsewhere THEN 'iblt_' || gen_random_uuid() END,
-		'iblt_' || gen_random_uuid()]
-$$;
-
 -- Both sides, or all nodes, or an error if two are one database, or a peer cannot talk to this one.
 -- The first question to peers, of a table that all surely have, which also checks their versions.
 -- A wrong port or name of a server would otherwise make everything equal.  A label is the
@@ -301,12 +293,12 @@ DECLARE
 	e failure;
 BEGIN
 	BEGIN
-		a.conns := audit_conns(here_peer IS NOT NULL);
 		a.options.content := content_of(rows);
 		PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, a.options);
 		IF target.kind = 'subscription' AND here_peer IS NULL THEN
 			a.peers[2] := audit_peer(target.name, peer);
 		END IF;
+		a.conns := peer_conns(a.peers, false);
 		done := audit_drive(a, target, options, 'iblt_audit');
 		kept := to_jsonb(done.rows);
 		PERFORM keep_stats('iblt_audit', kept);

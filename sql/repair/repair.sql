@@ -204,7 +204,8 @@ DECLARE
 	options options := @arguments options@;
 	asked repair_options := @arguments repair_options@;
 	peers text[] := ARRAY[here_peer, peer];
-	conns text[] := CASE WHEN run IS NULL THEN peer_conns(peers, false) ELSE audit_conns(true) END;
+	-- those of a run have peers of its own
+	conns text[] := peer_conns(CASE WHEN run IS NULL THEN peers ELSE '{here,there}' END, false);
 	works repair_work[];
 	figures figures;
 	traffic record;

@@ -151,7 +151,7 @@ RETURNS TABLE (kind text, object text, property text, here text, there text, sev
 AS $$
 DECLARE
 	peers text[] := ARRAY[here_peer, peer];
-	conns text[] := audit_conns(here_peer IS NOT NULL);
+	conns text[] := peer_conns(peers, false);
 	answer structure;
 	e failure;
 BEGIN

@@ -117,7 +117,7 @@ RETURNS TABLE (sequence text, here numeric, there numeric, reached numeric, sql 
 AS $$
 DECLARE
 	peers text[] := ARRAY[here_peer, peer];
-	conns text[] := audit_conns(here_peer IS NOT NULL);
+	conns text[] := peer_conns(peers, false);
 	answer structure;
 	step sequence_step;
 	query text;
