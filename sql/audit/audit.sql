@@ -109,10 +109,7 @@ BEGIN
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	IF of_nodes THEN
-		PERFORM nodes_check_options(options);
-	END IF;
-	PERFORM check_options('pg_class', options);
+	PERFORM check_options('pg_class', options, of_nodes);
 END
 $$;
 

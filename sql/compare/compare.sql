@@ -108,9 +108,7 @@ CREATE FUNCTION compare_options(does text, relation regclass, elsewhere boolean,
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
-	IF nodes THEN
-		PERFORM nodes_check_options(options);
-	ELSIF elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
+	IF NOT nodes AND elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
 			HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
@@ -122,7 +120,7 @@ BEGIN
 	options.relation_name := CASE WHEN elsewhere THEN nodes_relation(here_relation,
 		CASE WHEN nodes THEN 'relation' ELSE 'here_relation' END) ELSE relation_name(relation) END;
 	PERFORM check_options(CASE WHEN elsewhere THEN 'pg_catalog.pg_class' ELSE relation END,
-		options);
+		options, nodes);
 	options.peer_condition := coalesce(options.peer_condition, options.condition);
 	options.seed := coalesce(options.seed, random_seed());
 	options.label := does || ' ' || options.relation_name;

@@ -109,19 +109,6 @@ AS $$
 		GROUP BY u.checksum ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
 $$;
 
--- An error for options that do not fit several nodes.
-CREATE FUNCTION nodes_check_options(options options) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF coalesce(options.max_differences, 0) NOT BETWEEN 1 AND 200000 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'max_differences must be between 1 and 200000',
-			DETAIL = 'The sketches and keys of all nodes are in memory.';
-	END IF;
-END
-$$;
-
 -- Replication
 
 -- The links of all pairs of nodes, and one that is not ready if a row can be on its way to a node

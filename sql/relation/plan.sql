@@ -5,15 +5,17 @@
 
 -- Options
 
--- An error for options that do not fit.
-CREATE FUNCTION check_options(relation regclass, options options) RETURNS void
+-- An error for options that do not fit.  Of nodes, all sketches and keys are in memory.
+CREATE FUNCTION check_options(relation regclass, options options, of_nodes boolean DEFAULT false)
+RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	most integer := CASE WHEN of_nodes THEN 200000 ELSE 2147483647 END;
 	problem text := CASE
 		WHEN relation IS NULL THEN 'relation must not be null'
-		WHEN coalesce(options.max_differences, 0) NOT BETWEEN 1 AND 2147483647
-			THEN 'max_differences must be between 1 and 2147483647'
+		WHEN coalesce(options.max_differences, 0) NOT BETWEEN 1 AND most
+			THEN format('max_differences must be between 1 and %s', most)
 		WHEN coalesce(options.recheck, 0) NOT BETWEEN 0 AND 1000
 			THEN 'recheck must be between 0 and 1000'
 		WHEN coalesce(options.extra_columns, '') NOT IN ('warn', 'error', 'ignore')
