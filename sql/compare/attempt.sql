@@ -28,8 +28,8 @@ $$;
 -- An attempt that is connected, and knows how peers are asked.  The arguments of the first one are
 -- checked.  What a driver does is in the label of its sessions.
 -- The drivers give names to connections and nodes (peer_conns, nodes_names), and call this, in the
--- block with their handler.  It closes connections, leaves out a node that could not be reached, and
--- keeps the statement, and passwords in it, out of the log.
+-- block with their handler.  The handler closes connections, leaves out a node that could not be
+-- reached, and keeps the statement, and passwords in it, out of the log.
 CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass DEFAULT NULL,
 	relation_name text DEFAULT NULL) RETURNS attempt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
