@@ -238,7 +238,7 @@ DETAIL:  run.bare: not compared to its end/, 'says so');
 	like($refused->("run => $run, direction => 'pull'", user => 'ann'), qr/42704: there is no run $run of this role/, 'a run of another role');
 	my $by_string = begin("tables => '{run.parent}'", $peer);
 	like($refused->("run => $by_string, direction => 'pull'"), qr/22004: the connection string of the peer of run $by_string was not kept/, 'a connection string is not kept');
-	like($refused->("run => $by_string, peer => ${\ literal($here->connstr('postgres'))}, direction => 'pull'"), qr/22023: run $by_string was begun with another peer/, 'another peer');
+	like($refused->("run => $by_string, peer => ${\ literal($here->connstr('postgres'))}, direction => 'pull'"), qr/22023: the peer is this database itself/, 'another peer, this database');
 	like(mend($by_string, "peer => $peer, direction => 'pull', apply => true", before => 'BEGIN;', after => 'ROLLBACK'), qr/^run.parent insert \{"id": 5\} applied$/m, 'the same peer');
 	both('VACUUM FULL run.parent');
 	like(mend($run, "direction => 'pull'"), qr/^run.parent insert \{"id": 5\} preview$/m, 'a table that was rewritten is the same');
