@@ -198,8 +198,8 @@ endif
 # assemble.awk says what it writes into the parts.
 define script_rule
 sql/$(1)--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure \
-		sql/user_trigger sql/value_type sql/moving_aggregate $(OPTION_PARTS) $(SQL_PARTS_$(1):%=sql/%.sql)
-	awk -f $$(wordlist 1,6,$$+) read_only=1 $$(wordlist 7,8,$$+) read_only=0 $$(wordlist 9,999,$$+) > $$@
+		sql/user_trigger sql/replication sql/value_type sql/moving_aggregate $(OPTION_PARTS) $(SQL_PARTS_$(1):%=sql/%.sql)
+	awk -f $$(wordlist 1,7,$$+) read_only=1 $$(wordlist 8,9,$$+) read_only=0 $$(wordlist 10,999,$$+) > $$@
 endef
 $(foreach extension,$(EXTENSION),$(eval $(call script_rule,$(extension))))
 

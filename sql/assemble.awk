@@ -1,6 +1,6 @@
 # assemble.awk
-#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger sql/value_type \
-#		sql/moving_aggregate read_only=1 PART ... read_only=0 PART ... > SCRIPT
+#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger sql/replication \
+#		sql/value_type sql/moving_aggregate read_only=1 PART ... read_only=0 PART ... > SCRIPT
 #
 # Puts the parts of a script together.  It reads the first ones for their types and defaults only, as
 # they may be in another extension's script.  It writes in place of
@@ -11,6 +11,8 @@
 #			handler itself can ask for
 # @user_trigger@	that file: the condition that row t of pg_trigger is a trigger of a user, for queries
 #			that a server without iblt is asked, too
+# @replication@		that file: fields of a JSON object that tell what replicates a relation, whose parts
+#			are the members of tree, for both kinds of servers, too
 # @value_type TYPE SCHEMA SYMBOL THING@
 #			that file: a type whose values are validated bytes, its functions in a schema, its
 #			casts and operators.  The functions of the operators have symbols that begin with
@@ -66,32 +68,33 @@ function put(text) {
 	return substr($0, 1, RSTART - 1) text substr($0, RSTART + RLENGTH)
 }
 
-FILENAME ~ /pinned_settings$/ { pinned = pinned $0 "\n"; next }
-FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
-FILENAME ~ /user_trigger$/ { user_trigger = user_trigger (user_trigger ? "\n" : "") $0; next }
-FILENAME ~ /value_type$/ { value_type = value_type $0 "\n"; next }
-FILENAME ~ /moving_aggregate$/ { moving_aggregate = moving_aggregate $0 "\n"; next }
+FILENAME !~ /\.sql$/ {
+	file = FILENAME
+	sub(/^.*\//, "", file)
+	shared[file] = (shared[file] == "" ? "" : shared[file] "\n") $0
+	next
+}
 !read_only && /^@value_type / {
 	match($0, /( [a-z_]+)( [a-z_]+)( [a-z_]+) /)
 	thing = substr($0, RSTART + RLENGTH, length - RSTART - RLENGTH)
-	text = value_type
+	text = shared["value_type"]
 	gsub(/\$schema/, $3, text)
 	gsub(/\$type/, $2, text)
 	gsub(/\$symbol/, $4, text)
 	gsub(/\$thing/, thing, text)
-	printf "%s", text
+	print text
 	next
 }
 !read_only && /^@moving_aggregate / {
-	text = moving_aggregate
+	text = shared["moving_aggregate"]
 	gsub(/\$name/, $2, text)
 	gsub(/\$space/, $3 + 0, text)
-	put_out(text)
+	put_out(text "\n")
 	next
 }
 !read_only && /^@own@$/ { twice = 1; next }
-!read_only && /@pinned_settings@/ { printf "%s", pinned; guarded = 1; next }
-!read_only && /@take_failure@;/ { printf "%s", failure; next }
+!read_only && /@pinned_settings@/ { print shared["pinned_settings"]; guarded = 1; next }
+!read_only && /@take_failure@;/ { print shared["take_failure"]; next }
 {
 	gsub(/@on_any_error@/, "query_canceled OR assert_failure OR OTHERS")
 	gsub(/@on_error@/, "assert_failure OR OTHERS")
@@ -122,7 +125,7 @@ read_only { next }
 
 /^--/ { print; next }
 
-match($0, /@user_trigger@/) { $0 = put(user_trigger) }
+match($0, /@(user_trigger|replication)@/) { $0 = put(shared[substr($0, RSTART + 1, RLENGTH - 2)]) }
 
 match($0, /@arguments [a-z_]+@/) {
 	type_of = substr($0, RSTART + 11, RLENGTH - 12)

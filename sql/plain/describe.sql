@@ -141,20 +141,7 @@ AS $$
 					AND (NOT has_any_column_privilege(c.oid, 'SELECT')
 					OR (SELECT bool_and(has_column_privilege(c.oid, name, 'SELECT'))
 						FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
-				'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
-					WHERE s.slot_type = 'logical' AND s.database = current_database()
-					AND NOT (pg_is_in_recovery()
-						AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
-				'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
-						'name', s.subname, 'slot', s.subslotname,
-						'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
-					FROM pg_subscription_rel r
-					JOIN pg_stat_subscription st ON st.subid = r.srsubid
-					JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
-						AND s.subdbid = (SELECT oid FROM pg_database
-							WHERE datname = current_database())
-					WHERE r.srrelid IN (SELECT member FROM tree
-						UNION ALL SELECT relid FROM pg_partition_ancestors(c.oid)))))
+			@replication@))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
 		plain_keys_sql(), plain_types(), modified_types())

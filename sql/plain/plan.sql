@@ -109,8 +109,8 @@ BEGIN
 			THEN format('there is %s, and no side is asked through iblt, which checks it',
 				CASE WHEN is_condition THEN 'a condition' ELSE 'an expression' END) END,
 		'Install iblt on one of the sides, and compare there.');
-	used := ask_call(checks.place, format('plain_expression_columns(%L, %L, %L)', checks.relation,
-		expression, is_condition));
+	used := ask_one(checks.place, format('SELECT (iblt_internal.iblt_compare_check_expression('
+		'%L, %L, %L, true)).columns', checks.relation, expression, is_condition));
 	SELECT string_agg(format('"%s"', name), ', ') INTO problems
 	FROM unnest(used) AS name
 	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text, vague boolean)

@@ -201,10 +201,8 @@ CREATE FUNCTION audit_core(described jsonb) RETURNS text
 AS $$
 BEGIN
 	-- PostgreSQL does not know the size of a table of Citus
-	IF described -> 'most_rows' = 'null' OR described -> 'distributed' IS DISTINCT FROM 'false' THEN
-		RETURN NULL;
-	END IF;
-	RETURN CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
+	RETURN CASE WHEN described -> 'distributed' = 'false'
+			AND (described ->> 'most_rows')::numeric * 28 <= 1048576
 		THEN audit_hash(convert_to(jsonb_build_array(described -> 'kind', described -> 'ordinary',
 			described -> 'columns', ARRAY(SELECT key - 'index' FROM jsonb_array_elements(
 				described -> 'keys') AS key))::text, getdatabaseencoding())) END;
@@ -277,19 +275,6 @@ BEGIN
 END
 $$;
 
--- The answer of this side, under the path that the peer's answer has.
-CREATE FUNCTION structure_here(query text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	answer text;
-BEGIN
-	EXECUTE query INTO answer;
-	RETURN answer;
-END
-$$;
-
 -- What a relation is now: "file", which changes when the relation is rewritten, and is a hash of
 -- the files of a partitioned table's partitions; "rows", as the planner estimates; "blocks", how
 -- many of them it has.
@@ -358,7 +343,7 @@ BEGIN
 			HINT = format('GRANT EXECUTE ON FUNCTION %s TO %I;', amcheck, current_user);
 	END IF;
 	FOR x IN SELECT i.indexrelid::regclass AS index, m.amname = 'btree' AS checkable
-			FROM relation_tree(relation) AS tree
+			FROM unnest(relation_sources(ARRAY[relation])) AS tree(relid)
 			JOIN pg_index i ON i.indrelid = tree.relid AND i.indisvalid
 			JOIN pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'
 			JOIN pg_am m ON m.oid = c.relam

@@ -1,16 +1,7 @@
 -- The protocol -------------------------------------------------------------------
 --
--- What iblt on another server may call here, and what this server calls there: everything in
--- this file, and audit_answers, audit_feeds, audit_generated, audit_parents, audit_published,
--- audit_subscription, audit_tables, live_answer, live_read, made_columns,
--- plain_expression_columns, repair_check_session,
--- repair_describe, repair_execute_statements, repair_lock_tables, repair_open,
--- run_lag, run_probe, slice_bound and slice_check.  Queries also name
--- iblt_live_options, iblt_peer_show, iblt_repair_get, iblt_repair_put, iblt_row_time, ms,
--- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
--- track_start, track_state, track_stop, iblt_agg, iblt_agg_bigint, iblt_checksum_seeded,
--- iblt_fold, iblt_info, iblt_session_get, iblt_sum, and
--- what shards.sql makes statements of.
+-- What iblt on another server may call here, and what this server calls there, is listed in
+-- doc/internals/protocol.md.
 -- A call that changes its name, its arguments or what it answers raises protocol().  All but
 -- BEGIN, COMMIT and session_forget have iblt_peer_settings before them.
 -- doc/internals/walk.md shows the messages of a comparison.
@@ -102,15 +93,4 @@ AS $$
 		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
 			CASE WHEN travels THEN iblt_fold(s, 9, 0.1)::text END)::scanned
 		END
-$$;
-
--- An error for an expression that does not depend on the row alone or may mean something else on
--- other servers; the columns that it names.
-CREATE FUNCTION plain_expression_columns(relation regclass, expression text, is_condition boolean)
-RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
-	RETURN (iblt_compare_check_expression(relation, expression, is_condition, true)).columns;
-END
 $$;

@@ -28,46 +28,6 @@ CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
--- A function of another user that a value of the type would run on its way to json or text.
--- to_jsonb looks for casts to json of elements and fields too, and a cast to text for
--- one of the column's type.  A superuser's functions are trusted, and one's own.
-CREATE FUNCTION describe_cast_code(type oid, target regtype) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (WITH RECURSIVE part(oid) AS (
-			SELECT type
-			UNION
-			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
-				SELECT t.typbasetype WHERE t.typtype = 'd'
-				UNION ALL
-				SELECT t.typelem WHERE target = 'json'::regtype
-				UNION ALL
-				SELECT a.atttypid FROM pg_attribute a
-					WHERE target = 'json'::regtype AND a.attrelid = t.typrelid) AS x(oid)
-			WHERE x.oid >= 16384
-		)
-		SELECT min(p.oid::regprocedure::text)
-		FROM part JOIN pg_cast c ON c.castsource = part.oid AND c.casttarget = target
-		JOIN pg_proc p ON p.oid = c.castfunc JOIN pg_roles r ON r.oid = p.proowner
-		WHERE NOT r.rolsuper AND r.rolname <> current_user);
-END
-$$;
-
--- A relation, its partitions and all others that inherit from it.
-CREATE FUNCTION relation_tree(relation regclass) RETURNS TABLE (relid oid)
-	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
-AS $$
-BEGIN
-	RETURN QUERY WITH RECURSIVE tree AS (
-		SELECT relation::oid AS member
-		UNION
-		SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member
-	)
-	SELECT member FROM tree;
-END
-$$;
-
 -- Relations and all that their rows may come from, in the order of their OIDs: partitions,
 -- children, and what a view reads.
 -- A peer without iblt is asked for its body (plain_call).
@@ -98,68 +58,12 @@ BEGIN
 			AND NOT EXISTS (SELECT FROM pg_subscription_rel) THEN
 		RETURN '{"slots": [], "subscriptions": []}';
 	END IF;
-	RETURN (SELECT jsonb_build_object(
-			-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
-			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
-				WHERE s.slot_type = 'logical' AND s.database = current_database()
-				AND NOT (pg_is_in_recovery()
-					AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
-			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
-					'name', s.subname, 'slot', s.subslotname,
-					'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
-				FROM pg_subscription_rel r
-				JOIN pg_stat_subscription st ON st.subid = r.srsubid
-				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
-					AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-				WHERE r.srrelid IN (SELECT relid FROM relation_tree(relation)
-					UNION ALL SELECT relid FROM pg_partition_ancestors(relation)))));
-END
-$$;
-
--- The version of the collation of this database, given as its row of pg_database.
-CREATE FUNCTION describe_own_collation(own jsonb) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF current_setting('server_version_num')::integer >= 150000 THEN
-		RETURN pg_database_collation_actual_version((own ->> 'oid')::oid);
-	END IF;
-	RETURN (SELECT max(pg_collation_actual_version(c.oid)) FROM pg_collation c
-		WHERE c.collprovider = 'c' AND c.collcollate = own ->> 'datcollate');
-END
-$$;
-
--- Provider, locale, version and rules of collations, as an array.  OID 0 stands for the encoding.
--- The database's own collation has OID 100.  "C" and "POSIX" order by bytes everywhere, which
--- in UTF-8 and LATIN1 is the order of characters in Unicode.
--- Some columns have other names, or are not there, in other releases.
-CREATE FUNCTION describe_collations(collations oid[]) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	own jsonb := (SELECT to_jsonb(d) FROM pg_database d WHERE d.datname = current_database());
-	encoding text := getdatabaseencoding();
-BEGIN
-	IF collations = '{}' THEN
-		RETURN '[]';
-	END IF;
-	RETURN CASE WHEN 0 = ANY(collations) THEN jsonb_build_array('encoding ' || encoding)
-		ELSE '[]' END || (SELECT coalesce(jsonb_agg(DISTINCT CASE
-			WHEN sorts IN ('C', 'POSIX') AND folds IN ('C', 'POSIX')
-				THEN concat_ws(' ', 'C', nullif(nullif(encoding, 'UTF8'), 'LATIN1'))
-			ELSE regexp_replace(concat_ws(' ', provider, sorts, nullif(folds, sorts), version,
-					j ->> 'daticurules', j ->> 'collicurules',
-					CASE j ->> 'collisdeterministic' WHEN 'false' THEN 'nondeterministic' END),
-				'utf-?8', 'UTF-8', 'gi') END), '[]')
-		FROM unnest(collations) AS o(id) JOIN pg_collation c ON c.oid = o.id,
-		LATERAL (SELECT CASE o.id WHEN 100 THEN own ELSE to_jsonb(c) END) AS r(j),
-		LATERAL (SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c'),
-			coalesce(j ->> 'datlocale', j ->> 'daticulocale', j ->> 'colllocale',
-				j ->> 'colliculocale'),
-			CASE o.id WHEN 100 THEN describe_own_collation(own)
-				ELSE pg_collation_actual_version(o.id) END) AS x(provider, locale, version),
-		LATERAL (SELECT coalesce(locale, j ->> 'datcollate', j ->> 'collcollate'),
-			coalesce(locale, j ->> 'datctype', j ->> 'collctype')) AS y(sorts, folds));
+	RETURN (WITH RECURSIVE tree AS (
+			SELECT relation::oid AS member
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
+		SELECT jsonb_build_object(
+			@replication@));
 END
 $$;
 
@@ -193,11 +97,8 @@ BEGIN
 	END IF;
 	IF d @? '$.columns[*].own' THEN
 		d := jsonb_set(d, '{columns}', (SELECT jsonb_agg(c - 'own'
-				|| CASE WHEN type IS NULL THEN '{}' ELSE jsonb_build_object(
-					'textual', describe_textual(type),
-					'to_json', describe_cast_code(type, 'json'),
-					'to_text', describe_cast_code(type, 'text'),
-					'parts', describe_parts(type)) END ORDER BY n)
+				|| CASE WHEN type IS NULL THEN '{}' ELSE describe_type(type)
+					|| jsonb_build_object('parts', describe_parts(type)) END ORDER BY n)
 			FROM jsonb_array_elements(d -> 'columns') WITH ORDINALITY AS x(c, n),
 			LATERAL (SELECT (c ->> 'own')::oid) AS own(type)));
 	END IF;
@@ -211,12 +112,16 @@ BEGIN
 		collations := collations || value.collations;
 		enums := enums || value.enums;
 	END IF;
-	-- an operator on '{}' would be looked for among all of its name
 	IF cardinality(collations) > 0 OR cardinality(enums) > 0 THEN
-		d := jsonb_set(d, '{collations}', describe_collations(collations)
-			|| (SELECT coalesce(jsonb_agg(DISTINCT o.labels), '[]')
-			FROM (SELECT format('enum (%s)', string_agg(enumlabel, ', ' ORDER BY enumsortorder))
-				FROM pg_enum WHERE enumtypid = ANY (enums) GROUP BY enumtypid) AS o(labels)));
+		-- collation 0 stands for the encoding; servers must give one order
+		d := jsonb_set(d, '{collations}', (SELECT jsonb_agg(o.x ORDER BY o.x COLLATE "C") FROM (
+			SELECT 'encoding ' || getdatabaseencoding() WHERE 0 = ANY (collations)
+			UNION
+			SELECT o.described
+			FROM unnest(collations) AS c(id), collation_order(c.id) AS o WHERE c.id <> 0
+			UNION
+			SELECT format('enum (%s)', string_agg(enumlabel, ', ' ORDER BY enumsortorder))
+			FROM pg_enum WHERE enumtypid = ANY (enums) GROUP BY enumtypid) AS o(x)));
 	END IF;
 	-- whether rows are on other servers, and what is otherwise because of that
 	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN

@@ -15,10 +15,15 @@ AS $$
 		'1562,1700,2950,3220,5069}'::oid[]
 $$;
 
--- The order of a collation in one word, and why an index may not have it.
--- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes.  libc's
--- "C.UTF-8" does not change, says PostgreSQL, which gives it no version.
-CREATE FUNCTION collation_order(coll oid, OUT sorted text, OUT problem text) RETURNS record
+-- The order of a collation in one word, why an index may not have it, and all that values depend
+-- on that are compared by it.
+-- The database's own collation has OID 100.  Some columns have other names, or are not there, in
+-- other releases.
+-- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes, which in UTF-8
+-- and LATIN1 is the order of characters in Unicode.  libc's "C.UTF-8" does not change, says
+-- PostgreSQL, which gives it no version.
+CREATE FUNCTION collation_order(coll oid, OUT sorted text, OUT problem text, OUT described text)
+RETURNS record
 	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 AS $$
 DECLARE
@@ -29,19 +34,30 @@ DECLARE
 	locale text := coalesce(r ->> CASE provider WHEN 'c' THEN 'datcollate' END,
 		r ->> 'datlocale', r ->> 'daticulocale', r ->> 'colllocale', r ->> 'colliculocale',
 		r ->> 'collcollate');
-	actual text := CASE coll WHEN 100 THEN describe_own_collation(own)
-		ELSE pg_collation_actual_version(coll) END;
+	folds text := CASE provider WHEN 'c' THEN coalesce(r ->> 'datctype', r ->> 'collctype')
+		ELSE locale END;
+	actual text;
 	-- before PostgreSQL 15, nothing is recorded for a database, but for its collations of the same
 	-- locale when the server was initialised, or when they were made
 	recorded text := CASE coll WHEN 100 THEN coalesce(own ->> 'datcollversion', (
 			SELECT min(p.collversion) FROM pg_collation p WHERE NOT own ? 'datcollversion'
 			AND p.collprovider = 'c' AND p.collcollate = own ->> 'datcollate'))
 		ELSE r ->> 'collversion' END;
+	encoding text := getdatabaseencoding();
+	rules text := coalesce(r ->> 'daticurules', r ->> 'collicurules');
 BEGIN
+	IF coll <> 100 THEN
+		actual := pg_collation_actual_version(coll);
+	ELSIF current_setting('server_version_num')::integer >= 150000 THEN
+		actual := pg_database_collation_actual_version((own ->> 'oid')::oid);
+	ELSE
+		actual := (SELECT max(pg_collation_actual_version(p.oid)) FROM pg_collation p
+			WHERE p.collprovider = 'c' AND p.collcollate = own ->> 'datcollate');
+	END IF;
 	sorted := CASE WHEN provider = 'b' OR provider = 'c' AND upper(locale) IN ('C', 'POSIX')
 		THEN 'C'
-		ELSE regexp_replace(concat_ws(' ', provider, locale, actual, r ->> 'daticurules',
-			r ->> 'collicurules'), 'utf-?8', 'UTF-8', 'gi') END;
+		ELSE regexp_replace(concat_ws(' ', provider, locale, actual, rules),
+			'utf-?8', 'UTF-8', 'gi') END;
 	problem := CASE WHEN NOT (c ->> 'collisdeterministic')::boolean
 			THEN format('collation %I is not deterministic', c ->> 'collname')
 		WHEN sorted = 'C' OR provider = 'c' AND locale ILIKE 'C.%' THEN NULL
@@ -50,7 +66,12 @@ BEGIN
 		WHEN recorded <> actual
 			THEN format('collation %I had version %s when it was recorded, and has %s now',
 				c ->> 'collname', recorded, actual) END;
-	sorted := concat_ws(' ', sorted, getdatabaseencoding());
+	sorted := concat_ws(' ', sorted, encoding);
+	described := CASE WHEN locale IN ('C', 'POSIX') AND folds IN ('C', 'POSIX')
+		THEN concat_ws(' ', 'C', nullif(nullif(encoding, 'UTF8'), 'LATIN1'))
+		ELSE regexp_replace(concat_ws(' ', provider, locale, nullif(folds, locale), actual, rules,
+			CASE r ->> 'collisdeterministic' WHEN 'false' THEN 'nondeterministic' END),
+			'utf-?8', 'UTF-8', 'gi') END;
 END
 $$;
 

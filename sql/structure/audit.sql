@@ -77,10 +77,14 @@ AS $$
 			'true' IN (p.mine ->> 'cycle', p.theirs ->> 'cycle'), p.theirs)
 	FROM pair AS p,
 	LATERAL jsonb_object_keys(coalesce(p.mine, '{}') || coalesce(p.theirs, '{}')) AS x(property),
-	LATERAL (SELECT p.mine -> x.property, p.theirs -> x.property WHERE x.property <> 'column order'
+	LATERAL (SELECT p.mine -> x.property, p.theirs -> x.property) AS v(m, t),
+	LATERAL (SELECT v.m, v.t WHERE x.property <> 'column order'
 		UNION ALL
-		SELECT structure_common(p.mine -> x.property, p.theirs -> x.property),
-			structure_common(p.theirs -> x.property, p.mine -> x.property)
+		-- of the columns that both have
+		SELECT (SELECT jsonb_agg(name ORDER BY n)
+				FROM jsonb_array_elements_text(v.m) WITH ORDINALITY AS u(name, n) WHERE v.t ? name),
+			(SELECT jsonb_agg(name ORDER BY n)
+				FROM jsonb_array_elements_text(v.t) WITH ORDINALITY AS u(name, n) WHERE v.m ? name)
 		WHERE x.property = 'column order') AS y(a, b)
 	WHERE x.property NOT IN ('reached', 'numbers', 'tools', 'logged', 'logged ahead',
 		'naming')
@@ -94,6 +98,19 @@ AS $$
 		AND NOT (x.property = ANY ('{definition,default,generated,where,columns,using,check,body}')
 			AND structure_same(y.a #>> '{}', y.b #>> '{}', p.kind IN ('view', 'materialized view')
 				AND (s.version_here < 160000) <> (s.version_there < 160000))))
+$$;
+
+-- The answer of this side, under the path that the peer's answer has.
+CREATE FUNCTION structure_here(query text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer text;
+BEGIN
+	EXECUTE query INTO answer;
+	RETURN answer;
+END
 $$;
 
 -- The structures of both sides, over connections of those names, which are asked by plain queries

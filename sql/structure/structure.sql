@@ -133,14 +133,6 @@ BEGIN
 END
 $$;
 
--- The names in a list that another list has, too.
-CREATE FUNCTION structure_common(names jsonb, others jsonb) RETURNS jsonb
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT jsonb_agg(name ORDER BY n)
-	FROM jsonb_array_elements_text(names) WITH ORDINALITY AS u(name, n) WHERE others ? name
-$$;
-
 -- The objects of an answer, with names of schema as those of another unless that is NULL.
 -- A sequence is behind its column if the column may have the next value already.
 CREATE FUNCTION structure_objects(answer jsonb, schema text, other text)

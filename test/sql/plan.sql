@@ -128,7 +128,7 @@ CREATE TYPE holds AS (m mute, n int);
 CREATE TYPE holds_last AS (gone int, n int, m mute);
 ALTER TYPE holds_last DROP ATTRIBUTE gone;
 CREATE DOMAIN muted AS mute;
-SELECT type, describe_textual(type::regtype) AS textual, describe_parts(type::regtype) AS parts FROM unnest('{mute,mute[],holds,holds[],holds_last,muted,int4}'::text[]) AS type;
+SELECT type, describe_type(type::regtype) -> 'textual' AS textual, describe_parts(type::regtype) AS parts FROM unnest('{mute,mute[],holds,holds[],holds_last,muted,int4}'::text[]) AS type;
 
 -- What is described in C, a second way.
 -- (autovacuum may change a relation's size meanwhile)

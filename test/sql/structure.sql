@@ -61,7 +61,6 @@ FROM (VALUES ('type', '"a"', '"b"', 'danger', false, false), ('type', '"a"', '"b
 	('next value', '10', '9', 'danger', true, false), ('next value', '9', '10', 'danger', false, true), ('next value', '10', '9', 'danger', true, true))
 	AS v(property, a, b, absence, falling, cycle);
 SELECT structure_said('"x"'), structure_said('7'), structure_said('true'), structure_said('["a", "B b"]'), structure_said('{"unknown": "no right"}'), structure_said(NULL) IS NULL AS nothing;
-SELECT structure_common('["a", "b", "c"]', '["c", "x", "a"]') = '["a", "c"]' AS common, structure_common('["a"]', NULL) IS NULL AS nothing;
 
 -- behind its column: the next value is not past it
 SELECT (structure_objects(jsonb_build_object('objects', jsonb_build_array(jsonb_build_object('kind', 'sequence', 'facts', facts::jsonb))), NULL, NULL))[1].facts -> 'behind its column' AS behind, facts
