@@ -93,7 +93,7 @@ endif
 
 # The server's headers are system headers here, so that -Wextra speaks of our
 # own code alone.
-PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server) $(XXHASH_FLAGS) $(SAME_FLAGS)
+PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server) -isystem $(shell $(PG_CONFIG) --includedir) $(XXHASH_FLAGS) $(SAME_FLAGS)
 # Builds in two directories are the same to the byte: debug information does not name them.
 SAME_FLAGS = -ffile-prefix-map=$(CURDIR)=.
 PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS) $(C11_FLAG)
@@ -103,7 +103,7 @@ C11_FLAG = $(if $(filter 14 15,$(MAJORVERSION)),-std=gnu11)
 XXHASH_FLAGS = $(if $(filter -Og,$(CFLAGS)),-DXXH_NO_INLINE_HINTS=1)
 # xxHash is compiled in; its header is all that is needed.  Calls within the
 # library are bound to it, so that they do not go by way of a table.
-SHLIB_LINK = -lm $(if $(filter linux,$(PORTNAME)),-Wl$(COMMA)-Bsymbolic-functions)
+SHLIB_LINK = -lm $(libpq) $(if $(filter linux,$(PORTNAME)),-Wl$(COMMA)-Bsymbolic-functions)
 COMMA = ,
 # PostgreSQL's own flags may be those of gcc, and clang does not know all of them.
 CLANG_FLAGS = $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null)),-Wno-unknown-warning-option -Wno-ignored-optimization-argument)

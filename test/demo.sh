@@ -439,9 +439,9 @@ set_up_desk() {
 	at publisher spare -c "DELETE FROM orders WHERE id = 300"
 	on subscriber "CREATE DATABASE desk"
 	for name in "old $PUB_PORT" "spare $PUB_PORT" "new $SUB_PORT"; do
-		printf "CREATE SERVER %s FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '%s', port '%s', dbname '%s');
+		printf "CREATE SERVER %s FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '%s', port '%s', dbname '%s');
 			CREATE USER MAPPING FOR postgres SERVER %s OPTIONS (user 'postgres');\n" "${name% *}" "$WORK/s" "${name#* }" "${name% *}" "${name% *}"
-	done | at subscriber desk -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION iblt_audit" -c "CREATE EXTENSION dblink" -f -
+	done | at subscriber desk -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION iblt_audit" -f -
 }
 
 # ask_desk SQL EXPECTED: show the SQL and its answer, which must be as expected.

@@ -295,7 +295,7 @@ BEGIN
 		IF target.kind = 'subscription' AND here_peer IS NULL THEN
 			a.peers[2] := audit_peer(target.name, peer);
 		END IF;
-		a.conns := peer_conns(a.peers, false);
+		a.conns := peer_conns(a.peers);
 		done := audit_drive(a, target, options, 'iblt_audit');
 		kept := to_jsonb(done.rows);
 		PERFORM keep_stats('iblt_audit', kept);

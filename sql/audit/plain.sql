@@ -16,7 +16,7 @@ DECLARE
 			ARRAY(SELECT CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END
 				FROM unnest(smalls) AS s))
 		FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
-		ORDER BY u.side), 0.005, 'iblt_audit');
+		ORDER BY u.side), 'iblt_audit');
 	told jsonb[] := answers::jsonb[];
 	small audit_small;
 	mine jsonb;
@@ -62,7 +62,7 @@ BEGIN
 	answers := ask_values(conns, ARRAY[
 			format('SELECT ARRAY[%s]::text[]::text', array_to_string(asked, ', ')),
 			format('SELECT ARRAY[%s]::text[]::text', array_to_string(asked_there, ', '))],
-		0.005, NULL, ROW('read_heap', NULL, NULL, NULL, read)::reading);
+		NULL, ROW('read_heap', NULL, NULL, NULL, read)::reading);
 	traffic := iblt_traffic_take();
 	-- each is the fingerprint, the number of rows, the sums and milliseconds
 	RETURN ARRAY(SELECT CASE WHEN w.h[1] = ((plans[i]).here).fingerprint

@@ -54,7 +54,7 @@ DECLARE
 				'described', CASE WHEN own THEN coalesce(s.here, 'true') END)) ORDER BY s.n)
 			FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)))
 		FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
-		ORDER BY u.side), 0.005, 'iblt_audit')::jsonb[];
+		ORDER BY u.side), 'iblt_audit')::jsonb[];
 	small audit_small;
 	mine audit_reply;
 	theirs audit_reply;
@@ -97,7 +97,7 @@ DECLARE
 BEGIN
 	last := least(first + most - 1, cardinality(items));
 	BEGIN
-		conns := connect(peers, conns, again => true);
+		conns := connect(peers, conns);
 		places := ARRAY(SELECT n FROM generate_series(first, last) AS n,
 				LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
 			WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'

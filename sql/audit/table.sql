@@ -304,8 +304,7 @@ BEGIN
 			problem text;
 		BEGIN
 			-- an error may have closed them
-			a.conns := connect(a.peers, a.conns, (a.options).timeout, names => a.names,
-				again => true);
+			a.conns := connect(a.peers, a.conns, (a.options).timeout, names => a.names);
 			IF of_nodes THEN
 				-- another table may have been compared without one of them
 				PERFORM plain_method(a.conns, (a.options).method, a.names);

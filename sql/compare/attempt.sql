@@ -40,7 +40,7 @@ BEGIN
 			a.without IS NOT NULL OR a.conns[1] IS NOT NULL, relation_name, a.options,
 			a.without IS NOT NULL);
 	END IF;
-	a.conns := connect(a.peers, a.conns, (a.options).timeout, a.method <> 'sketch', a.names);
+	a.conns := connect(a.peers, a.conns, (a.options).timeout, a.names);
 	a.options.method := plain_method(a.conns, a.method, a.names);
 	RETURN a;
 END

@@ -82,7 +82,7 @@ BEGIN
 			subtable_cells, mappings[n]);
 	END LOOP;
 	BEGIN
-		answers := ask_values(places, queries, 0.001, label, CASE WHEN small IS NOT NULL
+		answers := ask_values(places, queries, label, CASE WHEN small IS NOT NULL
 			THEN ROW('read_planned', ARRAY[small], NULL, NULL, NULL)::reading END);
 	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
 		-- of iblt, or of the condition
@@ -94,7 +94,7 @@ BEGIN
 					' WHERE extname OPERATOR(pg_catalog.=) ''iblt''),'
 					' pg_catalog.to_regprocedure(''iblt_internal'
 					'.hello(integer, regclass, text, boolean, jsonb)'') IS NOT NULL)');
-				answer := peer_value(place, 0.001, 0);
+				answer := peer_value(place, 0);
 				IF NOT (answer ->> 1)::boolean OR answer ->> 0 IS NULL THEN
 					PERFORM refuse_protocol(place, NULL, answer ->> 0);
 				END IF;
@@ -104,9 +104,6 @@ BEGIN
 	END;
 	FOR n IN 1 .. cardinality(places) LOOP
 		answer := answers[n];
-		IF answer IS NULL THEN
-			PERFORM refuse_transaction(places[n]);
-		END IF;
 		IF (answer ->> 'protocol')::integer <> protocol() THEN
 			PERFORM refuse_protocol(places[n], (answer ->> 'protocol')::integer,
 				answer ->> 'version');

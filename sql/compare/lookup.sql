@@ -22,7 +22,7 @@ BEGIN
 		place := (ask_values(ARRAY[s.place], ARRAY[format('SELECT min(n)::text FROM (SELECT'
 				' iblt_k.iblt_n AS n FROM %s, LATERAL (SELECT count(*) FROM %s WHERE %s)'
 				' AS iblt_c(n) WHERE iblt_c.n > 1) AS iblt_d',
-			f.keys, rows_sql(plan, s), f.matches)], 0.001, NULL, reading_of(plan, keys, true)))[1];
+			f.keys, rows_sql(plan, s), f.matches)], NULL, reading_of(plan, keys, true)))[1];
 	END IF;
 	IF place IS NOT NULL THEN
 		EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_u(id)', key_json_sql(plan.key))
@@ -56,16 +56,8 @@ $$;
 CREATE FUNCTION find_rows(places text[], queries text[], how reading) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	a answer;
-	found found_rows[];
 BEGIN
-	FOREACH a IN ARRAY ask(places, queries,
-		'id text[], key jsonb[], n bigint[], rows_checksum text[], checksum bigint[], mark text[],'
-			' content jsonb[], columns text[], fingerprint text', how, 0) LOOP
-		found := array_append(found, a.rows);
-	END LOOP;
-	RETURN found;
+	RETURN ask_values(places, queries, NULL, how, NULL::found_rows);
 END
 $$;
 

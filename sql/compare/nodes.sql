@@ -4,11 +4,11 @@
 -- names the two.
 
 -- The names of nodes in answers and messages: of a connection string, which may hold a
--- password, its place in the list; an error for what is neither that nor a foreign server, nor
--- a connection of the caller's, and for a list of nodes that cannot be compared.
+-- password, its place in the list; an error for what is neither that nor a foreign server, and for
+-- a list of nodes that cannot be compared.
 -- No query, and no plan that the server logs, may have such a string among its values
 -- (peer_is_string), so this is a loop, and "dimensions" an expression without a query.
-CREATE FUNCTION nodes_names(nodes text[], conns text[], without text) RETURNS text[]
+CREATE FUNCTION nodes_names(nodes text[], without text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -19,12 +19,12 @@ DECLARE
 BEGIN
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		names[n] := CASE WHEN nodes[n] IS NULL THEN 'here'
-			WHEN nodes[n] <> conns[n] AND iblt_peer_is_string(nodes[n]) THEN 'node ' || n
+			WHEN iblt_peer_is_string(nodes[n]) THEN 'node ' || n
 			ELSE nodes[n] END;
 		-- two sides of one peer would share a connection (peer_conns)
 		twice := coalesce(twice, CASE WHEN names[n] = ANY (names[: n - 1])
 			OR nodes[n] = ANY (nodes[: n - 1]) THEN names[n] END);
-		IF nodes[n] <> conns[n] AND iblt_peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
+		IF iblt_peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
 				AND strpos(nodes[n], '://') = 0 THEN
 			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 				MESSAGE = format('node %s is neither a foreign server nor a connection string', n),

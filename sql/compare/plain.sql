@@ -13,7 +13,7 @@ DECLARE
 BEGIN
 	told := ask_values(conns, ARRAY(SELECT format('SELECT coalesce((%s'
 			' WHERE c.oid = to_regclass(%L))::text, ''null'')', plain_relations_sql(), r.name)
-		FROM unnest(relations) WITH ORDINALITY AS r(name, n) ORDER BY r.n), 0.001, label);
+		FROM unnest(relations) WITH ORDINALITY AS r(name, n) ORDER BY r.n), label);
 	FOR n IN 1 .. cardinality(conns) LOOP
 		described := nullif(told[n], 'null');
 		IF described IS NOT NULL AND conns[n] IS NULL THEN
@@ -115,7 +115,7 @@ BEGIN
 	PERFORM progress(plan.progress, format('summing the rows of %s relations up in %s buckets',
 		cardinality(sides), plan.buckets));
 	answers := ask_values(places_of(plan),
-		ARRAY(SELECT plain_sums_sql(plan, s) FROM unnest(sides) AS s), 0, NULL, reading_of(plan));
+		ARRAY(SELECT plain_sums_sql(plan, s) FROM unnest(sides) AS s), NULL, reading_of(plan));
 	buckets := '{}';
 	FOR n IN 1 .. cardinality(sides) LOOP
 		words := string_to_array(answers[n], ' ');
@@ -167,7 +167,7 @@ DECLARE
 				' WHERE %s) AS iblt_r OFFSET 0) AS iblt_a',
 			read_fingerprint_sql(s, format('%L::regclass', s.relation)), texts, rows_sql(plan, s),
 			plain_matches_sql(plan, quote_literal(plain_find.keys), in_buckets))
-			FROM unnest(sides) AS s), 0, NULL, reading_of(plan));
+			FROM unnest(sides) AS s), NULL, reading_of(plan));
 	fingerprint text;
 	rows text[];
 	found found_rows;

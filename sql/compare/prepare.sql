@@ -148,7 +148,7 @@ DECLARE
 	plan plan;
 BEGIN
 	IF options.method = 'plain' THEN
-		PERFORM plain_check_options(conns, options, nodes IS NOT NULL);
+		PERFORM plain_check_options(conns, options);
 		-- by another name, it may have another peer
 		IF relation IS NOT NULL AND relation_name(relation) IS DISTINCT FROM names[1] THEN
 			PERFORM refuse_altered(names[1], 'here');

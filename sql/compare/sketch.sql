@@ -157,7 +157,7 @@ BEGIN
 		FOR n IN 1 .. cardinality(sides) LOOP
 			queries[n] := scan_sql(plan, sides[n], capacity);
 		END LOOP;
-		scanned := ask_values(places, queries, 0.005, NULL, reading_of(plan))::scanned[];
+		scanned := ask_values(places, queries, NULL, reading_of(plan))::scanned[];
 	END IF;
 	PERFORM progress_by_time(false);
 	FOR n IN 1 .. cardinality(sides) LOOP
@@ -238,7 +238,7 @@ BEGIN
 			queries[i] := format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text',
 				kept_name(plan, sides[still[i]]), cells);
 		END LOOP;
-		queries := ask_values(asked, queries, 0);
+		queries := ask_values(asked, queries);
 		FOR i IN 1 .. cardinality(still) LOOP
 			folds[still[i]] := fold_of(queries[i], cells, asked[i]);
 		END LOOP;

@@ -27,7 +27,7 @@ DECLARE
 BEGIN
 	BEGIN
 		a.conns := peer_conns(nodes);
-		a.names := nodes_names(nodes, a.conns, a.without);
+		a.names := nodes_names(nodes, a.without);
 		PERFORM audit_check(false, 'here' <> ALL (a.names), target, a.options, true);
 		done := audit_drive(a, target, options, 'iblt_audit_nodes');
 		RETURN QUERY SELECT r.* FROM unnest(done.nodes) AS r;

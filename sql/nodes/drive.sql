@@ -18,8 +18,8 @@ BEGIN
 		BEGIN
 			plan := NULL;
 			IF a.conns IS NULL THEN
-				a.conns := peer_conns(a.peers, NOT repairs);
-				a.names := nodes_names(a.peers, a.conns, a.without);
+				a.conns := peer_conns(a.peers);
+				a.names := nodes_names(a.peers, a.without);
 			END IF;
 			IF repairs THEN
 				PERFORM repair_check_options(asked);

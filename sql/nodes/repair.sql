@@ -80,7 +80,6 @@ DECLARE
 	names text[] := iblt_field(s.sides, 'side');
 	name text := names[pairs[1].target];
 	reached plan := s;		-- the nodes that can be reached now: others agree with nobody
-	place text;
 	compared plan;
 	size integer;
 	work repair_work;
@@ -98,11 +97,9 @@ BEGIN
 	reached.sides := '{}';
 	FOR n IN 1 .. cardinality(names) LOOP
 		BEGIN
-			place := (s.sides[n]).place;
-			IF NOT iblt_peer_is_open(place) THEN
-				place := peer_connect(nodes[n], place, s.timeout);
+			IF peers_open(nodes[n : n], ARRAY[(s.sides[n]).place], s.timeout) IS NOT NULL THEN
+				reached.sides := array_append(reached.sides, s.sides[n]);
 			END IF;
-			reached.sides := array_append(reached.sides, s.sides[n]);
 		EXCEPTION WHEN @on_error@ THEN
 			CONTINUE;
 		END;
@@ -163,7 +160,7 @@ BEGIN
 			concat_ws(' ', e.message || '.', nullif(e.detail, ''), nullif(e.hint, '')));
 		-- what is open there is rolled back
 		broken := nodes_failed(names, e.message);
-		PERFORM peer_close(x.place) FROM (SELECT (s.sides[pairs[1].target]).place
+		PERFORM peers_close(array_agg(x.place)) FROM (SELECT (s.sides[pairs[1].target]).place
 			UNION SELECT (s.sides[p.source]).place FROM unnest(pairs) AS p
 			UNION SELECT (s.sides[broken]).place) AS x(place);
 	END;

@@ -1,7 +1,7 @@
 -- Questions to places --------------------------------------------------------------------
 --
 -- A comparison asks its sides.  A place is where a side is: the name of a connection, or
--- NULL for this database.  ask() sends each question that is for another server, answers
+-- NULL for this database.  ask_values sends each question that is for another server, answers
 -- those for this database meanwhile, and then collects the answers, in the order of the
 -- places.  Everything that is asked of two sides goes through it.
 
@@ -26,17 +26,13 @@ $$;
 -- How a question is told to a place, with the settings before it.
 -- An error names the statements under way, and the log shows them with it, also those of
 -- parallel workers.  So keys and bounds are not part of a question: it has them as its
--- parameters.  dblink has none, so another server gets them in a message that it does not show.
--- A label comes with the first question over a connection.  In a transaction of the caller's, the
--- answer to the first question over a connection of theirs is NULL, and nothing has happened
--- there.  So that question has the isolation level that the connection has.
+-- parameters.  Another server gets them in a message that it does not show.
+-- A label comes with the first question over a connection.
 CREATE FUNCTION ask_sql(place text, query text, columns text, how reading, label text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	shown text := CASE WHEN num_nonnulls(how.keys, how.lo, how.hi) > 0 THEN query END;
-	free text := 'pg_catalog.transaction_timestamp()'
-		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()';
 BEGIN
 	IF peer_is_bare(place) THEN
 		RETURN plain_settings(label, how.reader, described_at(how, place), asks => true) || query;
@@ -44,10 +40,6 @@ BEGIN
 	IF how.reader IS NOT NULL THEN
 		query := format('SELECT * FROM iblt_internal.%s(%L, %L, %L, %L, %L) AS iblt_r(%s)',
 			how.reader, query, how.keys, how.lo, how.hi, described_at(how, place), columns);
-	END IF;
-	IF label IS NOT NULL AND peer_is_lent(place) THEN
-		RETURN format('SELECT 1; %s SELECT CASE WHEN %s THEN (%s) END', peer_trust_sql(
-			format('IF %s THEN PERFORM %s; END IF', free, peer_pin_sql(NULL, shown))), free, query);
 	END IF;
 	RETURN peer_settings(label, shown) || query;
 END
@@ -75,46 +67,43 @@ BEGIN
 END
 $$;
 
--- What each of these places answers to its question, one "value", or a row with other columns; a
--- label is the application_name there, and pauses are as in iblt_peer_wait.
+-- What each of these places answers to its question: one text, or the rows of keys if the form is
+-- found_rows; a label is the application_name there.
 -- Questions to one place are put as one statement, so the answers are of one snapshot.  Two would
 -- show what was written in between as a difference.
-CREATE FUNCTION ask(places text[], queries text[], columns text, how reading,
-	pause double precision, label text DEFAULT NULL) RETURNS answer[]
+CREATE FUNCTION ask_values(places text[], queries text[], label text DEFAULT NULL,
+	how reading DEFAULT NULL, form anyelement DEFAULT NULL::text, OUT answers anyarray)
+RETURNS anyarray
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	many integer := cardinality(places);
-	one_value boolean := columns = 'value text';
+	one_value boolean := pg_typeof(form) = 'text'::regtype;
+	columns text := CASE WHEN one_value THEN 'value text' ELSE 'id text[], key jsonb[], n bigint[],'
+		' rows_checksum text[], checksum bigint[], mark text[], content jsonb[], columns text[],'
+		' fingerprint text' END;
 	names text := regexp_replace(columns, '(\w+) [^,]+', '\1', 'g');
-	-- what an item of FROM tells: a text, or found_rows
-	row_sql text := CASE WHEN one_value THEN '%s.value::text' ELSE 'ROW(%s.*)::found_rows' END;
-	answer_sql text := format(CASE WHEN one_value THEN 'ROW(%s, NULL)::answer'
-		ELSE 'ROW(NULL, %s)::answer' END, row_sql);
+	-- what an item of FROM tells
+	answer_sql text := CASE WHEN one_value THEN '%s.value::text' ELSE 'ROW(%s.*)::found_rows' END;
 	items text[];
 	rows text[];
 	query text;
-	taken record;
-	answers answer[];
 BEGIN
 	IF many > 1 AND (places[1] = ALL (places) OR num_nonnulls(VARIADIC places) = 0) THEN
 		FOR n IN 1 .. many LOOP
-			rows[n] := format(CASE WHEN places[1] IS NULL THEN answer_sql ELSE row_sql END,
-				'q' || n);
+			rows[n] := format(answer_sql, 'q' || n);
 			items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, names);
 		END LOOP;
 		query := format('SELECT ARRAY[%s] AS answer FROM %s', array_to_string(rows, ', '),
 			array_to_string(items, ', '));
 		IF places[1] IS NULL THEN
-			RETURN ask_here(query, how, NULL::answer[]);
+			answers := ask_here(query, how, answers);
+			RETURN;
 		END IF;
 		PERFORM peer_send(places[1], ask_sql(places[1], query,
 			CASE WHEN one_value THEN 'answer text[]' ELSE 'answer found_rows[]' END, how, label));
-		query := peer_value(places[1], pause);
-		RETURN CASE WHEN one_value
-			THEN ARRAY(SELECT ROW(u.v, NULL)::answer FROM unnest(query::text[]) AS u(v))
-			ELSE ARRAY(SELECT ROW(NULL, u.r)::answer
-				FROM (SELECT unnest(query::found_rows[]) AS r) AS u) END;
+		answers := peer_answer(places[1], answers);
+		RETURN;
 	END IF;
 	FOR n IN 1 .. many LOOP
 		-- a PERFORM would be planned for each message
@@ -124,24 +113,14 @@ BEGIN
 	FOR n IN 1 .. many LOOP
 		IF places[n] IS NULL THEN
 			answers[n] := ask_here(format('SELECT %s AS answer FROM (%s) AS iblt_r(%s)',
-				format(answer_sql, 'iblt_r'), queries[n], names), how, NULL::answer);
+				format(answer_sql, 'iblt_r'), queries[n], names), how, form);
 		END IF;
 	END LOOP;
 	FOR n IN 1 .. many LOOP
-		IF places[n] IS NOT NULL AND one_value THEN
-			answers[n] := ROW(peer_value(places[n], pause), NULL)::answer;
-		ELSIF places[n] IS NOT NULL THEN
-			taken := peer_result(places[n], format(
-				'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
-					' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
-				replace(names, ', ', '), 0) + coalesce(octet_length(iblt_r.'),
-				format(answer_sql, 'iblt_r'), iblt_peer_dblink(),
-				replace(names, ', ', ' text, ')), pause);
-			PERFORM iblt_traffic_add(1, 0, taken.bytes);
-			answers[n] := taken.answer;
+		IF places[n] IS NOT NULL THEN
+			answers[n] := peer_answer(places[n], form);
 		END IF;
 	END LOOP;
-	RETURN answers;
 END
 $$;
 
@@ -151,33 +130,17 @@ CREATE FUNCTION ask_discard(places text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peer_try(place, 0.01) FROM unnest(places) AS place WHERE place IS NOT NULL;
+	PERFORM iblt_peer_fetch(place, 0, ''::text) FROM unnest(places) AS place
+	WHERE place IS NOT NULL;
 END
 $$;
 
--- The texts that places answer.
-CREATE FUNCTION ask_values(places text[], queries text[], pause double precision DEFAULT 0.001,
-	label text DEFAULT NULL, how reading DEFAULT NULL) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	a answer;
-	texts text[];
-BEGIN
-	FOREACH a IN ARRAY coalesce(ask(places, queries, 'value text', how, pause, label), '{}') LOOP
-		texts := array_append(texts, a.value);
-	END LOOP;
-	RETURN texts;
-END
-$$;
-
--- The same of one place.
-CREATE FUNCTION ask_one(place text, query text, pause double precision DEFAULT 0.001,
-	label text DEFAULT NULL) RETURNS text
+-- What one place answers.
+CREATE FUNCTION ask_one(place text, query text, label text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN (ask_values(ARRAY[place], ARRAY[query], pause, label))[1];
+	RETURN (ask_values(ARRAY[place], ARRAY[query], label))[1];
 END
 $$;
 

@@ -23,10 +23,6 @@ CREATE TYPE failure AS (
 CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- From now on until the client's message ends, the log does not show its statement.
-CREATE FUNCTION iblt_hide_statement() RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
 -- Raises an error of an argument before a driver has a handler.
 -- The log does not show the statement, as another argument may be a connection string.
 CREATE FUNCTION refuse_early(message text, hint text) RETURNS void

@@ -8,6 +8,3 @@ CREATE TYPE reading AS (
 	hi text[],
 	described described[]	-- of all places
 );
-
--- What a place answers to a question: one text, or the rows of keys.
-CREATE TYPE answer AS (value text, rows found_rows);

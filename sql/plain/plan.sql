@@ -12,9 +12,6 @@ DECLARE
 	answers boolean[];
 BEGIN
 	IF method = 'auto' OR method = 'plain' AND names IS NULL AND conns[1] IS NOT NULL THEN
-		-- of two sides, one that the caller has lent is not asked
-		bare := ARRAY(SELECT CASE WHEN names IS NOT NULL OR NOT peer_is_lent(u.conn) THEN u.conn END
-			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n);
 		PERFORM peers_bare(bare);
 		answers := ask_values(bare, array_fill(text 'SELECT NOT EXISTS (SELECT FROM pg_extension'
 			' WHERE extname = ''iblt'')', ARRAY[cardinality(bare)]))::boolean[];
@@ -51,17 +48,12 @@ END
 $$;
 
 -- An error for options that plain queries cannot follow.
--- Of nodes, iblt has asked a connection of the caller's whether it is in a transaction.
-CREATE FUNCTION plain_check_options(conns text[], options options, nodes boolean DEFAULT false)
-RETURNS void
+CREATE FUNCTION plain_check_options(conns text[], options options) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM plain_check(CASE
 		WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
-		-- it may be in a transaction
-		WHEN NOT nodes AND (peer_is_lent(conns[1]) OR peer_is_lent(conns[2]))
-			THEN 'the peer is a connection that is open'
 		WHEN options.live = 'require' THEN 'live digests are not read'
 		WHEN options.lo IS NOT NULL OR options.hi IS NOT NULL THEN 'slices are not supported' END,
 		'Leave the option out, or use method => ''sketch'' with iblt on both sides.');

@@ -3,7 +3,7 @@
 -- What iblt on another server may call here, and what this server calls there, is listed in
 -- doc/internals/protocol.md.
 -- A call that changes its name, its arguments or what it answers raises protocol().  All but
--- BEGIN, COMMIT and session_forget have iblt_peer_settings before them.
+-- BEGIN and COMMIT have iblt_peer_settings before them.
 -- doc/internals/walk.md shows the messages of a comparison.
 
 -- The version of what servers ask of each other; both must have the same.
@@ -16,18 +16,6 @@ $$;
 -- Whoever asks locks this view, so that nobody drops iblt before the message ends.
 CREATE VIEW installed AS SELECT 1;
 GRANT SELECT ON installed TO PUBLIC;
-
--- Forgets the sketches that this session keeps under the name of a connection (kept_name).
--- At the end, on a connection that a caller has opened.
-CREATE FUNCTION session_forget(name text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-BEGIN
-	PERFORM iblt_session_drop(name || ' there');
-	RETURN iblt_session_drop(name);
-END
-$$;
 
 -- DDL in flight
 --

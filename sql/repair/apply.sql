@@ -73,10 +73,10 @@ BEGIN
 		before := 2;
 	END IF;
 	IF conn IS NOT NULL THEN
-		WHILE NOT iblt_peer_wait(conn, 0.01, clock_timestamp() + interval '10 s') LOOP
+		WHILE NOT iblt_peer_wait(conn, clock_timestamp() + interval '10 s') LOOP
 			PERFORM progress_timely('running ' || many);
 		END LOOP;
-		answers := peer_value(conn, 0.01, before);
+		answers := peer_value(conn, before);
 		IF answers IS NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 				MESSAGE = format('%s''s answer was lost', peer_title(conn)),

@@ -45,18 +45,18 @@ BEGIN
 	END IF;
 	BEGIN
 		PERFORM peer_send(conn, 'COMMIT');
-		tried := peer_try(conn, 0.01, 0);
+		tried := iblt_peer_fetch(conn, 0, NULL::text);
 		e := tried.e;
-		answer := tried.value;
+		answer := tried.answer;
 		IF e.state IS NOT NULL THEN
 			-- errors of level FATAL and PANIC end the session
 			BEGIN
-				answers := ask_one(conn, 'SELECT 1', 0.01) = '1';
+				answers := ask_one(conn, 'SELECT 1') = '1';
 			EXCEPTION WHEN @on_error@ THEN
 				answers := false;
 			END;
 		END IF;
-		PERFORM peer_close(conn);
+		PERFORM peers_close(ARRAY[conn]);
 	EXCEPTION WHEN @on_any_error@ THEN
 		-- of this side, also a cancel
 		@take_failure@;

@@ -84,7 +84,7 @@ BEGIN
 				' AND ' ORDER BY k.n), query)
 		FROM (SELECT c.*, row_number() OVER (ORDER BY c.i) AS n
 			FROM unnest(plan.columns) AS c WHERE c.key) AS k
-		LEFT JOIN unnest((plan.described).columns) AS t USING (name))], 0.01, NULL,
+		LEFT JOIN unnest((plan.described).columns) AS t USING (name))], NULL,
 		ROW('read_planned', rows, NULL, NULL, reads(s))::reading))[1];
 END
 $$;

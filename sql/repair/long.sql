@@ -43,7 +43,7 @@ BEGIN
 				' FROM (SELECT substr(%s, %s, %s) AS part'
 				' FROM %s JOIN %s ON %s WHERE %s = %L LIMIT 1) AS iblt_p',
 				text_sql(compared.columns[i]), done, size, f.keys, rows_sql(compared, s), f.matches,
-				checksum_sql(compared.columns, compared.seed), step.long)], 0.001, NULL,
+				checksum_sql(compared.columns, compared.seed), step.long)], NULL,
 			ROW(reader(compared, NOT compared.by_hash), keys, compared.lo, compared.hi,
 				reads(s))::reading))[1];
 		IF part IS NULL THEN

@@ -312,7 +312,7 @@ AS $$
 DECLARE
 	answers bigint[];
 BEGIN
-	answers := ask_values(ARRAY[(repair_target(plan)).place], ARRAY[query], 0.01, NULL,
+	answers := ask_values(ARRAY[(repair_target(plan)).place], ARRAY[query], NULL,
 		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL,
 			reads(repair_target(plan)))::reading);
 	RETURN answers[1];

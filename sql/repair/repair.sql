@@ -205,7 +205,7 @@ DECLARE
 	asked repair_options := @arguments repair_options@;
 	peers text[] := ARRAY[here_peer, peer];
 	-- those of a run have peers of its own
-	conns text[] := peer_conns(CASE WHEN run IS NULL THEN peers ELSE '{here,there}' END, false);
+	conns text[] := peer_conns(CASE WHEN run IS NULL THEN peers ELSE '{here,there}' END);
 	works repair_work[];
 	figures figures;
 	traffic record;

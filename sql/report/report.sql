@@ -13,13 +13,13 @@ DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	answer text;
 BEGIN
-	conn := peer_connect(peer, conn, '5 s');
+	conn := (peers_open(ARRAY[peer], ARRAY[conn], '5 s'))[1];
 	PERFORM peers_bare(ARRAY[conn]);
 	answer := ask_one(conn, query);
-	PERFORM peer_close(conn);
+	PERFORM peers_close(ARRAY[conn]);
 	RETURN answer;
 EXCEPTION WHEN @on_any_error@ THEN
-	PERFORM peer_close(conn);
+	PERFORM peers_close(ARRAY[conn]);
 	IF SQLSTATE = '57014' THEN
 		RAISE;
 	END IF;

@@ -53,7 +53,7 @@ BEGIN
 				' COLLATE ' || collations[i]), ' AND ') FROM generate_subscripts(names, 1) AS i),
 			100 * share, 3000 / share / greatest(1, (probes[n] ->> 'rows')::bigint)) END;
 	END LOOP;
-	answers := ask_values(places_of(plan), queries, 0.1,
+	answers := ask_values(places_of(plan), queries,
 		how => ROW(CASE WHEN NOT thorough THEN 'read_slice' END, NULL, NULL, NULL,
 			reads(plan.here, plan.there))::reading);
 	FOR n IN 1 .. 2 LOOP

@@ -58,7 +58,7 @@ DECLARE
 	figures figures;
 	counted text[] := ask_values(places_of(plan), ARRAY(SELECT format(
 				'SELECT count(*)::text FROM %s%s', from_sql(plan, s), condition_sql(plan, s))
-			FROM unnest(sides_of(plan)) AS s), 0.01, NULL, reading_of(plan));
+			FROM unnest(sides_of(plan)) AS s), NULL, reading_of(plan));
 BEGIN
 	figures.rows_here := counted[1];
 	figures.rows_there := counted[2];

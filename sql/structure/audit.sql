@@ -140,7 +140,7 @@ BEGIN
 	PERFORM peers_bare(conns);
 	answers := ask_values(conns, ARRAY[CASE WHEN conns[1] IS NULL
 			THEN format('SELECT iblt_internal.structure_here(%L)', query) ELSE query END,
-		structure_sql(coalesce(peer_schema, schema), rights, chosen)], 0,
+		structure_sql(coalesce(peer_schema, schema), rights, chosen)],
 		'iblt_audit_structure');
 	here := answers[1];
 	there := answers[2];
@@ -168,7 +168,7 @@ RETURNS TABLE (kind text, object text, property text, here text, there text, sev
 AS $$
 DECLARE
 	peers text[] := ARRAY[here_peer, peer];
-	conns text[] := peer_conns(peers, false);
+	conns text[] := peer_conns(peers);
 	answer structure;
 	e failure;
 BEGIN

@@ -117,7 +117,7 @@ RETURNS TABLE (sequence text, here numeric, there numeric, reached numeric, sql 
 AS $$
 DECLARE
 	peers text[] := ARRAY[here_peer, peer];
-	conns text[] := peer_conns(peers, false);
+	conns text[] := peer_conns(peers);
 	answer structure;
 	step sequence_step;
 	query text;
@@ -140,7 +140,7 @@ BEGIN
 				ELSE
 					-- there it is committed at once
 					PERFORM peer_send(conns[1], plain_settings(writes => true) || query);
-					moved := peer_value(conns[1], 0.001, 3);
+					moved := peer_value(conns[1], 3);
 				END IF;
 				step.here := moved[1];
 				step.increment := moved[2];

@@ -10,7 +10,7 @@ CREATE FUNCTION track_ask(conn text, name text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 0.001, 'iblt_track'),
+	RETURN coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 'iblt_track'),
 		'null');
 END
 $$;
@@ -41,10 +41,10 @@ DECLARE
 	offer jsonb;
 	e failure;
 BEGIN
-	conn := peer_connect(peer, conn);
+	conn := (peers_open(ARRAY[peer], ARRAY[conn]))[1];
 	PERFORM track_require(place) FROM unnest(ARRAY[NULL, conn]) AS place;
 	offer := track_ask(conn, peer_name(relation_name(relation), peer_relation));
-	PERFORM peer_close(conn);
+	PERFORM peers_close(ARRAY[conn]);
 	RETURN track_start(relation, NULL, NULL, capacity, offer);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
@@ -94,7 +94,7 @@ BEGIN
 	IF target.kind = 'subscription' THEN
 		peer := audit_peer(target.name, peer);
 	END IF;
-	conn := peer_connect(peer, CASE WHEN peer IS NOT NULL THEN conn END);
+	conn := (peers_open(ARRAY[peer], ARRAY[CASE WHEN peer IS NOT NULL THEN conn END]))[1];
 	PERFORM track_require(NULL);
 	IF conn IS NOT NULL THEN
 		PERFORM track_require(conn);
@@ -104,7 +104,7 @@ BEGIN
 	IF conn IS NOT NULL AND target.kind IN ('publication', 'subscription') THEN
 		items := audit_by_parent(ARRAY[NULL, conn], items);
 	END IF;
-	PERFORM peer_close(conn);
+	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
 	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
@@ -118,7 +118,7 @@ CREATE FUNCTION track_run(conn text, query text) RETURNS text
 AS $$
 BEGIN
 	PERFORM peer_send(conn, peer_trust_sql('NULL') || query);
-	RETURN peer_value(conn, 0.1, 1);
+	RETURN peer_value(conn, 1);
 END
 $$;
 
@@ -147,8 +147,8 @@ BEGIN
 		generation := track_start(item.relid, NULL, NULL, capacity, NULL);
 		RETURN;
 	END IF;
-	PERFORM peer_connect(peer, conn);
-	state := ask_one(conn, format('SELECT track_state(%L)', name), 0.001, 'iblt_track');
+	conn := (peers_open(ARRAY[peer], ARRAY[conn]))[1];
+	state := ask_one(conn, format('SELECT track_state(%L)', name), 'iblt_track');
 	IF state IS DISTINCT FROM 'live' THEN
 		-- ends what runs there if this side ends
 		PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
@@ -173,7 +173,7 @@ BEGIN
 			PERFORM track_run(conn, format('SELECT iblt_internal.track_stop(%L)', name));
 		END IF;
 	END;
-	PERFORM peer_close(conn);
+	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
 	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);

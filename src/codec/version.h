@@ -6,7 +6,7 @@
  * Each comment says which release changed what.  Names of PostgreSQL are those
  * of the newest release.  Callers include the headers that a macro needs.
  *
- * settings.c and unique.c ask for the release themselves, because a whole function
+ * unique.c asks for the release itself, because a whole function
  * is another one there.
  *
  *-------------------------------------------------------------------------
@@ -48,6 +48,8 @@
 /* 16: one function for the rights on objects of all catalogs */
 #define iblt_function_aclcheck(function) \
 	object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE)
+#define iblt_server_aclcheck(server) \
+	object_aclcheck(ForeignServerRelationId, server, GetUserId(), ACL_USAGE)
 #define iblt_owns_relation(relid)	object_ownercheck(RelationRelationId, relid, GetUserId())
 
 /* 16: the file of a relation has another name */
@@ -73,6 +75,7 @@
 #else
 
 #define iblt_function_aclcheck(function)	pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE)
+#define iblt_server_aclcheck(server)	pg_foreign_server_aclcheck(server, GetUserId(), ACL_USAGE)
 #define iblt_owns_relation(relid)	pg_class_ownercheck(relid, GetUserId())
 #define iblt_file_number(relation)	((relation)->rd_node.relNode)
 #define iblt_heap_update(store, old, tuple) simple_heap_update(store, old, tuple)
@@ -87,12 +90,16 @@
 
 #endif
 
-/* 17: JSON_VALUE and others are new */
 #if PG_VERSION_NUM >= 170000
+/* 17: belongs to a resource owner, no longer to a memory context */
+#define iblt_wait_event_set(n)	CreateWaitEventSet(CurrentResourceOwner, n)
+
+/* 17: JSON_VALUE and others are new */
 #define iblt_is_json_query(node)	IsA(node, JsonExpr)
 #define iblt_json_query_args(node) \
 	list_make2(((JsonExpr *) (node))->formatted_expr, ((JsonExpr *) (node))->path_spec)
 #else
+#define iblt_wait_event_set(n)	CreateWaitEventSet(CurrentMemoryContext, n)
 #define iblt_is_json_query(node)	false
 #define iblt_json_query_args(node)	NIL
 #endif

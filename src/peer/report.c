@@ -18,20 +18,12 @@
 #include "utils/builtins.h"
 
 #include "codec/version.h"
+#include "peer/connection.h"
 
 PG_FUNCTION_INFO_V1(iblt_raise);
 PG_FUNCTION_INFO_V1(iblt_tell);
-PG_FUNCTION_INFO_V1(iblt_hide_statement);
 PG_FUNCTION_INFO_V1(iblt_require_no_block);
 PG_FUNCTION_INFO_V1(iblt_peer_show);
-
-/* The columns of the type failure. */
-enum
-{
-	FAILURE_STATE, FAILURE_MESSAGE, FAILURE_DETAIL, FAILURE_HINT, FAILURE_CONTEXT,
-	FAILURE_SCHEMA, FAILURE_TABLE, FAILURE_COLUMN, FAILURE_DATATYPE,
-	FAILURE_CONSTRAINT, FAILURE_REPORTED, FAILURE_SECRET
-};
 
 /* A text of a failure as a C string, or NULL if it is null or empty. */
 static char *
@@ -53,7 +45,7 @@ failure_names(HeapTupleHeader failure)
 
 	for (int i = 0; i < (int) lengthof(codes); i++)
 	{
-		char	   *name = failure_text(failure, FAILURE_SCHEMA + i);
+		char	   *name = failure_text(failure, IBLT_FAILURE_SCHEMA + i);
 
 		if (name != NULL)
 			err_generic_string(codes[i], name);
@@ -82,13 +74,13 @@ iblt_raise(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	failure = PG_GETARG_HEAPTUPLEHEADER(0);
-	sqlstate = failure_text(failure, FAILURE_STATE);
+	sqlstate = failure_text(failure, IBLT_FAILURE_STATE);
 	if (sqlstate == NULL)
 		PG_RETURN_NULL();
-	message = failure_text(failure, FAILURE_MESSAGE);
-	detail = failure_text(failure, FAILURE_DETAIL);
-	hint = failure_text(failure, FAILURE_HINT);
-	secret = DatumGetBool(GetAttributeByNum(failure, FAILURE_SECRET + 1, &isnull)) && !isnull;
+	message = failure_text(failure, IBLT_FAILURE_MESSAGE);
+	detail = failure_text(failure, IBLT_FAILURE_DETAIL);
+	hint = failure_text(failure, IBLT_FAILURE_HINT);
+	secret = DatumGetBool(GetAttributeByNum(failure, IBLT_FAILURE_SECRET + 1, &isnull)) && !isnull;
 	/* a PERFORM and its function; whoever catches the error sets this again */
 	for (int i = 0; i < 2 && PG_GETARG_BOOL(1) && error_context_stack != NULL; i++)
 		error_context_stack = error_context_stack->previous;
@@ -123,18 +115,6 @@ iblt_tell(PG_FUNCTION_ARGS)
 			 *texts[2] == '\0' ? 0 : errdetail_internal("%s", texts[2]),
 			 *texts[3] == '\0' ? 0 : errhint("%s", texts[3]),
 			 errhidestmt(true), errhidecontext(true)));
-	PG_RETURN_VOID();
-}
-
-/*
- * iblt_hide_statement() -> void: until the current message ends, no log shows
- * its statement, which contains a connection string.
- */
-Datum
-iblt_hide_statement(PG_FUNCTION_ARGS)
-{
-	(void) fcinfo;
-	debug_query_string = "iblt: a statement with a connection string";
 	PG_RETURN_VOID();
 }
 

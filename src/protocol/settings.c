@@ -12,15 +12,11 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/timeout.h"
 
 #include "relation/guard.h"
 
@@ -95,72 +91,4 @@ iblt_peer_settings(PG_FUNCTION_ARGS)
 		set("application_name", text_to_cstring(PG_GETARG_TEXT_PP(3)),
 			GUC_ACTION_SET);
 	PG_RETURN_VOID();
-}
-
-PG_FUNCTION_INFO_V1(iblt_peer_patience);
-
-#if PG_VERSION_NUM >= 160000
-static volatile sig_atomic_t too_late = false;
-
-/* A cancel ends dblink's wait for a connection. */
-static void
-give_up(void)
-{
-	too_late = true;
-	InterruptPending = true;
-	QueryCancelPending = true;
-	SetLatch(MyLatch);
-}
-
-/* With 0 seconds, returns whether the time was over. */
-static bool
-set_patience(int seconds)
-{
-	static TimeoutId timer = MAX_TIMEOUTS;
-	bool		late;
-
-	if (timer == MAX_TIMEOUTS)
-		timer = RegisterTimeout(USER_TIMEOUT, give_up);
-	disable_timeout(timer, false);
-	late = too_late;
-	/* the connection was made at the last moment */
-	if (late)
-		QueryCancelPending = false;
-	too_late = false;
-	if (seconds > 0)
-		enable_timeout_after(timer, seconds * 1000);
-	return late;
-}
-#else
-/*
- * libpq reads the variable where neither the connection string nor a foreign
- * server or a service has connect_timeout.
- */
-static bool
-set_patience(int seconds)
-{
-	static const char name[] = "PGCONNECT_TIMEOUT";
-	static bool ours = false;
-
-	if (getenv(name) == NULL || ours)
-	{
-		if (seconds == 0)
-			unsetenv(name);
-		else if (setenv(name, psprintf("%d", seconds), 1) != 0)
-			elog(ERROR, "could not set %s", name);
-		ours = seconds > 0;
-	}
-	return false;
-}
-#endif
-
-/*
- * iblt_peer_patience(seconds): from now on, connections have so many seconds to be
- * made; before PostgreSQL 16, only those that do not say so themselves.  NULL
- * takes that back, and returns whether the time was over.  Otherwise false.
- */
-Datum
-iblt_peer_patience(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(set_patience(PG_ARGISNULL(0) ? 0 : Min(PG_GETARG_INT32(0), 86400)));
 }

@@ -47,7 +47,7 @@ both() {
 make_server() {
 	local table
 	start_server "$1" "$2" "autovacuum = off" "wal_level = minimal" "max_wal_senders = 0" "maintenance_work_mem = 512MB"
-	sql "$2" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink" -c "CREATE EXTENSION postgres_fdw"
+	sql "$2" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION postgres_fdw"
 	table_sql "$ROWS" | sql "$2"
 	for table in few many; do
 		sql "$2" -c "CREATE UNLOGGED TABLE $table AS SELECT * FROM t WHERE id <= $SMALL" -c "ALTER TABLE $table ADD PRIMARY KEY (id)"
@@ -290,16 +290,15 @@ make_live() {
 	done
 }
 
-# Both in turn, in one session and over one connection, which is open.
+# Both in turn, in one session, which keeps its connection.
 measure_live() {
 	local r table
 	{
-		echo "SELECT dblink_connect('node_b', $(peer $THERE_PORT)) \\g /dev/null"
 		for r in 0 $(seq $((6 * REPEAT))); do
 			for table in live_small live_large live_equal; do
 				echo "\\echo @ $table $r"
 				echo '\timing on'
-				echo "SELECT count(*), 'found' FROM iblt_compare('$table', 'node_b', live => 'require');"
+				echo "SELECT count(*), 'found' FROM iblt_compare('$table', $(peer $THERE_PORT), live => 'require');"
 				echo '\timing off'
 			done
 		done
@@ -307,35 +306,41 @@ measure_live() {
 	[ "$(grep -c "^$DIFFERING found" "$WORK/compare.out") $(grep -c "^0 found" "$WORK/compare.out")" = "$((12 * REPEAT + 2)) $((6 * REPEAT + 1))" ] || { head -n 20 "$WORK/compare.out"; die "live digests found something else"; }
 	grep -v found "$WORK/compare.out" >>"$WORK/timing.out"
 	for table in live_equal live_large; do
-		MESSAGES[$table]=$(sql $HERE_PORT -c "SELECT dblink_connect('node_b', $(peer $THERE_PORT))" -c "SELECT count(*) FROM iblt_compare('$table', 'node_b', live => 'require')" \
+		MESSAGES[$table]=$(sql $HERE_PORT -c "SELECT count(*) FROM iblt_compare('$table', $(peer $THERE_PORT), live => 'require')" \
 			-c "SELECT messages FROM iblt_compare_stats()" | tail -n 1)
 	done
 }
 
 # --- sessions that have not compared before ---------------------------------------------------
 
-CPU="SELECT split_part(pg_read_file('/proc/self/schedstat', 0, 100), ' ', 1)::bigint"
-CPU_BOTH="SELECT ($CPU) + (SELECT ns FROM dblink('node_b', '${CPU//\'/\'\'}') AS t(ns bigint))"
+# spent DATABASE SQL: milliseconds of the processors that all sessions of both servers take for a
+# session that runs this: those of processes that have ended, which their servers have
+spent() {
+	local before after
+	before=$(ended)
+	printf '%s\n' "$2" | sql $HERE_PORT -d "$1" >"$WORK/spent.out"
+	until [ "$(sql $HERE_PORT -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql'")" = 1 ] &&
+		[ "$(sql $THERE_PORT -c "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt%'")" = 0 ]; do sleep 0.05; done
+	after=$(ended)
+	echo $((after - before))
+}
 
-# cpu NAME BEFORE QUERY: milliseconds of the processors of both sides, behind what was asked before
+ended() { awk '{ ms += 10 * ($16 + $17) } END { print ms }' "/proc/$(head -n 1 "$WORK/here/postmaster.pid")/stat" "/proc/$(head -n 1 "$WORK/there/postmaster.pid")/stat"; }
+
+# cpu NAME QUERY: milliseconds of the first call in a session, with its connections, and of a later one
 cpu() {
-	MEDIAN[$1]=$(for _ in $(seq $((2 * REPEAT + 1))); do
-		printf '%s\n' "SELECT dblink_connect('node_b', $(peer $THERE_PORT));" "$2;" "$CPU_BOTH AS ns \\gset" "$3;" "$CPU_BOTH - :ns;" |
-			sql $HERE_PORT | tail -n 1
-	done | sort -n | awk '{ v[NR] = $1 } END { printf "%.1f", v[(NR + 1) / 2] / 1e6 }')
+	local many=$((20 * REPEAT)) first=0 r
+	for r in $(seq $((4 * REPEAT))); do first=$((first + $(spent postgres "$2;"))); done
+	MEDIAN[$1_first]=$(awk -v a=$first -v n=$((4 * REPEAT)) 'BEGIN { printf "%.1f", a / n }')
+	MEDIAN[$1_later]=$(awk -v a="$(spent postgres "$(for r in $(seq $many); do echo "$2;"; done)")" -v f="${MEDIAN[$1_first]}" -v n=$many 'BEGIN { printf "%.1f", (a - f) / (n - 1) }')
 }
 
 measure_cpu() {
-	local equal="SELECT count(*) FROM iblt_compare('few_rows', 'node_b')" live="SELECT count(*) FROM iblt_compare('live_equal', 'node_b', live => 'require')"
-	cpu cpu_first "SELECT 1" "$equal"
-	cpu cpu_later "$equal" "$equal"
-	cpu cpu_live_first "SELECT 1" "$live"
-	cpu cpu_live_later "$live" "$live"
+	cpu cpu "SELECT count(*) FROM iblt_compare('few_rows', $(peer $THERE_PORT))"
+	cpu cpu_live "SELECT count(*) FROM iblt_compare('live_equal', $(peer $THERE_PORT), live => 'require')"
 }
 
 # --- both sides elsewhere ---------------------------------------------------------------------
-
-CPU_ALL="($CPU) + (SELECT sum(x.ns) FROM unnest(dblink_get_connections()) AS c, dblink(c, '${CPU//\'/\'\'}') AS x(ns bigint))"
 
 # delayed PORT TARGET: until "wait_for_proxies", a port on which a server is 50 ms away.
 PROXIES=()
@@ -345,41 +350,38 @@ delayed() {
 	while [ ! -S "$WORK/s/.s.PGSQL.$1" ]; do sleep 0.05; done
 }
 
-# conduct NAME DATABASE TABLE DIFFERENCES CALL HERE THERE: a comparison, again and again in one
-# session over open connections to these ports, without parallel workers.  Its times go to
-# timing.out, its processors to MEDIAN, and its messages to MESSAGES.
+# conduct NAME DATABASE DIFFERENCES CALL: a comparison, again and again in one session, without
+# parallel workers.  Its times go to timing.out, its processors to MEDIAN, and its messages to
+# MESSAGES.
 conduct() {
-	local r
-	{
+	local r n=$((2 * REPEAT + 1)) ms
+	ms=$(spent "$2" "$({
 		echo "SET max_parallel_workers_per_gather = 0;"
-		echo "SELECT dblink_connect('node_a', $(peer "$6" max_parallel_workers_per_gather=0)), dblink_connect('node_b', $(peer "$7" max_parallel_workers_per_gather=0)) \\g /dev/null"
-		for r in 0 $(seq $((2 * REPEAT))); do
-			printf '%s\n' "\\echo @ $1 $r" '\timing on' "SELECT count(*), 'found' FROM iblt_compare($5);" '\timing off' \
-				"SELECT 'cpu', $CPU_ALL;" "SELECT 'messages', messages FROM iblt_compare_stats();"
+		for r in $(seq 0 $((2 * REPEAT))); do
+			printf '%s\n' "\\echo @ $1 $r" '\timing on' "SELECT count(*), 'found' FROM iblt_compare($4);" '\timing off' \
+				"SELECT 'messages', messages FROM iblt_compare_stats();"
 		done
-	} | sql $HERE_PORT -d "$2" >"$WORK/conduct.out"
-	[ "$(grep -c "^$4 found" "$WORK/conduct.out")" -eq $((2 * REPEAT + 1)) ] || { head -n 20 "$WORK/conduct.out"; die "found something else"; }
-	grep -E '^(@|Time)' "$WORK/conduct.out" >>"$WORK/timing.out"
-	MEDIAN[cpu_$1]=$(awk '/^cpu/ { if (last) print $2 - last; last = $2 }' "$WORK/conduct.out" | sort -n |
-		awk '{ v[NR] = $1 } END { printf "%.1f", v[int((NR + 1) / 2)] / 1e6 }')
-	MESSAGES[$1]=$(awk '/^messages/ { n = $2 } END { print n }' "$WORK/conduct.out")
+	})")
+	[ "$(grep -c "^$3 found" "$WORK/spent.out")" -eq $n ] || { head -n 20 "$WORK/spent.out"; die "found something else"; }
+	grep -E '^(@|Time)' "$WORK/spent.out" >>"$WORK/timing.out"
+	MEDIAN[cpu_$1]=$(awk -v a="$ms" -v n=$n 'BEGIN { printf "%.1f", a / n }')
+	MESSAGES[$1]=$(awk '/^messages/ { n = $2 } END { print n }' "$WORK/spent.out")
 }
 
 # From one of the two, and from a third database, which has nothing of theirs.  From there, a
 # turn is messages to both and back.
 measure_elsewhere() {
-	local near="$HERE_PORT $THERE_PORT" far="$((PROXY_PORT + 1)) $PROXY_PORT"
+	local here there name
 	sql $HERE_PORT -c "CREATE DATABASE desk"
-	sql $HERE_PORT -d desk -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
+	sql $HERE_PORT -d desk -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live"
 	delayed $PROXY_PORT $THERE_PORT
 	delayed $((PROXY_PORT + 1)) $HERE_PORT
-	# shellcheck disable=SC2086 # two ports
-	{
-		conduct from_one postgres few $DIFFERING "'few', 'node_b'" $near
-		conduct from_third desk few $DIFFERING "here_peer => 'node_a', here_relation => 'public.few', peer => 'node_b'" $near
-		conduct far_from_one postgres few $DIFFERING "'few', 'node_b'" $far
-		conduct far_from_third desk few $DIFFERING "here_peer => 'node_a', here_relation => 'public.few', peer => 'node_b'" $far
-	}
+	for name in from far_from; do
+		here=$(peer "$([ $name = from ] && echo $HERE_PORT || echo $((PROXY_PORT + 1)))" max_parallel_workers_per_gather=0)
+		there=$(peer "$([ $name = from ] && echo $THERE_PORT || echo $PROXY_PORT)" max_parallel_workers_per_gather=0)
+		conduct ${name}_one postgres $DIFFERING "'few', $there"
+		conduct ${name}_third desk $DIFFERING "here_peer => $here, here_relation => 'public.few', peer => $there"
+	done
 	kill -TERM "${PROXIES[@]}"
 	wait "${PROXIES[@]}" || die "a proxy failed"
 	rm -f "$WORK/s/.s.PGSQL.$PROXY_PORT" "$WORK/s/.s.PGSQL.$((PROXY_PORT + 1))"
@@ -450,14 +452,14 @@ report() {
 	row "iblt_compare, $SMALL rows, $DIFFERING differ" "${MEDIAN[far_few]}" "" "-" ""
 	bar "iblt_audit of $FAR equal tables of 500 rows, in ms" "" "${MEDIAN[far_audit]}" at-most 3000
 	row "its questions, and bytes to the peer and back" "$FAR_QUESTIONS" "$((FAR_SENT + FAR_RECEIVED))" "-" ""
-	row "Live digests, $DIFFERING rows differ, connection open" "ms" "ratio" "bar" ""
+	row "Live digests, $DIFFERING rows differ, kept connection" "ms" "ratio" "bar" ""
 	bar "iblt_compare (live => 'require') of $LIVE_SMALL rows, ms" "" "${MEDIAN[live_small]}" at-most 25
 	than "the same of $ROWS rows / that" live_large live_small 1.2
 	bar "the same of $ROWS rows, ms" "" "${MEDIAN[live_large]}" at-most 15
 	bar "its messages" "" "${MESSAGES[live_large]}" at-most 4
 	bar "$ROWS rows that are equal, ms" "" "${MEDIAN[live_equal]}" at-most 8
 	bar "its messages" "" "${MESSAGES[live_equal]}" at-most 2
-	row "Processors of both sides, connection open" "first" "later" "bar" ""
+	row "Processors of both sides" "first" "later" "bar" ""
 	row "iblt_compare of 1,000 equal rows, ms" "${MEDIAN[cpu_first]}" "${MEDIAN[cpu_later]}" "-" ""
 	row "live digests that are equal, ms" "${MEDIAN[cpu_live_first]}" "${MEDIAN[cpu_live_later]}" "-" ""
 	row "Conducted from a third database, $SMALL rows, $DIFFERING differ" "one" "ratio" "bar" ""

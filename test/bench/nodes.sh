@@ -28,13 +28,13 @@ make_nodes() {
 	local n
 	start_server nodes $PORT "autovacuum = off" "wal_level = minimal" "max_wal_senders = 0" "jit = off" \
 		"max_parallel_workers_per_gather = 0" "max_connections = 50" "shared_buffers = 1GB"
-	sql postgres -c "CREATE DATABASE n1" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
+	sql postgres -c "CREATE DATABASE n1" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live"
 	table_sql "$ROWS" | sed 's/UNLOGGED//' | sql n1
 	sql n1 -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "VACUUM (FREEZE, ANALYZE)"
 	for n in 2 3 4 5 6 7 8; do sql postgres -c "CREATE DATABASE n$n TEMPLATE n1"; done
 	for n in 1 2 3 4 5 6 7 8; do
 		sql "n$n" -c "UPDATE t SET a = a + 1 WHERE id % 8 = $n - 1 AND id <= 100"
-		sql postgres -c "CREATE SERVER n$n FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '$WORK/s', port '$PORT', dbname 'n$n')" \
+		sql postgres -c "CREATE SERVER n$n FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '$WORK/s', port '$PORT', dbname 'n$n')" \
 			-c "CREATE USER MAPPING FOR postgres SERVER n$n OPTIONS (user 'postgres')"
 	done
 }

@@ -26,7 +26,7 @@ sql() { asked "$1" postgres -F ' ' "${@:2}"; }
 
 make_server() {
 	start_server "$1" "$2" "autovacuum = off" "max_wal_size = 8GB" "checkpoint_timeout = 1d" "max_parallel_workers_per_gather = 0"
-	sql "$2" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
+	sql "$2" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live"
 	table_sql "$ROWS" | sed 's/UNLOGGED //' | sql "$2"
 }
 

@@ -39,7 +39,7 @@ make_servers() {
 		start_server "run$port" "$port" "autovacuum = off" "wal_level = minimal" "max_wal_senders = 0" \
 			"maintenance_work_mem = 256MB" "shared_buffers = 256MB" "jit = off"
 		table_sql "$ROWS" | sql "$port"
-		sql "$port" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink" \
+		sql "$port" -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" \
 			-c "CREATE UNLOGGED TABLE u AS SELECT md5(id::text)::uuid AS id, a, b, c FROM t" -c "ALTER TABLE u ADD PRIMARY KEY (id)"
 	done
 	sql $THERE_PORT -c "UPDATE t SET a = a + 1 WHERE id % $((ROWS / 100)) = 7" \
@@ -130,7 +130,7 @@ timed() {
 measure_elsewhere() {
 	local r proxies=() arguments far near
 	sql $HERE_PORT -c "CREATE DATABASE conductor"
-	asked $HERE_PORT conductor -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live" -c "CREATE EXTENSION dblink"
+	asked $HERE_PORT conductor -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live"
 	for r in "$NEAR_PORT $HERE_PORT" "$FAR_PORT $THERE_PORT"; do
 		perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.${r% *}" "$WORK/s/.s.PGSQL.${r#* }" 25 >/dev/null &
 		proxies+=($!)

@@ -235,12 +235,11 @@ plpgsql_findings() {
 			('never read variable "answer"|%', NULL, 'it is read, see above'),
 			('record "taken" is not assigned yet|%', '{ask,ask_here}', 'its columns are those of dynamic SQL'),
 			('never read variable "taken"|%', '{ask,ask_here}', 'it is read, see above'),
-			('never read variable "held"|%', '{peer_connect}', 'an assignment calls a function for its effect'),
 			('never read variable "traffic"|%', '{connect}', 'an assignment calls a function for its effect'),
 			('function pg_database_collation_actual_version(oid) does not exist|%', '{collation_order}',
 				'it is called from PostgreSQL 15 on only'),
 			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{describe}', 'it is there with Citus only'),
-			('control reached end of function without RETURN|%', '{compare,peer_result,wait_position}',
+			('control reached end of function without RETURN|%', '{compare,wait_position}',
 				'the function ends with RETURN or an error before'),
 			('unreachable code|%', '{audit_answers,audit_batch,plain_compare_small}',
 				'what follows a block that always ends with an error, which it catches, is reached'),
@@ -248,10 +247,9 @@ plpgsql_findings() {
 			('routine is marked as IMMUTABLE, but expression is STABLE|%', NULL, 'the tests above tell more precisely'),
 			('routine is marked as STABLE, but expression is VOLATILE|%', '{collation_order,describe,describe_replication,describe_storage,describe_system,live_plan,live_read,repair_written}',
 				'stable, to read in the snapshot of their callers; volatile are built-in functions and views, and ones that raise errors'),
-			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,peer_fetch,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_execute_steps,repair_rows,structure_here}',
+			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_execute_steps,repair_rows,structure_here}',
 				'it runs a whole statement that its callers put together with format()'),
-			('OUT variable % is maybe unmodified|%', '{repair_rows}', 'RETURN QUERY EXECUTE gives them'),
-			('text type variable is not sanitized|%', '{peer_close}', 'quote_ident() is in a query')
+			('OUT variable % is maybe unmodified|%', '{repair_rows}', 'RETURN QUERY EXECUTE gives them')
 		), finding AS (
 			SELECT p.proname, f.* FROM pg_proc p, LATERAL plpgsql_check_function_tb(p.oid, fatal_errors => false,
 				other_warnings => true, extra_warnings => true, performance_warnings => false, security_warnings => true) AS f

@@ -74,8 +74,7 @@ subscribe() {
 # publisher.
 create_foreign_servers() {
 	on subscriber <<-SQL
-		CREATE EXTENSION dblink;
-		CREATE SERVER publisher FOREIGN DATA WRAPPER dblink_fdw
+		CREATE SERVER publisher FOREIGN DATA WRAPPER iblt_fdw
 			OPTIONS (host '$WORK/s', port '$PUB_PORT', dbname 'shop');
 		CREATE USER MAPPING FOR postgres SERVER publisher OPTIONS (user 'postgres');
 		CREATE EXTENSION postgres_fdw;

@@ -113,13 +113,24 @@ like(slurp_file($here->logfile, $log), qr/FATAL:  connection to client lost/, 'a
 # --- the connection ------------------------------------------------------------------------
 
 my $session = IbltTest::Session->new($here);
-is($session->run("SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3'); SELECT dblink_get_connections()"), "0\n", 'a comparison leaves no connection');
-$session->run("SELECT * FROM iblt_compare('items', $peer, 'complaining')");
-is($session->run('SELECT dblink_get_connections()'), '', 'nor does one that fails');
-$session->run("SELECT * FROM iblt_compare('items', ${\ peer('there', q( options='-c statement_timeout=300'))}, 'slow', key_columns => '{id}')");
-is($session->run('SELECT dblink_get_connections()'), '', 'or is cancelled there');
-$session->run("SET statement_timeout = '1s'; SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
-is($session->run('RESET statement_timeout; SELECT dblink_get_connections()'), '', 'or here');
+my $sessions = "FROM pg_stat_activity WHERE datname = 'there' AND application_name LIKE 'iblt%'";
+my $kept = "SELECT count(*) $sessions";
+is($session->run("SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3', method => 'plain')"), '0', 'a comparison');
+my $before = $here->safe_psql('postgres', "$kept AND state = 'idle'");
+is($before, 1, 'keeps its connection');
+$session->run("SELECT count(*) FROM iblt_compare('items', $peer, method => 'plain', condition => 'id < 3')") for 1 .. 2;
+is($here->safe_psql('postgres', $kept), 1, 'which the next ones use');
+$session->run("SET statement_timeout = '1s'; SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}', method => 'plain')");
+$session->run('RESET statement_timeout');
+wait_for($here, "SELECT count(*) = 0 $sessions");
+pass('it is closed after a cancel here');
+is($session->run("SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3', method => 'plain')"), '0', 'another one is made');
+$here->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $sessions");
+wait_for($here, "SELECT count(*) = 0 $sessions");
+is($session->run("SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3', method => 'plain')"), '0', 'also after the kept one has ended there');
+is($session->run('BEGIN; CREATE ROLE other; GRANT other TO CURRENT_USER; SET LOCAL ROLE other; SELECT iblt_disconnect(); ROLLBACK'), '0', 'another role has no part in it');
+is($session->run('SELECT iblt_disconnect()'), '1', 'it is closed');
+is($session->run('SELECT iblt_disconnect()'), '0', 'once');
 nothing_left('after the cancels', $here);
 $session->start("SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
 my $asleep = "FROM pg_stat_activity WHERE datname = 'there' AND wait_event = 'PgSleep'";
@@ -127,27 +138,32 @@ wait_for($here, "SELECT count(*) = 1 $asleep");
 $here->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $asleep");
 is($session->done, '', 'a session of the peer that ends: no answer');
 like($session->{err}, qr/\A\S+ ERROR:  (57P01: on the peer: terminating connection|08006: on the peer: server closed the connection)/, 'but an error, and nothing before it');
-my $mine = 'iblt_00000000-0000-0000-0000-000000000000';
-$session->run("SELECT iblt_internal.peer_connect($peer, '$mine')");
+my $mine = 'mine';
+$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
 is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine'), iblt_internal.iblt_peer_is_open('another'), iblt_internal.iblt_peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
-is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 41', 0.001, 'a label')"), '41', 'the first question may bring a label');
+is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 41', 'a label')"), '41', 'the first question may bring a label');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'which the session bears from then on');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
 is($session->run("SELECT iblt_internal.ask_values(ARRAY['$mine'], ARRAY['SELECT pg_catalog.array_to_string(\$1, ''+'')'], how => ROW('read_planned', '{a,b}', NULL, NULL, NULL))"), '{a+b}', 'a question with keys');
 $session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 1/0')");
 like($session->{err}, qr/ERROR:  22012: on the peer: division by zero/, 'an error');
-is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 42')"), '42', 'after it, the connection is free for the next question');
+is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine')"), 'f', 'with which the transaction and the use of the connection end');
 # The error with which a question ends, as a value.
 sub problem
 {
 	my ($question) = @_;
+	$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
 	return $session->run("SELECT iblt_internal.peer_send('$mine', iblt_internal.peer_settings() || '$question');
-		SELECT (e).reported, (e).state FROM iblt_internal.peer_try('$mine', 0.001, 1)") =~ s/^t\n//r;
+		SELECT (e).reported, (e).state FROM iblt_internal.iblt_peer_fetch('$mine', 2, ''::text)") =~ s/^t\n//r;
 }
 is(problem('SELECT 1/0'), 't|22012', 'an error of the peer as a value');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 43')"), '43', 'and the next question in the same session');
-is(problem('SELECT 1, 2'), 'f|42804', 'and one that arose on this side');
-is($session->run("SELECT iblt_internal.peer_close('$mine'); SELECT iblt_internal.iblt_peer_is_open('$mine')"), "\nf", 'closed');
+problem('SELECT 1, 2');
+like($session->{err}, qr/ERROR:  42804: the peer answered with 2 columns instead of 1/, 'other columns are an error of this side');
+problem('COPY (SELECT 1) TO STDOUT');
+like($session->{err}, qr/ERROR:  08P01: the peer did not answer with rows/, 'so is another protocol');
+$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
+is($session->run("SELECT iblt_internal.peers_close('{$mine}'); SELECT iblt_internal.iblt_peer_is_open('$mine')"), "\nf", 'no driver uses it');
 $session->quit;
 nothing_left('at the end of the session', $here);
 
@@ -170,36 +186,5 @@ is($here->safe_psql('postgres', $known), '1|{}', 'what a subscription has receiv
 is($here->safe_psql('there', $known), '0|{}', 'in its database');
 $here->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
 $here->safe_psql('there', "SELECT pg_drop_replication_slot('iblt_physical')");
-
-# --- a connection that the caller opened ------------------------------------------------------
-
-# What a script prints, with its errors; it goes on after them.
-sub session
-{
-	my ($rc, $out, $err) = $here->psql('postgres', "\\set VERBOSITY verbose\nSELECT dblink_connect('lent', ${\ peer('there')}) \\g /dev/null\n$_[0]", on_error_stop => 0);
-	return join("\n", split(/\n/, $out), $err =~ /ERROR:  (.*)/g);
-}
-my $lent = "SELECT count(*) FROM iblt_compare('items', 'lent', rows => true%s);\n";
-my $whole = sprintf $lent, '';
-my $left = q{SELECT * FROM dblink('lent', 'SELECT concat_ws('' '', pg_backend_pid() = %s, iblt_session_drop(''lent''), current_setting(''application_name''), current_setting(''transaction_read_only''),
-	current_setting(''extra_float_digits''))') AS t(r text);} . "\n";
-my $before = q{SELECT dblink_exec('lent', 'SET application_name = mine; SET extra_float_digits = 0') \g /dev/null} . "\n" . q{SELECT pid FROM dblink('lent', 'SELECT pg_backend_pid()') AS t(pid int) \gset} . "\n";
-$left = sprintf $left, "' || :pid || '";
-my $same = 't f mine off 0';
-is(session($before . $whole x 2 . $left), "1000\n1000\n$same", 'two comparisons over one connection, which is left as it was');
-is(session($before . sprintf($lent, q{, peer_condition => '1 / (id - 7) < 9'}) . $whole . $left), "1000\n$same\n22012: on the peer: division by zero", 'after an error of the peer it is free');
-is(session($before . sprintf($lent, q{, columns => '{nothing}'}) . $whole . $left), "1000\n$same\n42703: columns are not here: \"nothing\"", 'and after one of this side');
-is(session(q{SELECT dblink_exec('lent', 'BEGIN');} . $whole . q{SELECT dblink_exec('lent', 'ROLLBACK');} . $whole),
-	"BEGIN\nROLLBACK\n1000\n25001: the connection to the peer is in a transaction", 'not in a transaction of the caller\'s');
-is(session(q{SELECT dblink_exec('lent', 'BEGIN');} . sprintf($lent, q{, method => 'plain'}) . q{SELECT dblink_exec('lent', 'ROLLBACK');}),
-	"BEGIN\nROLLBACK\n25001: the connection to the peer is in a transaction", 'nor by plain queries');
-is(session(q{SELECT dblink_send_query('lent', 'SELECT pg_sleep(600)');} . $whole . $whole),
-	"1\n08006: could not send a query to the peer\n42704: peer is neither a foreign server nor a connection string", 'a connection that is not free is closed');
-is(session(q{SELECT dblink_disconnect('lent');} . $whole), "OK\n42704: peer is neither a foreign server nor a connection string", 'a closed one is not a peer');
-is(session(q{BEGIN; CREATE SERVER lent FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '/nowhere'); } . $whole . 'ROLLBACK;'), '42704: could not connect to the peer', 'a foreign server of that name goes first');
-is(session(q{SELECT count(*) FROM iblt_audit('lent', schema => 'public');}), '42704: peer is neither a foreign server nor a connection string', 'only iblt_compare takes one');
-is(session(q{BEGIN; SELECT count(*) FROM iblt_compare_nodes('public.items', '{NULL,lent}', method => 'plain');} . $whole . q{SELECT iblt_internal.peer_is_bare('lent'); COMMIT;}), "1000\n1000\nf",
-	'one that was asked by plain queries is asked by iblt again');
-nothing_left('after connections of the caller\'s', $here);
 
 done_testing();

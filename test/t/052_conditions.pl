@@ -278,7 +278,7 @@ SKIP:
 	$here->safe_psql('postgres', 'CREATE DATABASE sorted');
 	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION citext;
 		CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')}) foreach ($here, $there);
-	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  (?:encoding UTF8, )?C here, (?:encoding UTF8, )?(?:C, )?c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
+	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  C(?:, encoding UTF8)? here, (?:C, )?c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
 	like(sorted($_), $differ, "collations that differ: $_") foreach (q{w < 'm'}, q{w ILIKE 'z%'}, q{upper(w) = 'ZOO'}, q{w ~ '^[[:alpha:]]'}, q{(w, w) > ('m', '')},
 		q{GREATEST(w, 'm') = 'm'}, q{ARRAY[w] < ARRAY['m']}, q{t > ROW('m', '')}, q{w COLLATE "default" >= 'm'},
 		q{w = GREATEST('Zoo', 'aas')}, q{'a' < ANY ('{B}'::text[])}, q{regexp_instr('Ee', 'e', length(v COLLATE "C"), 1, 0, 'i') > 1},
@@ -292,7 +292,7 @@ SKIP:
 	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
 	$there->safe_psql('postgres', "CREATE DATABASE latin2 TEMPLATE template0 ENCODING 'LATIN2' LC_COLLATE 'C' LC_CTYPE 'C'");
 	$there->safe_psql('latin2', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
-	foreach my $of ([q{md5(w) LIKE '8%'}, 'encoding \w+, C here, encoding LATIN2, C LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, 'encoding \w+, C here, encoding LATIN2, C LATIN2 on the peer'], [q{w LIKE '_as'}, undef])
+	foreach my $of ([q{md5(w) LIKE '8%'}, 'C, encoding \w+ here, C LATIN2, encoding LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, 'C, encoding \w+ here, C LATIN2, encoding LATIN2 on the peer'], [q{w LIKE '_as'}, undef])
 	{
 		my ($rc, $out, $err) = $here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('latin2'))}, condition => \$q\$$of->[0]\$q\$)");
 		defined $of->[1] ? like($err, qr/DETAIL:  $of->[1]/, "bytes of another encoding: $of->[0]") : is($out, '0', "not of the encoding: $of->[0]");

@@ -189,7 +189,6 @@ sub some
 		# it is the number decoded, or an estimate of standard deviation 9 to 16 %
 		ok($estimate ? abs($about - $number) <= 4.5 * 0.16 * $number : $about == $number, "$text: " . ($estimate // '') . "$about of $number");
 	}
-	is($session->run("SELECT array_length(dblink_get_connections(), 1)"), '', 'no connection is left here');
 	$session->quit;
 	nothing_left('after errors');
 }
@@ -197,9 +196,9 @@ sub some
 # --- memory ---------------------------------------------------------------------------------
 
 # The connection is kept until the test has looked at the peer's process.
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.peer_close(text) RENAME TO peer_close_it;
-	CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void LANGUAGE plpgsql AS
-	'BEGIN PERFORM pg_advisory_lock(7); PERFORM pg_advisory_unlock(7); PERFORM iblt_internal.peer_close_it(conn); END'});
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.peers_close(text[], boolean) RENAME TO peers_close_it;
+	CREATE FUNCTION iblt_internal.peers_close(conns text[], kept boolean DEFAULT true) RETURNS void LANGUAGE plpgsql AS
+	'BEGIN PERFORM pg_advisory_lock(7); PERFORM pg_advisory_unlock(7); PERFORM iblt_internal.peers_close_it(conns, kept); END'});
 sub memory
 {
 	my ($options) = @_;
@@ -242,9 +241,11 @@ SKIP:
 
 foreach my $capacity (100, 4000, 16000)
 {
-	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT dblink_connect('grow', $peer);
-		SELECT * FROM dblink('grow', 'SELECT iblt_session_keep(E''grow\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g') AS t(kept boolean);
-		CREATE TEMP TABLE kept AS SELECT s::iblt FROM dblink('grow', 'SELECT iblt_session_get(E''grow\\tkept'')::text') AS t(s text);
+	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT iblt_internal.peers_open(ARRAY[$peer], '{grow}');
+		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_keep(E''grow\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g');
+		SELECT answer FROM iblt_internal.iblt_peer_fetch('grow', 0, ''::text);
+		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_get(E''grow\\tkept'')');
+		CREATE TEMP TABLE kept AS SELECT answer AS s FROM iblt_internal.iblt_peer_fetch('grow', 0, NULL::iblt);
 		" . q{DO $$
 		DECLARE
 			mine iblt := (SELECT iblt_agg(g, 1, (SELECT s FROM kept)) FROM generate_series(1, 3000) g);
@@ -260,7 +261,7 @@ foreach my $capacity (100, 4000, 16000)
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
 					theirs := iblt_internal.ask_one('grow', format('SELECT iblt_internal.iblt_compare_fold(iblt_internal.iblt_session_get(%L), %s)::text',
-						iblt_internal.kept_name(plan, plan.there), iblt_internal.iblt_compare_next(mine, before / (iblt_info(theirs)).hashes, (1.2 * n)::integer)), 0);
+						iblt_internal.kept_name(plan, plan.there), iblt_internal.iblt_compare_next(mine, before / (iblt_info(theirs)).hashes, (1.2 * n)::integer)));
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

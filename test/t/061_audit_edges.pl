@@ -171,17 +171,17 @@ foreach my $style ('postgres', 'iso_8601')
 	my $settings = 'SELECT concat_ws(\' \', current_setting(\'row_security\'), current_setting(\'transaction_read_only\'), current_setting(\'search_path\'),
 		now()::date - 1 = current_date - 1, timestamptz \'2026-01-02 03:04+00\', interval \'1 day\', 0.1::float8 + 0.2, current_setting(\'transaction_isolation\'))';
 	my $expected = 'off on iblt_internal, pg_catalog, pg_temp t 2026-01-02 03:04:00+00 ' . ($style eq 'iso_8601' ? 'P1D' : '1 day') . ' 0.30000000000000004 read committed';
-	$session->run("SELECT iblt_internal.peer_connect($peer, '$conn')");
+	$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$conn}')");
 	is($ask->($settings), $expected, "IntervalStyle $style: a query has its settings");
-	is($session->run("SELECT * FROM dblink('$conn', 'SELECT coalesce(string_agg(name, '' '' ORDER BY name), ''none'') FROM pg_settings
-		WHERE source = ''session'' AND name NOT IN (''application_name'', ''transaction_isolation'')') AS t(names text)"), 'none', 'and leaves none behind');
-	$session->run("SELECT dblink_exec('$conn', 'SET row_security = on; SET search_path = evil, pg_catalog; SET DateStyle = German; SET TimeZone = ''Asia/Tokyo'';
-		SET IntervalStyle = sql_standard; SET extra_float_digits = -3; SET default_transaction_isolation = serializable')");
+	my $there_run = sub { $session->run("SELECT iblt_internal.iblt_peer_send('$conn', ${\ literal($_[0])}) \\g /dev/null\nSELECT answer FROM iblt_internal.iblt_peer_fetch('$conn', 0, ''::text)") };
+	is($there_run->("SELECT coalesce(string_agg(name, ' ' ORDER BY name), 'none') FROM pg_settings
+		WHERE source = 'session' AND name NOT IN ('application_name', 'transaction_isolation')"), 'none', 'and leaves none behind');
+	$there_run->("SET row_security = on; SET search_path = evil, pg_catalog; SET DateStyle = German; SET TimeZone = 'Asia/Tokyo';
+		SET IntervalStyle = sql_standard; SET extra_float_digits = -3; SET default_transaction_isolation = serializable");
 	is($ask->($settings), $expected, 'in a session that has others, too');
 	$ask->('SELECT set_config(\'transaction_read_only\', \'off\', true)');
 	like($session->{err}, qr/ERROR: .*read-write mode must be set before any query/, 'and cannot write');
-	$session->run("SELECT iblt_internal.peer_close('$conn')");
-	is($session->run('SELECT dblink_get_connections()'), '', 'no connection is left');
+	$session->run("SELECT iblt_internal.peers_close('{$conn}')");
 	$session->quit;
 }
 

@@ -198,8 +198,5 @@ is(repair('opt', 'pull', 'apply => true', peer => $standby_peer), 'update {"id":
 same('opt', 'from a standby');
 $standby->stop;
 
-like(failure(qq{SELECT "db ""link".dblink_connect('mine', ${\ conninfo($there)}); SELECT * FROM } . call('opt', 'pull', '', "'mine'")), qr/neither a foreign server nor a connection string|could not connect|missing "="/, 'a repair does not borrow a connection of the caller');
 nothing_open('at the end');
-is($here->safe_psql('postgres', q{SELECT coalesce("db ""link".dblink_get_connections(), '{}')}), '{}', 'no connection is left here');
-
 done_testing();

@@ -233,7 +233,6 @@ refused(qr/0A000: .*it gives no sample/, "'half'", "on_too_many => 'sample'", 'n
 refused(qr/0A000: .*live digests are not read/, "'t'", "live => 'require'", 'live digests');
 refused(qr/0A000: .*there are no columns/, "'bare'", '', 'no columns');
 like(failure("SELECT * FROM iblt_compare('t', method => 'plain', peer_relation => 'nokey')"), qr/0A000: .*there is no peer/, 'no peer');
-like(failure(q{SELECT "db ""link".dblink_connect('mine', } . "$peer); SELECT * FROM iblt_compare('t', 'mine', method => 'plain')"), qr/0A000: .*the peer is a connection that is open/, 'a connection of the caller');
 $here->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0});
 $here->safe_psql('latin', 'CREATE TABLE t AS SELECT 1 AS id');
 like(failure("SELECT * FROM iblt_compare('t', " . literal($here->connstr('latin')) . ", method => 'plain')"), qr/0A000: .*the encoding is UTF8 here and LATIN1 on the peer/, 'another encoding');

@@ -142,22 +142,6 @@ $reader->run('BEGIN; SELECT FROM far_d');
 is(answer($session->run("SELECT count(*) FROM $second")), '0', 'but in one of its own, whatever other sessions read');
 $reader->quit;
 
-# --- errors of this side ---------------------------------------------------------------------
-
-# dblink writes a large answer to a file, for which there may be no room here.  Even where
-# a connection has a name that stands in every context, this is not an error of the peer's.
-both('CREATE TABLE g (id int PRIMARY KEY, v text); INSERT INTO g SELECT i, repeat(md5(i::text), 40) FROM generate_series(1, 300) i');
-$there->safe_psql('postgres', "UPDATE g SET v = 'x' || v");
-foreach my $to ($peer, "'SELECT'", "'peer'")
-{
-	$session->run("SELECT dblink_connect($to, $peer)") if $to ne $peer;
-	$session->run("SET temp_file_limit = 0; SET work_mem = '64kB'; SELECT count(*) FROM iblt_compare('g', $to, rows => true)");
-	like($session->{err}, qr/ERROR: +53400: temporary file size exceeds/, "no room for the answer, peer $to: an error of this side");
-	$session->run("RESET temp_file_limit; RESET work_mem; SELECT count(*) FROM iblt_compare('g', $to, peer_condition => '1 / (id - 7) < 9')");
-	like($session->{err}, qr/ERROR: +22012: on the peer: division by zero/, "peer $to: an error of the peer's");
-	$session->run("SELECT dblink_disconnect($to)") if $to ne $peer;
-}
-
 # --- a peer that does not answer any more ----------------------------------------------------
 
 # The proxy stands for a frozen network: it takes no connection and passes nothing on, so
@@ -189,19 +173,11 @@ foreach my $case ([ 'statement_timeout', '', '' ], [ 'statement_timeout, plain',
 	{
 		is($caller->done, '', "$what: no rows");
 		like($caller->{err}, qr/ERROR: +57014: canceling statement due to (statement timeout|user request)/, "$what: it ends");
-		is($caller->run('SELECT dblink_get_connections()'), '', "$what: no connection is left");
 		$caller->quit;
 	}
 	$proxy->release;
 	nothing_left($what, $there);
 }
-# A connection of the caller's that does not answer is closed.
-$session->run("SELECT dblink_connect('lent', $frozen)");
-$proxy->hold('sent', 'session_forget');
-is($session->run("SELECT count(*) FROM iblt_compare('f', 'lent')"), '0', 'a lent connection that is lost at the end: the rows');
-is($session->run('SELECT dblink_get_connections()'), '', 'it is closed');
-$proxy->release;
-
 # What runs on the peer ends although nobody cancels it, also by plain queries.
 foreach my $method ('sketch', 'plain')
 {
@@ -231,13 +207,8 @@ foreach my $method ('sketch', 'plain')
 	{
 		$session->run("SELECT count(*) FROM iblt_compare('f', $to" . ($to eq "'mute'" ? ')' : ", timeout => '2 s')"));
 		like($session->{err}, qr/ERROR: +08001: could not connect to the peer\n.*DETAIL: +.*timeout expired/, "no answer to connecting: an error ($to)");
-		is($session->run('SELECT dblink_get_connections()'), '', 'and no connection');
 	}
 }
-is($here->safe_psql('postgres', "SELECT string_agg(iblt_internal.peer_patience('host=x', t::interval)::text, ' ') FROM unnest('{NULL,1 minute,3 s,-1 s}'::text[]) AS t;
-	SELECT iblt_internal.peer_patience('host=x,y', '1 minute'); SELECT iblt_internal.peer_patience('host=x connect_timeout = 30', '1 minute');
-	SELECT iblt_internal.peer_patience('mute', NULL);
-	SET statement_timeout = '4500ms'; SELECT iblt_internal.peer_patience('host=x', '1 minute')"), "10 10 3 2\n60\n30\n2\n5", 'how long connecting may take');
 nothing_left('after all', $there);
 $proxy->stop;
 

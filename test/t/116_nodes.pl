@@ -363,7 +363,6 @@ sql($_, "CALL iblt_track('shop.live', capacity => 4000)") foreach 'here', 'n6';
 my %size = (n1 => 4000, n2 => 1000, n3 => 2000);
 sub track { my ($name) = @_; sql($name, "CALL iblt_track('shop.live', peer => ${\ conninfo($servers[0])}, capacity => $size{$name})"); return }
 track($_) foreach 'n1', 'n2';
-my $open = join ' ', map { "SELECT dblink_connect('to_$_', '$_');" } qw(n1 n2);
 # no node can scan
 my $scan = 'iblt_internal.scan_sql(iblt_internal.plan, iblt_internal.side, integer)';
 sub scans
@@ -379,11 +378,6 @@ sql('n2', "INSERT INTO shop.live VALUES (-1, 'more'); UPDATE shop.live SET v = '
 my $differ = join "\n", '{"id": -1} majority {here,n1} {n2} {here,n1} t', '{"id": 1} majority {n1,n2} {here} {} t', '{"id": 2} majority {here,n2} {n1} {n1} t';
 is(compare('shop.live', [qw(here n1 n2)], "live => 'require'"), $differ, 'and of nodes that differ, which have three sizes');
 is(compare('shop.live', [qw(n1 n2)], "live => 'require', recheck => 0"), "{\"id\": -1} tie {n1} {n2} {n1}\n{\"id\": 2} tie {n1} {n2} {n1}", 'none of them is here');
-is(sql('here', "$open SELECT concat_ws(' ', key, agree) FROM iblt_compare_nodes('shop.live', '{to_n1,NULL,to_n2}', live => 'require', recheck => 0) ORDER BY key; SELECT concat_ws(' ', relation, differences) FROM iblt_audit_nodes('{to_n1,NULL,to_n2}', tables => '{shop.live}', recheck => 0, live => 'require');
-	SELECT * FROM dblink('to_n2', 'SELECT current_setting(''application_name'') LIKE ''iblt%'', now() = statement_timestamp()') AS x(a text, b text); SELECT count(dblink_disconnect(c)) FROM unnest(dblink_get_connections()) AS c"),
-	"OK\nOK\n{\"id\": -1} {to_n1,here}\n{\"id\": 1} {to_n1,to_n2}\n{\"id\": 2} {here,to_n2}\nshop.live 3\nf|t\n2", 'connections of the caller, which stay open');
-like(failure("$open SELECT dblink_exec('to_n2', 'BEGIN'); SELECT * FROM iblt_compare_nodes('shop.live', '{to_n1,to_n2}', method => '$_')"), qr/25001: the connection to "to_n2" is in a transaction/, "one that is in a transaction, method => '$_'") foreach qw(sketch plain);
-like(failure("$open SELECT * FROM iblt_repair_nodes('shop.live', '{to_n1,to_n2}')"), qr/node 1 is neither a foreign server nor a connection string/, 'a repair has its own');
 sql('n2', "UPDATE shop.live SET v = 'many' WHERE id BETWEEN 100 AND 600");
 is(sql('here', "SELECT count(*), min(deviate::text), max(deviate::text) FROM iblt_compare_nodes('shop.live', '{n1,NULL,n2}', live => 'require', recheck => 0) WHERE (key ->> 'id')::int BETWEEN 100 AND 600"), '501|{n2}|{n2}', 'more than a small fold tells');
 like(compare('shop.live', [qw(here n1 n2 n3)], "live => 'require'"), qr/ERROR:  "here" \(here\) and "n3" \(the peer\): live digests cannot be used: shop.live is not tracked \(n3\)/, 'a node without a digest');

@@ -167,12 +167,6 @@ like(call('desk', $sum . both_of('c', 'shop.nothing', 'd') . ", method => 'plain
 is(call('desk', "BEGIN ISOLATION LEVEL REPEATABLE READ; $sum" . both_of('a', 'shop.t', 'b') . ", recheck => 1, timeout => '3 s', condition => 'id > 3000'); COMMIT"), 1, 'one snapshot here does not keep anybody from looking again elsewhere');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", exclude => '{nothing}')"), qr/^ERROR:  excluded columns are on neither side: "nothing"/, 'a column that is nowhere');
 
-# --- connections of the caller's ----------------------------------------------------------------
-
-my $lent = "SELECT dblink_connect('lent_a', ${\ string('a')}), dblink_connect('lent_b', ${\ string('b')}); $sum(here_peer => 'lent_a', here_relation => 'shop.t', peer => 'lent_b'";
-like(call('desk', "$lent); $sum(here_peer => 'lent_a', here_relation => 'shop.t', peer => 'lent_b', condition => 'id > 3000'); SELECT cardinality(dblink_get_connections())"), qr/^1\n2\n3002\nOK/, 'connections that the caller opened stay open');
-like(call('desk', "SELECT dblink_connect('lent_a', ${\ string('a')}), dblink_exec('lent_a', 'BEGIN'); $sum(here_peer => 'lent_a', here_relation => 'shop.t', peer => 'b')"), qr/^ERROR:  the connection to "lent_a" is in a transaction/, 'and must not be in a transaction');
-
 # --- live digests --------------------------------------------------------------------------------
 
 each_of('ab', 'CREATE TABLE shop.l (id int PRIMARY KEY, v int); CREATE TABLE shop.h (id text PRIMARY KEY, v int)');

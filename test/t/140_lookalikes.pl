@@ -315,8 +315,6 @@ foreach my $call (@refused)
 	(undef, undef, $err) = $server->psql('owned', $call);
 	like($err, qr/ERROR: .*(iblt is not installed|does not belong to a superuser)/, "a schema iblt_internal that somebody else made is refused: " . $call =~ s/\(.*//r =~ s/.*[.]//r) or diag($err);
 }
-(undef, undef, $err) = $server->psql('owned', "SELECT dbl.dblink_connect('lent', $bare); SELECT * FROM genuine.iblt_compare(relation => 'shop.items'::regclass, peer => 'lent')");
-like($err, qr/ERROR: .*(iblt is not installed|does not belong to a superuser)/, 'over a connection of the caller, too');
 run('owned', "SELECT * FROM genuine.iblt_compare($both, method => 'plain')");
 nothing_ran('a peer without iblt');
 

@@ -145,15 +145,14 @@ my $conninfo = conninfo($node);
 # More results, literals or seconds than anybody has.
 $node->safe_psql('postgres', q{CREATE TABLE long AS SELECT string_agg('v = ''x''', ' OR ') AS condition FROM generate_series(1, 400000)});
 my %endless = (
-	'results of an idle connection' => "SELECT iblt_internal.iblt_peer_take('c', 0, 2147483647)",
-	'results before an answer' => "SELECT iblt_internal.iblt_peer_answer('c', 0, 2147483646)",
 	'a long condition' => "SELECT iblt_internal.iblt_compare_check_expression('theirs.shown', condition, true) FROM long",
-	'a large pause' => "SELECT public.dblink_send_query('c', 'SELECT pg_sleep(1000)'), iblt_internal.iblt_peer_wait('c', 1e300)");
+	'a long wait' => "SELECT iblt_internal.iblt_peer_send('c', 'SELECT pg_sleep(1000)'), iblt_internal.iblt_peer_wait('c')",
+	'a late answer' => "SELECT iblt_internal.iblt_peer_send('c', 'SELECT pg_sleep(1000)'), iblt_internal.iblt_peer_fetch('c', 0, ''::text)");
 foreach my $name (sort keys %endless)
 {
 	foreach my $how ('cancel', $name =~ /condition/ ? () : 'terminate')
 	{
-		my $run = background($node, "SELECT public.dblink_connect('c', $conninfo); /* endless */ $endless{$name}");
+		my $run = background($node, "SELECT iblt_internal.iblt_peers_open('{c}', ARRAY[$conninfo], 60); /* endless */ $endless{$name}");
 		wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%/* endless */%' AND pid <> pg_backend_pid() AND EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' OR state = 'idle')});
 		$node->safe_psql('postgres', "SELECT pg_${how}_backend(pid) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%/* endless */%' AND pid <> pg_backend_pid()");
 		# a session that does not look for interrupts is still there after the test's time
@@ -162,26 +161,6 @@ foreach my $name (sort keys %endless)
 		like($run->{err}, $how eq 'cancel' ? qr/canceling statement due to user request/ : qr/terminating connection due to administrator command/, 'and says so');
 	}
 }
-foreach my $number (-1, 2147483647)
-{
-	like(failure("SELECT public.dblink_connect('c', $conninfo); SELECT iblt_internal.iblt_peer_answer('c', 0, $number)", node => $node), qr/ERROR:  22023: a number of results/, "an answer after $number results");
-}
-
-# The most memory that the session has had, in MB.
-{
-	my $session = IbltTest::Session->new($node);
-	my $most = sub { return slurp_file("/proc/$session->{pid}/status") =~ /VmHWM:\s*(\d+) kB/ ? $1 / 1024 : 0 };
-	$session->run("SELECT public.dblink_connect('c', $conninfo); SELECT iblt_internal.iblt_peer_take('c', 0, 10)");
-	my $before = $most->();
-  SKIP:
-	{
-		skip 'no /proc', 1 if not $before;
-		$session->run("SELECT iblt_internal.iblt_peer_take('c', 0, 20000)");
-		cmp_ok($most->() - $before, '<', 16, 'results take no memory each');
-	}
-	$session->quit;
-}
-
 # --- locks of runs ----------------------------------------------------------------------------------
 
 my $head = q{iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0, "options": {}, "started_at": "2000-01-01"}'))};

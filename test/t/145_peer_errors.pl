@@ -87,19 +87,13 @@ foreach my $call ("CALL iblt_track_all($string, '{t}')", "CALL iblt_track('t', $
 # --- another language ------------------------------------------------------------------------------
 
 # What may be shown of a connection that fails is known from the connection string, in any language.
-my $tells = sub { my ($peer, $message) = @_; return $here->safe_psql('postgres', "SELECT iblt_internal.peer_may_tell(" . literal($peer) . ', ' . literal($message) . ')') };
-foreach my $string ('', 'host=a', ' host = a  port=5432 ', "host='a b' password='it\\'s' user=me\@there", 'password=pw host=a', "password='' host=a", "options='-c x=1'", 'password=a=b', 'passfile=/x', 'user=u\\ v',
-	'postgresql://', 'postgresql://h', 'postgres://u:p@h:1,i:2/d?sslmode=disable&password=x', 'postgresql://u%40x:p%40w@[::1]:5432/d', 'postgresql:///d?host=/tmp', 'postgresql://u:a:b@h')
+foreach my $string ("password='s3cr3t", "password='s3''cr3t'", 'password=my secret=x', 'password=my bogus=s3cr3t', "password=my s3cr3t=''", "host=/nowhere dbname='host=x password=s3cr3t'", 'host=/nowhere dbname=postgresql://u:s3cr3t@h/d',
+	'postgresql://u:s3/cr3t@127.0.0.1/d', 'postgresql://u:s3?cr3t@127.0.0.1/d', 'postgresql://u:s3@cr3t@127.0.0.1/d', 'postgresql://u:s3%cr3t@127.0.0.1/d', 'postgresql://u:p@127.0.0.1/d?s3cr3t', 'postgresql://u:p@127.0.0.1/d?bogus=s3cr3t')
 {
-	is($tells->($string, 'cannot connect'), 't', "a sound connection string: $string");
+	my ($out, $err, $log) = told("iblt_compare('t', ${\ literal($string)})");
+	like($err, qr/could not connect to the peer\nHINT/, "a connection string that libpq may take apart elsewhere than its author thinks: $string");
+	unlike($err . $log, qr/s3|cr3t|secret/, 'no part of it is shown');
 }
-foreach my $string ('s3cr3t', 'host', 'host=a s3cr3t', 's3 = cr3t', "password='s3cr3t", "password='s3''cr3t'", 'password=my secret=x', 'password=my bogus=s3cr3t', "password=my s3cr3t=''", 'postgresql://h?s3cr3t=', "dbname='host=x password=s3cr3t'", "host='a=b'", 'dbname=postgresql://u:s3cr3t@h/d',
-	'postgresql://u:s3/cr3t@h/d', 'postgresql://u:s3?cr3t@h/d', 'postgresql://u:s3@cr3t@h/d', 'postgresql://u:s3%cr3t@h/d', 'postgresql://u:p@h/d?s3cr3t', 'postgresql://u:p@h/d?bogus=s3cr3t', 'postgresql://u:p%00@h', 'postgresql://h/d?password=a=b')
-{
-	is($tells->($string, 'cannot connect'), 'f', "one that libpq may have taken apart elsewhere: $string");
-}
-is(join(' ', map { $tells->($_, 'the password is s3cr3t') } ('password=s3cr3t', "password='s3c\\r3t'", 'postgresql://u:s3cr3t@h', 'postgresql://u:s3c%723t@h', 'postgresql://h?password=s3cr3t', 'sslpassword=s3cr3t', 'password=other')), 'f f f f f f t',
-	'a message with a password is not shown');
 
 SKIP:
 {

@@ -30,7 +30,7 @@ my $calls = 0;
 
 # Scripts that need a session of their own: those that leave something behind, and those that
 # begin a transaction and do not end it.
-my $own = qr/dblink_connect|pg_backend_pid|\bFROM\s+STDIN\b|\bLOAD\b
+my $own = qr/dblink_connect|iblt_disconnect|pg_backend_pid|\bFROM\s+STDIN\b|\bLOAD\b
 	|\bVACUUM\b|session_preload|pg_terminate_backend|pg_stat_force|iblt_session_/xi;
 my $begins = qr/\bBEGIN\s*(?:;|ISOLATION|TRANSACTION|READ)|\bSTART\s+TRANSACTION\b/i;
 my $ends = qr/\b(?:COMMIT|ROLLBACK)\s*;?\s*\z/i;
@@ -38,6 +38,8 @@ my $ends = qr/\b(?:COMMIT|ROLLBACK)\s*;?\s*\z/i;
 my $ends_all = qr/\bALTER\s+(?:ROLE|USER|DATABASE|SYSTEM|GROUP)\b|\b(?:CREATE|DROP)\s+(?:DATABASE|EXTENSION|ROLE|USER)\b|pg_reload_conf/i;
 
 my $reset = join("\n", '\set ON_ERROR_STOP 1', '\set VERBOSITY default', 'SET SESSION AUTHORIZATION DEFAULT;', 'RESET ALL;', 'DEALLOCATE ALL;', 'CLOSE ALL;', 'UNLISTEN *;',
+	# connections that iblt keeps would be older than what a test alters
+	'DO $$ DECLARE f text := (SELECT p.oid::regprocedure FROM pg_proc p WHERE p.proname = \'iblt_disconnect\'); BEGIN IF f IS NOT NULL THEN EXECUTE \'SELECT \' || f; END IF; END $$;',
 	'SELECT pg_advisory_unlock_all() \g /dev/null', 'DISCARD TEMP;', 'DISCARD SEQUENCES;', '');
 
 sub session_end

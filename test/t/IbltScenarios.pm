@@ -240,7 +240,7 @@ sub wait_there
 	my ($since, @sessions) = @_;
 	foreach (1 .. 1000)
 	{
-		my $waiting = $IbltTest::there->safe_psql('postgres', "SELECT count(DISTINCT coalesce(leader_pid, pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND backend_start > '$since'");
+		my $waiting = $IbltTest::there->safe_psql('postgres', "SELECT count(DISTINCT coalesce(leader_pid, pid)) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query_start > '$since'");
 		return if $waiting >= grep { !$_->ended } @sessions;
 		select undef, undef, undef, 0.02;
 	}

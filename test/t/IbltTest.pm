@@ -34,7 +34,7 @@
 #	start_load(NODE, SCRIPT, OPTION, ...)   pgbench
 #	stop_load(RUN, TEXT)         two tests: it still ran, and met no error
 #	connections(NODE)            the number of connections of the extension to it
-#	nothing_left(TEXT, NODE, ...)  a test for each node, or for the peer if none is given: it has none
+#	nothing_left(TEXT, NODE, ...)  a test for each node, or for the peer if none is given: no session of iblt's is at work
 #	IbltTest::Session            a psql that the test gives one command after the other
 package IbltTest;
 
@@ -298,7 +298,7 @@ sub nothing_left
 	my ($text, @nodes) = @_;
 	foreach my $node (@nodes ? @nodes : $there)
 	{
-		ok($node->poll_query_until('postgres', "SELECT count(*) = 0 $ours"), "$text: no connection is left on " . $node->name);
+		ok($node->poll_query_until('postgres', "SELECT count(*) = 0 $ours AND state <> 'idle'"), "$text: nothing is left at work on " . $node->name);
 	}
 	return;
 }

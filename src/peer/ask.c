@@ -1,0 +1,413 @@
+/*-------------------------------------------------------------------------
+ *
+ * ask.c
+ *	  Sends a question over a connection, waits for its answer, and takes it.
+ *
+ * A question is a message of several statements, of which one answers with one
+ * row.  Nothing else of an answer is kept, however much the other server sends.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sketch/iblt.h"
+
+#include "peer/connection.h"
+
+#include "codec/version.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+#include "utils/typcache.h"
+
+/*
+ * What this session has sent to a peer and received from it since a driver last took the
+ * counters: messages, bytes sent, bytes received, and bytes of sketches
+ * among these.  They are not part of a transaction, because a rollback does not undo traffic.
+ */
+#define COUNTERS 4
+
+static int64 counters[COUNTERS];
+
+static void
+count_message(int64 sent, int64 received)
+{
+	counters[0]++;
+	counters[1] += sent;
+	counters[2] += received;
+}
+
+PG_FUNCTION_INFO_V1(iblt_traffic_add);
+
+/* iblt_traffic_add(messages, sent, received, sketches).  NULL counts as 0. */
+Datum
+iblt_traffic_add(PG_FUNCTION_ARGS)
+{
+	for (int i = 0; i < COUNTERS; i++)
+	{
+		if (!PG_ARGISNULL(i))
+			counters[i] += PG_GETARG_INT64(i);
+	}
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_traffic_take);
+
+/* iblt_traffic_take() -> (messages, sent, received, sketches), and resets them */
+Datum
+iblt_traffic_take(PG_FUNCTION_ARGS)
+{
+	Datum		values[COUNTERS];
+	bool		nulls[COUNTERS] = {false};
+
+	for (int i = 0; i < COUNTERS; i++)
+	{
+		values[i] = Int64GetDatum(counters[i]);
+		counters[i] = 0;
+	}
+	return iblt_value_row(fcinfo, values, nulls);
+}
+
+/* Waits for the socket, or until that time, and sees to interrupts. */
+static void
+wait_for_socket(IbltConnection *c, int events, TimestampTz until)
+{
+	long		ms = -1;
+
+	if (until != DT_NOEND)
+	{
+		ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+		events |= WL_TIMEOUT;
+	}
+	(void) WaitLatchOrSocket(MyLatch, events | WL_LATCH_SET | WL_EXIT_ON_PM_DEATH, PQsocket(c->pg),
+							 ms, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Takes in what has arrived; false if the connection is lost.  Nobody asked for notifications. */
+static bool
+take_in(IbltConnection *c)
+{
+	bool		good = PQconsumeInput(c->pg) == 1;
+	PGnotify   *notification;
+
+	while ((notification = PQnotifies(c->pg)) != NULL)
+		PQfreemem(notification);
+	return good;
+}
+
+/* A lost connection has a result, too, which says so. */
+bool
+iblt_connection_wait(IbltConnection *c, TimestampTz until)
+{
+	while (PQisBusy(c->pg))
+	{
+		if (until != DT_NOEND && GetCurrentTimestamp() >= until)
+			return false;
+		wait_for_socket(c, WL_SOCKET_READABLE, until);
+		if (!take_in(c))
+			break;
+	}
+	return true;
+}
+
+bool
+iblt_connection_drain(IbltConnection *c, TimestampTz until)
+{
+	for (;;)
+	{
+		PGresult   *result;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!take_in(c) || PQstatus(c->pg) != CONNECTION_OK || !iblt_connection_wait(c, until))
+			return false;
+		result = PQgetResult(c->pg);
+		if (result == NULL)
+			break;
+		switch (PQresultStatus(result))
+		{
+			case PGRES_COPY_IN:
+			case PGRES_COPY_OUT:
+			case PGRES_COPY_BOTH:
+				/* nobody asked for that, and it has no end */
+				PQclear(result);
+				return false;
+			default:
+				PQclear(result);
+		}
+	}
+	return PQstatus(c->pg) == CONNECTION_OK;
+}
+
+/* An open connection; an error without one. */
+static IbltConnection *
+open_connection(FunctionCallInfo fcinfo)
+{
+	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+
+	if (c == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_DOES_NOT_EXIST),
+				 errmsg("the connection is closed")));
+	return c;
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_send);
+
+/*
+ * iblt_peer_send(conn, query) -> boolean: sends a query; false if the connection is lost
+ * or not free.
+ */
+Datum
+iblt_peer_send(PG_FUNCTION_ARGS)
+{
+	IbltConnection *c = open_connection(fcinfo);
+	text	   *query = PG_GETARG_TEXT_PP(1);
+	int			left;
+
+	if (PQsendQuery(c->pg, text_to_cstring(query)) != 1 || PQsetSingleRowMode(c->pg) != 1)
+		PG_RETURN_BOOL(false);
+	while ((left = PQflush(c->pg)) > 0)
+	{
+		/* a server that writes may read no more until its answer is read */
+		wait_for_socket(c, WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE, DT_NOEND);
+		if (!take_in(c))
+			PG_RETURN_BOOL(false);
+	}
+	count_message(VARSIZE_ANY_EXHDR(query), 0);
+	PG_RETURN_BOOL(left == 0);
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_wait);
+
+/* iblt_peer_wait(conn, until) -> boolean: is the answer there, at the latest at that time? */
+Datum
+iblt_peer_wait(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(iblt_connection_wait(open_connection(fcinfo), PG_GETARG_TIMESTAMPTZ(1)));
+}
+
+/* A text of the other server's in an error. */
+static void
+set_text(Datum *values, bool *nulls, int column, const char *said)
+{
+	char	   *text;
+
+	if (said == NULL)
+		return;
+	text = pchomp(said);
+	if (!pg_verifymbstr(text, (int) strlen(text), true))
+		text = "(a text that is not valid in the encoding of this database)";
+	values[column] = CStringGetTextDatum(text);
+	nulls[column] = false;
+}
+
+/* A value of the type failure, for an error that a query ended with there, or a lost connection. */
+static Datum
+failure_of(IbltConnection *c, const PGresult *result, Oid type)
+{
+	static const struct
+	{
+		int			column;
+		int			code;
+	}			fields[] = {
+		{IBLT_FAILURE_STATE, PG_DIAG_SQLSTATE},
+		{IBLT_FAILURE_MESSAGE, PG_DIAG_MESSAGE_PRIMARY},
+		{IBLT_FAILURE_DETAIL, PG_DIAG_MESSAGE_DETAIL},
+		{IBLT_FAILURE_HINT, PG_DIAG_MESSAGE_HINT},
+		{IBLT_FAILURE_CONTEXT, PG_DIAG_CONTEXT},
+		{IBLT_FAILURE_SCHEMA, PG_DIAG_SCHEMA_NAME},
+		{IBLT_FAILURE_TABLE, PG_DIAG_TABLE_NAME},
+		{IBLT_FAILURE_COLUMN, PG_DIAG_COLUMN_NAME},
+		{IBLT_FAILURE_DATATYPE, PG_DIAG_DATATYPE_NAME},
+		{IBLT_FAILURE_CONSTRAINT, PG_DIAG_CONSTRAINT_NAME}
+	};
+	Datum		values[IBLT_FAILURE_COLUMNS] = {0};
+	bool		nulls[IBLT_FAILURE_COLUMNS];
+
+	memset(nulls, true, sizeof(nulls));
+	for (int i = 0; i < (int) lengthof(fields); i++)
+		set_text(values, nulls, fields[i].column, PQresultErrorField(result, fields[i].code));
+	if (nulls[IBLT_FAILURE_STATE])
+		set_text(values, nulls, IBLT_FAILURE_STATE, "08006");
+	if (nulls[IBLT_FAILURE_MESSAGE])
+		set_text(values, nulls, IBLT_FAILURE_MESSAGE, PQerrorMessage(c->pg));
+	values[IBLT_FAILURE_REPORTED] = BoolGetDatum(true);
+	nulls[IBLT_FAILURE_REPORTED] = false;
+	return HeapTupleGetDatum(heap_form_tuple(lookup_rowtype_tupdesc_copy(type, -1), values, nulls));
+}
+
+/* A value of a type, from the text of column n of a row. */
+static Datum
+value_of(const PGresult *row, int n, Oid type, int32 typmod, bool *isnull)
+{
+	char	   *value = PQgetvalue(row, 0, n);
+	Oid			input;
+	Oid			param;
+
+	*isnull = PQgetisnull(row, 0, n);
+	if (!*isnull)
+		(void) pg_verifymbstr(value, (int) strlen(value), false);
+	getTypeInputInfo(type, &input, &param);
+	return OidInputFunctionCall(input, *isnull ? NULL : value, param, typmod);
+}
+
+/*
+ * The row as a value of a type: its columns if that is a composite one, or its one column.
+ * What has no row answers with its command tag.
+ */
+static Datum
+answer_of(const PGresult *row, Oid type, bool *isnull)
+{
+	TupleDesc	desc = NULL;
+	int			columns = 1;
+	Datum	   *values;
+	bool	   *nulls;
+
+	*isnull = false;
+	if (PQresultStatus(row) == PGRES_COMMAND_OK && type == TEXTOID)
+		return CStringGetTextDatum(PQcmdStatus((PGresult *) row));
+	if (type_is_rowtype(type))
+	{
+		desc = lookup_rowtype_tupdesc_copy(type, -1);
+		columns = desc->natts;
+	}
+	if (PQnfields(row) != columns)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("the peer answered with %d columns instead of %d", PQnfields(row), columns)));
+	if (desc == NULL)
+		return value_of(row, 0, type, -1, isnull);
+	values = palloc(sizeof(Datum) * columns);
+	nulls = palloc(sizeof(bool) * columns);
+	for (int i = 0; i < columns; i++)
+		values[i] = value_of(row, i, TupleDescAttr(desc, i)->atttypid, TupleDescAttr(desc, i)->atttypmod,
+							 &nulls[i]);
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
+
+static int64
+bytes_of(const PGresult *row)
+{
+	int64		bytes = 0;
+
+	for (int i = 0; PQntuples(row) > 0 && i < PQnfields(row); i++)
+		bytes += PQgetlength(row, 0, i);
+	return bytes;
+}
+
+/* A row that libpq holds until the memory context ends. */
+typedef struct Kept
+{
+	MemoryContextCallback callback;
+	PGresult   *row;
+} Kept;
+
+static void
+let_go(void *arg)
+{
+	PQclear(((Kept *) arg)->row);
+	((Kept *) arg)->row = NULL;
+}
+
+/*
+ * Takes results until the connection is free.  The first row of the one behind so
+ * many is kept.  The error that it ends with, or null.
+ */
+static PGresult *
+take_results(IbltConnection *c, int before, Kept *kept)
+{
+	for (;;)
+	{
+		PGresult   *result;
+		ExecStatusType status;
+		bool		keep;
+
+		CHECK_FOR_INTERRUPTS();
+		(void) iblt_connection_wait(c, DT_NOEND);
+		result = PQgetResult(c->pg);
+		if (result == NULL)
+			return NULL;
+		status = PQresultStatus(result);
+		switch (status)
+		{
+			case PGRES_SINGLE_TUPLE:
+			case PGRES_COMMAND_OK:
+				keep = before == 0 && kept->row == NULL;
+				before -= status == PGRES_COMMAND_OK;
+				if (keep)
+				{
+					kept->row = result;
+					continue;
+				}
+				break;
+			case PGRES_TUPLES_OK:
+			case PGRES_EMPTY_QUERY:
+				before--;
+				break;
+			case PGRES_FATAL_ERROR:
+				return result;
+			default:
+				/* COPY, which nobody asked for */
+				PQclear(result);
+				iblt_connection_close(c);
+				ereport(ERROR,
+						(errcode(ERRCODE_PROTOCOL_VIOLATION),
+						 errmsg("the peer did not answer with rows")));
+		}
+		PQclear(result);
+	}
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_fetch);
+
+/*
+ * iblt_peer_fetch(conn, before, answer) -> (answer, failure): waits for the answer to the
+ * question that was sent, which is in the result behind so many, and has the type of the
+ * argument.  Null without a row.  The failure is an error there, or a lost connection.
+ */
+Datum
+iblt_peer_fetch(PG_FUNCTION_ARGS)
+{
+	IbltConnection *c = open_connection(fcinfo);
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 2);
+	Kept	   *kept = palloc0(sizeof(Kept));
+	PGresult   *error;
+	TupleDesc	desc;
+	Datum		values[2] = {0};
+	bool		nulls[2] = {true, true};
+
+	kept->callback.func = let_go;
+	kept->callback.arg = kept;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &kept->callback);
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	error = take_results(c, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1), kept);
+	if (error != NULL)
+	{
+		let_go(kept);
+		kept->row = error;
+		values[1] = failure_of(c, error, TupleDescAttr(desc, 1)->atttypid);
+		nulls[1] = false;
+		let_go(kept);
+		if (!iblt_connection_drain(c, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), 2000)))
+			iblt_connection_close(c);
+	}
+	else if (kept->row != NULL)
+	{
+		count_message(0, bytes_of(kept->row));
+		values[0] = answer_of(kept->row, type, &nulls[0]);
+		let_go(kept);
+	}
+	else
+		count_message(0, 0);
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}

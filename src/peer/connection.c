@@ -1,0 +1,177 @@
+/*-------------------------------------------------------------------------
+ *
+ * connection.c
+ *	  The connections of this session: their names, and which are kept.
+ *
+ * A connection that is free when its driver ends is kept for the next one of the same
+ * role and peer.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "peer/connection.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+static List *connections = NIL;
+
+void
+iblt_connection_close(IbltConnection *connection)
+{
+	connections = list_delete_ptr(connections, connection);
+	if (connection->pg != NULL)
+	{
+		PQfinish(connection->pg);
+		ReleaseExternalFD();
+	}
+	if (connection->name != NULL)
+		pfree(connection->name);
+	if (connection->options != NULL)
+		pfree(connection->options);
+	pfree(connection->peer);
+	pfree(connection);
+}
+
+/* What a driver has left when its transaction ends with an error. */
+static void
+at_end_of_transaction(XactEvent event, void *arg)
+{
+	(void) arg;
+	if (event != XACT_EVENT_ABORT)
+		return;
+	for (int i = list_length(connections) - 1; i >= 0; i--)
+	{
+		IbltConnection *connection = list_nth(connections, i);
+
+		if (connection->name != NULL)
+			iblt_connection_close(connection);
+	}
+}
+
+IbltConnection *
+iblt_connection(const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, connections)
+	{
+		IbltConnection *connection = lfirst(cell);
+
+		if (connection->name != NULL && strcmp(connection->name, name) == 0
+			&& connection->role == GetUserId())
+			return connection;
+	}
+	return NULL;
+}
+
+IbltConnection *
+iblt_connection_take(const char *name, const char *peer)
+{
+	static bool registered = false;
+	IbltConnection *connection = iblt_connection(name);
+	ListCell   *cell;
+	MemoryContext old;
+
+	if (connection != NULL)
+		return connection;
+	foreach(cell, connections)
+	{
+		IbltConnection *kept = lfirst(cell);
+
+		if (kept->name == NULL && kept->role == GetUserId() && strcmp(kept->peer, peer) == 0)
+			connection = kept;
+	}
+	if (!registered)
+		RegisterXactCallback(at_end_of_transaction, NULL);
+	registered = true;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	if (connection == NULL)
+	{
+		connection = palloc0(sizeof(*connection));
+		connection->peer = pstrdup(peer);
+		connection->role = GetUserId();
+		connections = lappend(connections, connection);
+	}
+	connection->name = pstrdup(name);
+	MemoryContextSwitchTo(old);
+	return connection;
+}
+
+bool
+iblt_is_foreign_server(const char *peer)
+{
+	return strlen(peer) < NAMEDATALEN && OidIsValid(get_foreign_server_oid(peer, true));
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_is_string);
+
+/* iblt_peer_is_string(peer) -> boolean: is there no foreign server of this name? */
+Datum
+iblt_peer_is_string(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!iblt_is_foreign_server(text_to_cstring(PG_GETARG_TEXT_PP(0))));
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_is_open);
+
+/* iblt_peer_is_open(conn) -> boolean */
+Datum
+iblt_peer_is_open(PG_FUNCTION_ARGS)
+{
+	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+
+	PG_RETURN_BOOL(c != NULL && PQstatus(c->pg) == CONNECTION_OK);
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_release);
+
+/*
+ * iblt_peer_release(conn, keep) -> void: a driver has ended.  The connection may be kept if
+ * it is free.  If something is under way there, its server ends that soon after it is
+ * closed (client_connection_check_interval).
+ */
+Datum
+iblt_peer_release(PG_FUNCTION_ARGS)
+{
+	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+
+	if (c == NULL)
+		PG_RETURN_VOID();
+	if (PG_ARGISNULL(1) || !PG_GETARG_BOOL(1) || PQtransactionStatus(c->pg) != PQTRANS_IDLE)
+	{
+		iblt_connection_close(c);
+		PG_RETURN_VOID();
+	}
+	c->kept = GetCurrentTimestamp();
+	pfree(c->name);
+	c->name = NULL;
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_disconnect);
+
+/* iblt_disconnect() -> integer: closes the caller's connections that are kept, and counts them */
+Datum
+iblt_disconnect(PG_FUNCTION_ARGS)
+{
+	int			closed = 0;
+
+	(void) fcinfo;
+	for (int i = list_length(connections) - 1; i >= 0; i--)
+	{
+		IbltConnection *connection = list_nth(connections, i);
+
+		if (connection->name == NULL && connection->role == GetUserId())
+		{
+			iblt_connection_close(connection);
+			closed++;
+		}
+	}
+	PG_RETURN_INT32(closed);
+}

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * connection.h
+ *	  Connections of this session to other servers.
+ *
+ * SQL names a connection by a text that it makes up.  A connection belongs to the role
+ * that opened it, and no other role can use it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_PEER_CONNECTION_H
+#define IBLT_PEER_CONNECTION_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "libpq-fe.h"
+
+typedef struct IbltConnection
+{
+	char	   *name;			/* NULL: no driver uses it */
+	char	   *peer;			/* foreign server or connection string, as the caller gave it */
+	Oid			role;
+	PGconn	   *pg;
+	char	   *options;		/* with which it was opened, as text */
+	TimestampTz kept;			/* since when no driver uses it */
+} IbltConnection;
+
+/* The columns of the type failure. */
+enum
+{
+	IBLT_FAILURE_STATE, IBLT_FAILURE_MESSAGE, IBLT_FAILURE_DETAIL, IBLT_FAILURE_HINT,
+	IBLT_FAILURE_CONTEXT, IBLT_FAILURE_SCHEMA, IBLT_FAILURE_TABLE, IBLT_FAILURE_COLUMN,
+	IBLT_FAILURE_DATATYPE, IBLT_FAILURE_CONSTRAINT, IBLT_FAILURE_REPORTED, IBLT_FAILURE_SECRET,
+	IBLT_FAILURE_COLUMNS
+};
+
+/* Is there a foreign server of this name? */
+extern bool iblt_is_foreign_server(const char *peer);
+
+/* The caller's connection of this name; NULL if there is none. */
+extern IbltConnection *iblt_connection(const char *name);
+
+/* One of this name to the peer, which may be kept from before, or is still to be opened. */
+extern IbltConnection *iblt_connection_take(const char *name, const char *peer);
+
+/* Closes a connection, which is gone then. */
+extern void iblt_connection_close(IbltConnection *connection);
+
+/* Waits until libpq has a result; false if it has none at that time.  Interrupts end it. */
+extern bool iblt_connection_wait(IbltConnection *connection, TimestampTz until);
+
+/*
+ * Takes all results that are left, which leaves the connection free for the next
+ * question; false if they do not come until then, or the connection is lost.
+ */
+extern bool iblt_connection_drain(IbltConnection *connection, TimestampTz until);
+
+/* Is it a password, or does it stand for one?  libpq does not mark all of them. */
+extern bool iblt_is_secret(const PQconninfoOption *option);
+
+/* Does an option of libpq belong to a foreign server, or to a user mapping? */
+extern bool iblt_belongs_to(const PQconninfoOption *option, bool mapping);
+
+#endif							/* IBLT_PEER_CONNECTION_H */
