@@ -197,8 +197,8 @@ END
 $$;
 
 -- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
--- Where another session may keep one, it ends, because a message that takes it back would cost more
--- than a new connection beside a scan.
+-- Where another session may keep one, or anything went wrong, it ends: beside a scan, a message that
+-- takes a sketch back would cost more than a new connection.
 CREATE FUNCTION peers_close(conns text[], kept boolean DEFAULT true) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -207,7 +207,7 @@ DECLARE
 BEGIN
 	PERFORM iblt_session_drop('iblt here'), iblt_session_drop('iblt there');
 	FOREACH conn IN ARRAY coalesce(array_remove(conns, NULL), '{}') LOOP
-		PERFORM iblt_peer_release(conn, NOT kept OR peer_is_bare(conn));
+		PERFORM iblt_peer_release(conn, NOT kept);
 	END LOOP;
 END
 $$;
