@@ -182,6 +182,9 @@ CREATE FUNCTION begin_again(a attempt, plan plan, e failure) RETURNS attempt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	-- no query may have the peers among its values
+	secret boolean := a.secret OR peers_secret(a.peers);
+	failed text;
 	next record;
 BEGIN
 	BEGIN
@@ -191,10 +194,11 @@ BEGIN
 		PERFORM iblt_raise(peers_fail(a.conns, true, e), true);
 	END;
 	IF (next.a).number IS NULL THEN
-		PERFORM iblt_raise(peers_fail(a.conns, a.secret OR peers_secret(a.peers)
-			OR next.e IS DISTINCT FROM e, next.e), true);
-	ELSIF (next.a).failed IS NOT NULL THEN
-		PERFORM warn_left_out((next.a).failed, e);
+		PERFORM iblt_raise(peers_fail(a.conns, secret OR next.e IS DISTINCT FROM e, next.e), true);
+	END IF;
+	failed := (next.a).failed;
+	IF failed IS NOT NULL THEN
+		PERFORM warn_left_out(failed, e);
 	END IF;
 	RETURN next.a;
 END

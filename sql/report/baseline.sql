@@ -216,7 +216,9 @@ BEGIN
 EXCEPTION WHEN @on_error@ THEN
 	IF SQLSTATE <> 'IB000' THEN
 		@take_failure@;
-		result := ROW(before.relation, (audit_failed(NULL, e)).status, e.message, e.state, NULL,
+		-- its schema may be gone, too
+		result := ROW(before.relation, CASE e.state WHEN '3F000' THEN 'not comparable'
+				ELSE (audit_failed(NULL, e)).status END, e.message, e.state, NULL,
 			before.rows, NULL, NULL, NULL, NULL)::baseline_row;
 	END IF;
 	RETURN result;

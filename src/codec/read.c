@@ -246,8 +246,8 @@ read_bound(IbltCodec *codec, Reader *content)
 }
 
 /*
- * make_range checks the order of the bounds, and makes empty ranges empty.  Flags
- * that no range has are not written again.
+ * make_range checks the order of the bounds, and makes empty ranges empty.  A bound that is
+ * neither there nor infinite would be a null pointer to it.
  */
 static Datum
 read_range(IbltCodec *codec, Reader *content)
@@ -256,6 +256,8 @@ read_range(IbltCodec *codec, Reader *content)
 	RangeBound	lower = {0};
 	RangeBound	upper = {0};
 
+	if (flags & (RANGE_LB_NULL | RANGE_UB_NULL))
+		malformed("a range has impossible flags");
 	lower.lower = true;
 	lower.infinite = (flags & RANGE_LB_INF) != 0;
 	lower.inclusive = (flags & RANGE_LB_INC) != 0;

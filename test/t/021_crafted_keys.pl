@@ -84,6 +84,9 @@ foreach my $case (
 	[ 'int4range', '06' . '0500000001' . '0500000003', $other ],
 	[ 'int4range', '03', qr/^$malformed/ ],
 	[ 'int4range', '80', qr/^$malformed/ ],
+	# a bound that is not there must not be compared
+	[ 'numrange', '60', qr/^$malformed/ ],
+	[ 'numrange', '30', qr/^$malformed/ ],
 	[ 'int4range', '0a' . '0500000001', qr/^$malformed/ ],
 	[ 'int4range', '02' . '00' . '0500000003', qr/^${malformed}a range bound is null$/ ],
 	[ 'int4range', '02' . '0500000003' . '0500000001', qr/^22000/ ],
