@@ -48,7 +48,8 @@ BEGIN
 	RETURN track_start(relation, NULL, NULL, capacity, offer);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
+	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
+	PERFORM iblt_raise(e, true);
 	RAISE;
 END
 $$;
@@ -107,7 +108,8 @@ BEGIN
 	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
+	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
+	PERFORM iblt_raise(e, true);
 	RAISE;
 END
 $$;
