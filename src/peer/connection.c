@@ -78,8 +78,11 @@ iblt_connection_take(const char *name, const char *peer)
 	ListCell   *cell;
 	MemoryContext old;
 
-	if (connection != NULL)
+	if (connection != NULL && strcmp(connection->peer, peer) == 0)
 		return connection;
+	if (connection != NULL)
+		iblt_connection_close(connection);
+	connection = NULL;
 	foreach(cell, connections)
 	{
 		IbltConnection *kept = lfirst(cell);

@@ -288,10 +288,11 @@ is_good(IbltConnection *c, const char *options)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
+	if (strcmp(c->options, options) != 0 || PQstatus(c->pg) != CONNECTION_OK)
+		return false;
 	if (c->kept == 0)
-		return PQstatus(c->pg) == CONNECTION_OK;
-	return strcmp(c->options, options) == 0
-		&& !TimestampDifferenceExceeds(c->kept, now, KEPT_MS)
+		return true;
+	return !TimestampDifferenceExceeds(c->kept, now, KEPT_MS)
 		&& PQtransactionStatus(c->pg) == PQTRANS_IDLE
 		/* what says something unasked has ended, or is not what it seems */
 		&& !(WaitLatchOrSocket(NULL, WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
