@@ -208,8 +208,8 @@ BEGIN
 					FROM (SELECT unnest(b.differences) AS d) AS u;
 			END LOOP;
 			-- digests and plain queries keep no sketch there
-			PERFORM peers_close(a.conns, (a.options).method <> 'plain' AND ((plan.found).keys IS NULL
-				OR (plan.found).number > plan.max_differences));
+			PERFORM peers_close(a.conns, (a.options).method <> 'plain'
+				AND ((plan.found).keys IS NULL OR (plan.found).number > plan.max_differences));
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;

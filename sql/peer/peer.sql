@@ -197,8 +197,8 @@ END
 $$;
 
 -- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
--- Where another session may keep one, or anything went wrong, it ends: beside a scan, a message that
--- takes a sketch back would cost more than a new connection.
+-- Where another session may keep one, or anything went wrong, it ends: beside a scan, a message
+-- that takes a sketch back would cost more than a new connection.
 CREATE FUNCTION peers_close(conns text[], kept boolean DEFAULT true) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -47,7 +47,7 @@ CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF NOT iblt_peer_send(conn, query) THEN
+	IF iblt_peer_send(conn, query) IS NOT TRUE THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = 'could not send a query to ' || peer_title(conn);
 	END IF;
@@ -67,6 +67,7 @@ BEGIN
 		|| e.message;
 	e.secret := true;
 	PERFORM iblt_raise(e);
+	RAISE EXCEPTION 'unknown error';
 END
 $$;
 

@@ -42,7 +42,8 @@ DECLARE
 	given text[] := '{here_peer,peer}';
 	compare options := ((w.options).audit).compare;
 BEGIN
-	IF iblt_peer_is_open(w.conns[2]) THEN
+	IF iblt_peer_is_open(w.conns[2])
+			AND (w.conns[1] IS NULL OR iblt_peer_is_open(w.conns[1])) THEN
 		RETURN w;
 	END IF;
 	w.conns := connect(w.peers, w.conns);

@@ -108,7 +108,7 @@ take_in(IbltConnection *c)
 bool
 iblt_connection_wait(IbltConnection *c, TimestampTz until)
 {
-	while (PQisBusy(c->pg))
+	while (PQisBusy(c->pg) && PQstatus(c->pg) == CONNECTION_OK)
 	{
 		if (until != DT_NOEND && GetCurrentTimestamp() >= until)
 			return false;
@@ -153,7 +153,7 @@ open_connection(FunctionCallInfo fcinfo)
 {
 	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 
-	if (c == NULL)
+	if (c == NULL || !c->checked)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_DOES_NOT_EXIST),
 				 errmsg("the connection is closed")));
@@ -177,6 +177,8 @@ iblt_peer_send(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	while ((left = PQflush(c->pg)) > 0)
 	{
+		if (PQstatus(c->pg) != CONNECTION_OK)
+			PG_RETURN_BOOL(false);
 		/* a server that writes may read no more until its answer is read */
 		wait_for_socket(c, WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE, DT_NOEND);
 		if (!take_in(c))
@@ -201,7 +203,7 @@ set_text(Datum *values, bool *nulls, int column, const char *said)
 {
 	char	   *text;
 
-	if (said == NULL)
+	if (said == NULL || *said == '\0')
 		return;
 	text = pchomp(said);
 	if (!pg_verifymbstr(text, (int) strlen(text), true))
@@ -236,8 +238,8 @@ failure_of(IbltConnection *c, const PGresult *result, Oid type)
 	memset(nulls, true, sizeof(nulls));
 	for (int i = 0; i < (int) lengthof(fields); i++)
 		set_text(values, nulls, fields[i].column, PQresultErrorField(result, fields[i].code));
-	if (nulls[IBLT_FAILURE_STATE])
-		set_text(values, nulls, IBLT_FAILURE_STATE, "08006");
+	if (nulls[IBLT_FAILURE_STATE] || strlen(PQresultErrorField(result, PG_DIAG_SQLSTATE)) != 5)
+		set_text(values, nulls, IBLT_FAILURE_STATE, nulls[IBLT_FAILURE_STATE] ? "08006" : "XX000");
 	if (nulls[IBLT_FAILURE_MESSAGE])
 		set_text(values, nulls, IBLT_FAILURE_MESSAGE, PQerrorMessage(c->pg));
 	values[IBLT_FAILURE_REPORTED] = BoolGetDatum(true);
@@ -274,7 +276,12 @@ answer_of(const PGresult *row, Oid type, bool *isnull)
 
 	*isnull = false;
 	if (PQresultStatus(row) == PGRES_COMMAND_OK && type == TEXTOID)
-		return CStringGetTextDatum(PQcmdStatus((PGresult *) row));
+	{
+		char	   *tag = PQcmdStatus((PGresult *) row);
+
+		(void) pg_verifymbstr(tag, (int) strlen(tag), false);
+		return CStringGetTextDatum(tag);
+	}
 	if (type_is_rowtype(type))
 	{
 		desc = lookup_rowtype_tupdesc_copy(type, -1);

@@ -38,18 +38,23 @@ iblt_connection_close(IbltConnection *connection)
 	pfree(connection);
 }
 
-/* What a driver has left when its transaction ends with an error. */
+/*
+ * What a driver has left when its transaction ends with an error.  Runs keep theirs when
+ * they commit, between questions.
+ */
 static void
 at_end_of_transaction(XactEvent event, void *arg)
 {
 	(void) arg;
-	if (event != XACT_EVENT_ABORT)
+	if (event != XACT_EVENT_ABORT && event != XACT_EVENT_COMMIT && event != XACT_EVENT_PREPARE)
 		return;
 	for (int i = list_length(connections) - 1; i >= 0; i--)
 	{
 		IbltConnection *connection = list_nth(connections, i);
 
-		if (connection->name != NULL)
+		if (connection->name != NULL
+			&& (event == XACT_EVENT_ABORT || !connection->checked
+				|| PQtransactionStatus(connection->pg) != PQTRANS_IDLE))
 			iblt_connection_close(connection);
 	}
 }
@@ -83,6 +88,14 @@ iblt_connection_take(const char *name, const char *peer)
 	if (connection != NULL)
 		iblt_connection_close(connection);
 	connection = NULL;
+	/* nobody else closes those that are kept for nobody */
+	for (int i = list_length(connections) - 1; i >= 0; i--)
+	{
+		IbltConnection *kept = list_nth(connections, i);
+
+		if (kept->name == NULL && TimestampDifferenceExceeds(kept->kept, GetCurrentTimestamp(), IBLT_KEPT_MS))
+			iblt_connection_close(kept);
+	}
 	foreach(cell, connections)
 	{
 		IbltConnection *kept = lfirst(cell);
@@ -129,7 +142,7 @@ iblt_peer_is_open(PG_FUNCTION_ARGS)
 {
 	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 
-	PG_RETURN_BOOL(c != NULL && PQstatus(c->pg) == CONNECTION_OK);
+	PG_RETURN_BOOL(c != NULL && c->checked && PQstatus(c->pg) == CONNECTION_OK);
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_release);
@@ -146,7 +159,7 @@ iblt_peer_release(PG_FUNCTION_ARGS)
 
 	if (c == NULL)
 		PG_RETURN_VOID();
-	if (PG_ARGISNULL(1) || !PG_GETARG_BOOL(1) || PQtransactionStatus(c->pg) != PQTRANS_IDLE)
+	if (!c->checked || PG_ARGISNULL(1) || !PG_GETARG_BOOL(1) || PQtransactionStatus(c->pg) != PQTRANS_IDLE)
 	{
 		iblt_connection_close(c);
 		PG_RETURN_VOID();

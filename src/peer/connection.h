@@ -22,9 +22,13 @@ typedef struct IbltConnection
 	char	   *peer;			/* foreign server or connection string, as the caller gave it */
 	Oid			role;
 	PGconn	   *pg;
+	bool		checked;		/* opened to the end, and by the rules: nobody may use it before */
 	char	   *options;		/* with which it was opened, as text */
 	TimestampTz kept;			/* since when no driver uses it */
 } IbltConnection;
+
+/* A connection that nobody has used for so long is closed: what is between may have forgotten it. */
+#define IBLT_KEPT_MS	(60 * 1000)
 
 /* The columns of the type failure. */
 enum
@@ -38,7 +42,7 @@ enum
 /* Is there a foreign server of this name? */
 extern bool iblt_is_foreign_server(const char *peer);
 
-/* The caller's connection of this name; NULL if there is none. */
+/* The caller's connection of this name, which may be unchecked; NULL if there is none. */
 extern IbltConnection *iblt_connection(const char *name);
 
 /* One of this name to the peer, which may be kept from before, or is still to be opened. */

@@ -39,9 +39,6 @@
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
-/* A connection that nobody has used for so long is opened anew: what is between may have forgotten it. */
-#define KEPT_MS		(60 * 1000)
-
 /* A connection that is being opened. */
 typedef struct Opening
 {
@@ -211,12 +208,12 @@ static int64
 patience(Opening *o, double caller_ms)
 {
 	int			seconds = atoi(value_of(o, "connect_timeout"));
-	int64		ms = INT_MAX;
+	int64		ms = 10 * 1000;
 
 	if (seconds > 0)
 		return Max(seconds, 2) * (int64) 1000;
-	if (strchr(value_of(o, "host"), ',') == NULL && strchr(value_of(o, "hostaddr"), ',') == NULL)
-		ms = 10 * 1000;
+	for (const char *host = *value_of(o, "hostaddr") ? value_of(o, "hostaddr") : value_of(o, "host"); *host; host++)
+		ms += *host == ',' ? 10 * 1000 : 0;
 	if (StatementTimeout > 0)
 		ms = Min(ms, StatementTimeout);
 	if (caller_ms < ms)
@@ -255,8 +252,13 @@ read_peer(Opening *o)
 		refuse(o, "2F003", "Non-superusers must give a password in the user mapping or the connection string.");
 		return;
 	}
-	for (PQconninfoOption *option = o->given; option->keyword != NULL; option++)
-		n++;
+	for (PQconninfoOption *option = o->given; option->keyword != NULL; option++, n++)
+		if (o->needs_password && option->val != NULL
+			&& (strcmp(option->keyword, "sslkeylogfile") == 0 || strcmp(option->keyword, "servicefile") == 0))
+		{
+			refuse(o, "42501", "Only superusers may name files that libpq writes or takes options from.");
+			return;
+		}
 	o->keywords = palloc0(sizeof(char *) * (n + 3));
 	o->values = palloc0(sizeof(char *) * (n + 3));
 	o->keywords[n = 0] = "fallback_application_name";
@@ -286,14 +288,11 @@ ignore_notice(void *arg, const PGresult *result)
 static bool
 is_good(IbltConnection *c, const char *options)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (strcmp(c->options, options) != 0 || PQstatus(c->pg) != CONNECTION_OK)
+	if (!c->checked || strcmp(c->options, options) != 0 || PQstatus(c->pg) != CONNECTION_OK)
 		return false;
 	if (c->kept == 0)
 		return true;
-	return !TimestampDifferenceExceeds(c->kept, now, KEPT_MS)
-		&& PQtransactionStatus(c->pg) == PQTRANS_IDLE
+	return PQtransactionStatus(c->pg) == PQTRANS_IDLE
 		/* what says something unasked has ended, or is not what it seems */
 		&& !(WaitLatchOrSocket(NULL, WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 							   PQsocket(c->pg), 0, PG_WAIT_EXTENSION) & WL_SOCKET_READABLE);
@@ -331,6 +330,7 @@ begin(Opening *o, const char *name, double caller_ms)
 		refuse(o, "53200", NULL);
 		return;
 	}
+	PQsetNoticeReceiver(c->pg, ignore_notice, NULL);
 	o->poll = PQstatus(c->pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
 }
 
@@ -347,7 +347,10 @@ poll_all(Opening *o, int n)
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	for (int i = 0; i < n; i++)
-		if (o[i].poll == PGRES_POLLING_READING || o[i].poll == PGRES_POLLING_WRITING)
+		if ((o[i].poll == PGRES_POLLING_READING || o[i].poll == PGRES_POLLING_WRITING)
+			&& PQsocket(o[i].connection->pg) < 0)
+			o[i].poll = PGRES_POLLING_FAILED;
+		else if (o[i].poll == PGRES_POLLING_READING || o[i].poll == PGRES_POLLING_WRITING)
 		{
 			AddWaitEventToSet(set, o[i].poll == PGRES_POLLING_READING ? WL_SOCKET_READABLE
 							  : WL_SOCKET_WRITEABLE, PQsocket(o[i].connection->pg), NULL, &o[i]);
@@ -383,10 +386,7 @@ finish(Opening *o)
 	else if (o->poll == PGRES_POLLING_OK && o->needs_password && !PQconnectionUsedPassword(c->pg))
 		refuse(o, "2F003", "Non-superusers cannot connect if the server does not ask for the password.");
 	if (o->state == NULL)
-	{
-		PQsetnonblocking(c->pg, 1);
-		PQsetNoticeReceiver(c->pg, ignore_notice, NULL);
-	}
+		c->checked = PQsetnonblocking(c->pg, 1) == 0;
 	else if (c != NULL)
 		iblt_connection_close(c);
 }
@@ -451,7 +451,8 @@ iblt_peers_open(PG_FUNCTION_ARGS)
 	if (n != m)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("each connection must have a peer")));
+				 errmsg("each connection must have a peer"),
+				 errhidestmt(true), errhidecontext(true)));
 	for (int i = 0; i < n; i++)
 	{
 		o[i].poll = PGRES_POLLING_OK;

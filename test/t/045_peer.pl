@@ -1,6 +1,8 @@
 # What passes between two servers, step by step: the first question and its refusals,
 # errors and cancels of the peer, settings, and what is left behind.  One server
 # with several databases is enough.
+use IO::Socket::UNIX ();
+
 use IbltTest;
 
 my $here = server('here', "timezone = 'Asia/Kolkata'");
@@ -153,8 +155,8 @@ sub problem
 {
 	my ($question) = @_;
 	$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
-	return $session->run("SELECT iblt_internal.peer_send('$mine', iblt_internal.peer_settings() || '$question');
-		SELECT (e).reported, (e).state FROM iblt_internal.iblt_peer_fetch('$mine', 2, ''::text)") =~ s/^t\n//r;
+	return $session->run("SELECT (e).reported, (e).state FROM iblt_internal.peer_send('$mine', iblt_internal.peer_settings() || '$question') AS sent,
+		LATERAL iblt_internal.iblt_peer_fetch('$mine', 1 + sent::int, ''::text)");
 }
 is(problem('SELECT 1/0'), 't|22012', 'an error of the peer as a value');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 43')"), '43', 'and the next question in the same session');
@@ -166,6 +168,22 @@ $session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
 is($session->run("SELECT iblt_internal.peers_close('{$mine}'); SELECT iblt_internal.iblt_peer_is_open('$mine')"), "\nf", 'no driver uses it');
 $session->quit;
 nothing_left('at the end of the session', $here);
+
+# --- the rule for passwords ------------------------------------------------------------------
+
+# A connection counts once the rule is checked, also if another one at the same time is waited for
+# in vain, and the error is caught.
+{
+	my $dir = File::Temp->newdir;
+	my $mute = IO::Socket::UNIX->new(Type => Socket::SOCK_STREAM(), Local => "$dir/.s.PGSQL.1", Listen => 8) or die "listen: $!";
+	$here->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+	my $silent = literal("host=$dir port=1 password=x connect_timeout=60");
+	my $trusted = literal($here->connstr('postgres') . ' user=' . $here->safe_psql('postgres', 'SELECT current_user') . ' password=x');
+	like(failure("SELECT * FROM iblt_compare('items', $trusted)", user => 'ordinary'), qr/2F003: could not connect to the peer\nDETAIL:  Non-superusers cannot connect if the server does not ask for the password/, 'a password that nobody asks for');
+	like(failure("SET statement_timeout = '1s'; DO \$\$ BEGIN BEGIN PERFORM iblt_internal.iblt_peers_open('{a,b}', ARRAY[$trusted, $silent], 'infinity'); EXCEPTION WHEN query_canceled THEN NULL; END;
+		PERFORM iblt_internal.iblt_peer_send('a', 'SELECT 1'); END \$\$", user => 'ordinary'), qr/08003: the connection is closed/, 'nor is it used after a cancel meanwhile');
+}
+nothing_left('after these connections', $here);
 
 # --- slots and subscriptions of one database -----------------------------------------------
 

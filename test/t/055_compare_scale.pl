@@ -241,11 +241,11 @@ SKIP:
 
 foreach my $capacity (100, 4000, 16000)
 {
-	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT iblt_internal.peers_open(ARRAY[$peer], '{grow}');
+	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT iblt_internal.peers_open(ARRAY[$peer], '{grow}'); BEGIN;
 		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_keep(E''grow\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g');
 		SELECT answer FROM iblt_internal.iblt_peer_fetch('grow', 0, ''::text);
 		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_get(E''grow\\tkept'')');
-		CREATE TEMP TABLE kept AS SELECT answer AS s FROM iblt_internal.iblt_peer_fetch('grow', 0, NULL::iblt);
+		CREATE TEMP TABLE kept AS SELECT answer AS s FROM iblt_internal.iblt_peer_fetch('grow', 0, NULL::iblt); COMMIT;
 		" . q{DO $$
 		DECLARE
 			mine iblt := (SELECT iblt_agg(g, 1, (SELECT s FROM kept)) FROM generate_series(1, 3000) g);
