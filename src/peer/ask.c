@@ -104,9 +104,12 @@ take_in(IbltConnection *c)
 	return good;
 }
 
-/* A lost connection has a result, too, which says so. */
-bool
-iblt_connection_wait(IbltConnection *c, TimestampTz until)
+/*
+ * Waits until libpq has a result; false if it has none at that time.  A lost connection
+ * has a result, too, which says so.
+ */
+static bool
+wait_for_result(IbltConnection *c, TimestampTz until)
 {
 	while (PQisBusy(c->pg) && PQstatus(c->pg) == CONNECTION_OK)
 	{
@@ -117,34 +120,6 @@ iblt_connection_wait(IbltConnection *c, TimestampTz until)
 			break;
 	}
 	return true;
-}
-
-bool
-iblt_connection_drain(IbltConnection *c, TimestampTz until)
-{
-	for (;;)
-	{
-		PGresult   *result;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!take_in(c) || PQstatus(c->pg) != CONNECTION_OK || !iblt_connection_wait(c, until))
-			return false;
-		result = PQgetResult(c->pg);
-		if (result == NULL)
-			break;
-		switch (PQresultStatus(result))
-		{
-			case PGRES_COPY_IN:
-			case PGRES_COPY_OUT:
-			case PGRES_COPY_BOTH:
-				/* nobody asked for that, and it has no end */
-				PQclear(result);
-				return false;
-			default:
-				PQclear(result);
-		}
-	}
-	return PQstatus(c->pg) == CONNECTION_OK;
 }
 
 /* An open connection; an error without one. */
@@ -194,7 +169,7 @@ PG_FUNCTION_INFO_V1(iblt_peer_wait);
 Datum
 iblt_peer_wait(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(iblt_connection_wait(open_connection(fcinfo), PG_GETARG_TIMESTAMPTZ(1)));
+	PG_RETURN_BOOL(wait_for_result(open_connection(fcinfo), PG_GETARG_TIMESTAMPTZ(1)));
 }
 
 /* A text of the other server's in an error. */
@@ -214,7 +189,7 @@ set_text(Datum *values, bool *nulls, int column, const char *said)
 
 /* A value of the type failure, for an error that a query ended with there, or a lost connection. */
 static Datum
-failure_of(IbltConnection *c, const PGresult *result, Oid type)
+failure_of(const PGresult *result, Oid type)
 {
 	static const struct
 	{
@@ -241,7 +216,7 @@ failure_of(IbltConnection *c, const PGresult *result, Oid type)
 	if (nulls[IBLT_FAILURE_STATE] || strlen(PQresultErrorField(result, PG_DIAG_SQLSTATE)) != 5)
 		set_text(values, nulls, IBLT_FAILURE_STATE, nulls[IBLT_FAILURE_STATE] ? "08006" : "XX000");
 	if (nulls[IBLT_FAILURE_MESSAGE])
-		set_text(values, nulls, IBLT_FAILURE_MESSAGE, PQerrorMessage(c->pg));
+		set_text(values, nulls, IBLT_FAILURE_MESSAGE, PQresultErrorMessage(result));
 	values[IBLT_FAILURE_REPORTED] = BoolGetDatum(true);
 	nulls[IBLT_FAILURE_REPORTED] = false;
 	return HeapTupleGetDatum(heap_form_tuple(lookup_rowtype_tupdesc_copy(type, -1), values, nulls));
@@ -311,57 +286,70 @@ bytes_of(const PGresult *row)
 	return bytes;
 }
 
-/* A row that libpq holds until the memory context ends. */
-typedef struct Kept
+/* What libpq holds of an answer, until the memory context ends. */
+typedef struct Answer
 {
 	MemoryContextCallback callback;
 	PGresult   *row;
-} Kept;
+	PGresult   *error;
+} Answer;
 
 static void
 let_go(void *arg)
 {
-	PQclear(((Kept *) arg)->row);
-	((Kept *) arg)->row = NULL;
+	PQclear(((Answer *) arg)->row);
+	PQclear(((Answer *) arg)->error);
 }
+
+/* The rest of an answer that ended with an error comes at once. */
+#define REST_MS		2000
 
 /*
  * Takes results until the connection is free.  The first row of the one behind so
- * many is kept.  The error that it ends with, or null.
+ * many is kept, and the first error.  A connection that does not become free is closed.
  */
-static PGresult *
-take_results(IbltConnection *c, int before, Kept *kept)
+static void
+take_results(IbltConnection *c, int before, Answer *answer)
 {
+	TimestampTz until = DT_NOEND;
+	PGresult   *result;
+
 	for (;;)
 	{
-		PGresult   *result;
 		ExecStatusType status;
-		bool		keep;
+		bool		keep = false;
 
 		CHECK_FOR_INTERRUPTS();
-		(void) iblt_connection_wait(c, DT_NOEND);
+		if (!wait_for_result(c, until) || (until != DT_NOEND && GetCurrentTimestamp() >= until))
+		{
+			iblt_connection_close(c);
+			return;
+		}
 		result = PQgetResult(c->pg);
 		if (result == NULL)
-			return NULL;
+			break;
 		status = PQresultStatus(result);
 		switch (status)
 		{
 			case PGRES_SINGLE_TUPLE:
 			case PGRES_COMMAND_OK:
-				keep = before == 0 && kept->row == NULL;
+				keep = before == 0 && answer->row == NULL;
 				before -= status == PGRES_COMMAND_OK;
 				if (keep)
-				{
-					kept->row = result;
-					continue;
-				}
+					answer->row = result;
 				break;
 			case PGRES_TUPLES_OK:
 			case PGRES_EMPTY_QUERY:
 				before--;
 				break;
 			case PGRES_FATAL_ERROR:
-				return result;
+				keep = answer->error == NULL;
+				if (keep)
+				{
+					answer->error = result;
+					until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), REST_MS);
+				}
+				break;
 			default:
 				/* COPY, which nobody asked for */
 				PQclear(result);
@@ -370,8 +358,11 @@ take_results(IbltConnection *c, int before, Kept *kept)
 						(errcode(ERRCODE_PROTOCOL_VIOLATION),
 						 errmsg("the peer did not answer with rows")));
 		}
-		PQclear(result);
+		if (!keep)
+			PQclear(result);
 	}
+	if (PQstatus(c->pg) != CONNECTION_OK)
+		iblt_connection_close(c);
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_fetch);
@@ -386,35 +377,29 @@ iblt_peer_fetch(PG_FUNCTION_ARGS)
 {
 	IbltConnection *c = open_connection(fcinfo);
 	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 2);
-	Kept	   *kept = palloc0(sizeof(Kept));
-	PGresult   *error;
+	Answer	   *answer = palloc0(sizeof(Answer));
 	TupleDesc	desc;
 	Datum		values[2] = {0};
 	bool		nulls[2] = {true, true};
 
-	kept->callback.func = let_go;
-	kept->callback.arg = kept;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &kept->callback);
+	answer->callback.func = let_go;
+	answer->callback.arg = answer;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &answer->callback);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	error = take_results(c, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1), kept);
-	if (error != NULL)
+	take_results(c, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1), answer);
+	if (answer->error != NULL)
 	{
-		let_go(kept);
-		kept->row = error;
-		values[1] = failure_of(c, error, TupleDescAttr(desc, 1)->atttypid);
+		values[1] = failure_of(answer->error, TupleDescAttr(desc, 1)->atttypid);
 		nulls[1] = false;
-		let_go(kept);
-		if (!iblt_connection_drain(c, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), 2000)))
-			iblt_connection_close(c);
-	}
-	else if (kept->row != NULL)
-	{
-		count_message(0, bytes_of(kept->row));
-		values[0] = answer_of(kept->row, type, &nulls[0]);
-		let_go(kept);
 	}
 	else
-		count_message(0, 0);
+	{
+		count_message(0, answer->row == NULL ? 0 : bytes_of(answer->row));
+		if (answer->row != NULL)
+			values[0] = answer_of(answer->row, type, &nulls[0]);
+	}
+	PQclear(answer->row);
+	answer->row = NULL;
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
 }

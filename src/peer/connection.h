@@ -51,15 +51,6 @@ extern IbltConnection *iblt_connection_take(const char *name, const char *peer);
 /* Closes a connection, which is gone then. */
 extern void iblt_connection_close(IbltConnection *connection);
 
-/* Waits until libpq has a result; false if it has none at that time.  Interrupts end it. */
-extern bool iblt_connection_wait(IbltConnection *connection, TimestampTz until);
-
-/*
- * Takes all results that are left, which leaves the connection free for the next
- * question; false if they do not come until then, or the connection is lost.
- */
-extern bool iblt_connection_drain(IbltConnection *connection, TimestampTz until);
-
 /* Is it a password, or does it stand for one?  libpq does not mark all of them. */
 extern bool iblt_is_secret(const PQconninfoOption *option);
 

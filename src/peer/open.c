@@ -240,11 +240,10 @@ read_peer(Opening *o)
 	{
 		debug_query_string = "iblt: a statement with a connection string";
 		o->given = PQconninfoParse(o->peer, NULL);
-		if (o->given == NULL)
-			refuse(o, "08001", NULL);
-		else
-			o->tells = string_tells(o);
+		o->tells = o->given != NULL && string_tells(o);
 	}
+	if (o->state == NULL && o->given == NULL)
+		refuse(o, "08001", NULL);
 	if (o->state != NULL)
 		return;
 	if (o->needs_password && *value_of(o, "password") == '\0')
@@ -304,7 +303,8 @@ begin(Opening *o, const char *name, double caller_ms)
 {
 	IbltConnection *c = iblt_connection_take(name, o->peer);
 
-	if (c->pg != NULL && !is_good(c, o->options))
+	/* several may have been kept */
+	while (c->pg != NULL && !is_good(c, o->options))
 	{
 		iblt_connection_close(c);
 		c = iblt_connection_take(name, o->peer);

@@ -134,6 +134,9 @@ is($session->run('BEGIN; CREATE ROLE other; GRANT other TO CURRENT_USER; SET LOC
 is($session->run('SELECT iblt_disconnect()'), '1', 'it is closed');
 is($session->run('SELECT iblt_disconnect()'), '0', 'once');
 nothing_left('after the cancels', $here);
+$here->safe_psql('postgres', "CREATE SERVER moves FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '${\ $here->host}', port '${\ $here->port}', dbname 'there'); CREATE USER MAPPING FOR CURRENT_USER SERVER moves");
+is($session->run("SELECT count(c) FROM iblt_internal.peers_open('{moves,moves}', '{x,y}') AS c; SELECT iblt_internal.peers_close('{x,y}', false); ALTER SERVER moves OPTIONS (SET dbname 'postgres');
+	SELECT iblt_internal.peers_open('{moves}', '{z}'); SELECT iblt_internal.ask_one('z', 'SELECT pg_catalog.current_database()'); SELECT iblt_internal.peers_close('{z}')"), "1\n\n{z}\npostgres\n", 'none of several that were kept leads where a server has led before');
 $session->start("SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
 my $asleep = "FROM pg_stat_activity WHERE datname = 'there' AND wait_event = 'PgSleep'";
 wait_for($here, "SELECT count(*) = 1 $asleep");
