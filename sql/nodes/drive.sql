@@ -4,7 +4,6 @@
 -- what it is for.
 
 -- The comparison of nodes, and of a repair, which asks for something, its rows.
--- A comparison may use connections of the caller's, over which nothing is written.
 CREATE FUNCTION nodes_drive(relation text, a attempt, asked repair_options, source text,
 	OUT compared comparison, OUT rows node_repair_row[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
