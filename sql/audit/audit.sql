@@ -250,7 +250,7 @@ BEGIN
 			': ' || result.detail));
 		rows[n] := result;
 	END LOOP;
-	PERFORM peers_close(a.conns);
+	PERFORM peers_close(a.conns, true);
 END
 $$;
 

@@ -207,9 +207,7 @@ BEGIN
 					(u.d).confirmed, (u.d).here_count, (u.d).there_count
 					FROM (SELECT unnest(b.differences) AS d) AS u;
 			END LOOP;
-			-- digests and plain queries keep no sketch there
-			PERFORM peers_close(a.conns, (a.options).method <> 'plain'
-				AND ((plan.found).keys IS NULL OR (plan.found).number > plan.max_differences));
+			PERFORM peers_close(a.conns, true);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;

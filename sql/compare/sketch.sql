@@ -13,17 +13,13 @@ RETURNS integer
 CREATE FUNCTION iblt_compare_join(s @extschema@.iblt, a bytea, b bytea) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
--- The name under which a session keeps the sketch of a side: another server's, where it takes the
--- place of the last one of that side and connection, or this one.
--- Behind a pooler, another comparison with a connection of this name may use the same
--- session there.  It must not take this sketch for its own.
+-- The name under which a session keeps the sketch of a side, in place of the one before.
+-- Two sides may be relations of one session.  Behind a pooler, another comparison may use the same
+-- session.  It must not take this sketch for its own.
 CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT concat(coalesce(s.place, CASE s.side WHEN 'there' THEN 'iblt there'
-		ELSE 'iblt here' END),
-		CASE WHEN s.side = 'there' AND (plan.here).place = s.place THEN ' there' END,
-		chr(9), plan.kept)
+	SELECT concat('iblt ', CASE s.side WHEN 'there' THEN 'there' ELSE 'here' END, chr(9), plan.kept)
 $$;
 
 -- A query for what the scan of a side gives.

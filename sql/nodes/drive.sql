@@ -46,7 +46,7 @@ BEGIN
 				plan := NULL;
 				rows := nodes_repair(a.peers, compared, asked, source);
 			END IF;
-			PERFORM peers_close(a.conns);
+			PERFORM peers_close(a.conns, NOT repairs);
 			RETURN;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;

@@ -197,9 +197,9 @@ END
 $$;
 
 -- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
--- Where another session may keep one, or anything went wrong, it ends: beside a scan, a message
--- that takes a sketch back would cost more than a new connection.
-CREATE FUNCTION peers_close(conns text[], kept boolean DEFAULT true) RETURNS void
+-- The session keeps connections over which nothing was written and nothing went wrong.  The other
+-- session keeps its last sketch until the next one takes its place.
+CREATE FUNCTION peers_close(conns text[], keep boolean DEFAULT false) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -207,7 +207,7 @@ DECLARE
 BEGIN
 	PERFORM iblt_session_drop('iblt here'), iblt_session_drop('iblt there');
 	FOREACH conn IN ARRAY coalesce(array_remove(conns, NULL), '{}') LOOP
-		PERFORM iblt_peer_release(conn, NOT kept);
+		PERFORM iblt_peer_release(conn, keep);
 	END LOOP;
 END
 $$;

@@ -16,7 +16,7 @@ BEGIN
 	conn := (peers_open(ARRAY[peer], ARRAY[conn], '5 s'))[1];
 	PERFORM peers_bare(ARRAY[conn]);
 	answer := ask_one(conn, query);
-	PERFORM peers_close(ARRAY[conn]);
+	PERFORM peers_close(ARRAY[conn], true);
 	RETURN answer;
 EXCEPTION WHEN @on_any_error@ THEN
 	PERFORM peers_close(ARRAY[conn]);

@@ -174,7 +174,7 @@ DECLARE
 BEGIN
 	BEGIN
 		answer := structure_of(conns, peers, schema, peer_schema, rights);
-		PERFORM peers_close(conns);
+		PERFORM peers_close(conns, true);
 		RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
 			ORDER BY array_position('{danger,unknown,change}', d.severity), d.kind COLLATE "C",
 				d.object COLLATE "C", d.property COLLATE "C";

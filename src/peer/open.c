@@ -225,6 +225,11 @@ patience(Opening *o, double caller_ms)
 static void
 read_peer(Opening *o)
 {
+	/* of an option that is given, too, the last value counts */
+	static const char *const defaults[][2] = {
+		{"fallback_application_name", "iblt"}, {"keepalives_idle", "60"}, {"keepalives_interval", "15"},
+		{"keepalives_count", "4"}, {"tcp_user_timeout", "120000"}
+	};
 	StringInfoData options;
 	int			n = 0;
 
@@ -258,10 +263,13 @@ read_peer(Opening *o)
 			refuse(o, "42501", "Only superusers may name files that libpq writes or takes options from.");
 			return;
 		}
-	o->keywords = palloc0(sizeof(char *) * (n + 3));
-	o->values = palloc0(sizeof(char *) * (n + 3));
-	o->keywords[n = 0] = "fallback_application_name";
-	o->values[n++] = "iblt";
+	o->keywords = palloc0(sizeof(char *) * (n + lengthof(defaults) + 2));
+	o->values = palloc0(sizeof(char *) * (n + lengthof(defaults) + 2));
+	for (n = 0; n < (int) lengthof(defaults); n++)
+	{
+		o->keywords[n] = defaults[n][0];
+		o->values[n] = defaults[n][1];
+	}
 	initStringInfo(&options);
 	for (PQconninfoOption *option = o->given; option->keyword != NULL; option++)
 	{

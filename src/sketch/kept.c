@@ -11,11 +11,9 @@
  * A sketch belongs to the role that has kept it.  It has the keys of rows that
  * the session's next role may not be allowed to read.
  *
- * A comparison puts a tab and something of its own behind the name of its
- * connection.  One sketch is kept under what is before the tab, and found
- * under the whole name only.  Behind a pooler that shares sessions, nobody
- * drops the sketches of a comparison that has ended, so there are only a few
- * of these.
+ * A comparison puts a tab and something of its own behind a name.  One sketch is
+ * kept under what is before the tab, and found under the whole name only.  Behind a
+ * pooler that shares sessions, a comparison does not find another one's.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,8 +23,6 @@
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-
-#define MOST_SHARED		8
 
 /* One kept sketch, in a memory context of its own. */
 typedef struct Kept
@@ -41,7 +37,7 @@ static List *kept_list = NIL;
 
 /*
  * The sketch that the current role keeps under a name, or NULL.  Of the name of
- * a connection, the part before the tab counts.
+ * a comparison, the part before the tab counts.
  */
 static Kept *
 kept_find(const char *name)
@@ -66,27 +62,6 @@ kept_drop(Kept *kept)
 {
 	kept_list = list_delete_ptr(kept_list, kept);
 	MemoryContextDelete(kept->context);
-}
-
-/* Drops the oldest sketch of a comparison if there are too many. */
-static void
-drop_oldest(void)
-{
-	Kept	   *oldest = NULL;
-	int			count = 0;
-	ListCell   *lc;
-
-	foreach(lc, kept_list)
-	{
-		Kept	   *kept = lfirst(lc);
-
-		if (strchr(kept->name, '\t') == NULL)
-			continue;
-		if (count++ == 0)
-			oldest = kept;
-	}
-	if (count >= MOST_SHARED)
-		kept_drop(oldest);
 }
 
 /* The name, which is the first argument. */
@@ -123,8 +98,6 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 	kept->value = iblt_value_copy(sketch.bytes, sketch.size);
 	if (before != NULL)
 		kept_drop(before);
-	if (strchr(name, '\t') != NULL)
-		drop_oldest();
 	MemoryContextSwitchTo(TopMemoryContext);
 	kept_list = lappend(kept_list, kept);
 	MemoryContextSetParent(context, TopMemoryContext);
