@@ -60,18 +60,17 @@ BEGIN
 END
 $$;
 
--- The fold that a place answers; an error unless it has the size that was asked for, or the
--- exchange would not end.
-CREATE FUNCTION fold_of(answer text, subtable_cells integer, place text) RETURNS @extschema@.iblt
+-- Counts the fold that a place answers, which travels as base64; an error unless it has the size
+-- that was asked for, or the exchange would not end.
+CREATE FUNCTION check_fold(fold @extschema@.iblt, subtable_cells integer, place text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	fold declared.sketch%TYPE := answer;
 	header record := iblt_header(fold);
 BEGIN
-	PERFORM iblt_traffic_add(0, 0, 0, octet_length(answer));
+	PERFORM iblt_traffic_add(0, 0, 0, 4 * ((pg_column_size(fold) - 2) / 3));
 	IF header.cells = header.hashes * subtable_cells THEN
-		RETURN fold;
+		RETURN;
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'data_exception',
 		MESSAGE = format('%s answered with a sketch of another size', peer_title(place)),
@@ -130,6 +129,7 @@ DECLARE
 	queries text[];
 	scanned scanned[];
 	folds declared.sketches%TYPE;
+	larger declared.sketches%TYPE;
 	rows bigint[];
 	mine integer;			-- the side whose whole sketch this session has
 	empty declared.sketch%TYPE;		-- without such a side: the size of all
@@ -234,9 +234,10 @@ BEGIN
 			queries[i] := format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text',
 				kept_name(plan, sides[still[i]]), cells);
 		END LOOP;
-		queries := ask_values(asked, queries);
+		larger := ask_values(asked, queries, form => empty);
 		FOR i IN 1 .. cardinality(still) LOOP
-			folds[still[i]] := fold_of(queries[i], cells, asked[i]);
+			PERFORM check_fold(larger[i], cells, asked[i]);
+			folds[still[i]] := larger[i];
 		END LOOP;
 	END LOOP;
 END

@@ -67,8 +67,8 @@ BEGIN
 END
 $$;
 
--- What each of these places answers to its question: one text, or the rows of keys if the form is
--- found_rows; a label is the application_name there.
+-- What each of these places answers to its question: one value of the type of "form", or the rows
+-- of keys if that is found_rows; a label is the application_name there.
 -- Questions to one place are put as one statement, so the answers are of one snapshot.  Two would
 -- show what was written in between as a difference.
 CREATE FUNCTION ask_values(places text[], queries text[], label text DEFAULT NULL,
@@ -78,7 +78,7 @@ RETURNS anyarray
 AS $$
 DECLARE
 	many integer := cardinality(places);
-	one_value boolean := pg_typeof(form) = 'text'::regtype;
+	one_value boolean := pg_typeof(form) <> 'found_rows'::regtype;
 	columns text := CASE WHEN one_value THEN 'value text' ELSE 'id text[], key jsonb[], n bigint[],'
 		' rows_checksum text[], checksum bigint[], mark text[], content jsonb[], columns text[],'
 		' fingerprint text' END;

@@ -108,9 +108,6 @@ DROP ROLE regress_iblt_keeper;
 SELECT iblt_session_keep(E'mine\t1', iblt_new()) IS NOT NULL AS kept, iblt_session_keep(E'mine\t2', iblt_new()) IS NOT NULL AS by_another;
 SELECT iblt_session_get(E'mine\t1');
 SELECT iblt_session_get(E'mine\t2') = iblt_new() AS own, iblt_session_drop('mine') AS dropped;
--- and of these, only the last few are kept
-SELECT count(iblt_session_keep(E'mine ' || n || E'\t1', iblt_new())), count(iblt_session_keep('other ' || n, iblt_new())) FROM generate_series(1, 20) AS n;
-SELECT count(*) FILTER (WHERE iblt_session_drop('mine ' || n)) AS of_comparisons, count(*) FILTER (WHERE iblt_session_drop('other ' || n)) AS others FROM generate_series(1, 20) AS n;
 SELECT iblt_session_keep(NULL, iblt_new());
 SELECT iblt_session_keep('x', NULL);
 SELECT cells, capacity >= 60000 AS enough FROM iblt_info(iblt_internal.iblt_compare_template(60000, 8, 1));

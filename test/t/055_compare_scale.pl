@@ -90,6 +90,7 @@ my $through = literal($proxy->connstr);
 	is("$rows_here $rows_there $differences", join(' ', $rows, $rows - $drift{gone} + $drift{new}, $total), 'figures: rows are counted once, though scanned twice');
 	cmp_ok($sketches, '<=', $bound, sprintf 'at most %d bytes of sketches, %.1f a difference', $bound, $sketches / $total);
 	cmp_ok($sketches, '>=', text_bytes(1.2 * $total), 'and no fewer than 100,000 keys take');
+	$session->run('SELECT iblt_disconnect()');
 	check_wire($proxy, $messages, $sent, $received, $sketches);
 	$session->quit;
 }
@@ -121,6 +122,7 @@ sub check_wire
 	my ($h, $t) = map { $_->[0]->safe_psql('postgres', "SELECT count(*) FROM big WHERE $condition") } [$here], [$there];
 	is(wrong($session, "$through, condition => '$condition', rows => true, recheck => 1", $condition),
 		'found 500|false 0|missed 0', '500 differences');
+	$session->run('SELECT iblt_disconnect()');
 	$session->run("SELECT 1 FROM iblt_compare('big', $through, condition => '$condition', rows => true, recheck => 1, progress => true)");
 	my @notices = $session->{err} =~ /^.*NOTICE: +(?:00000: +)?(.*)$/mg;
 	is(shift @notices, 'comparing public.big with public.big: 3 columns, key (id)', 'progress: what is compared');
@@ -132,6 +134,7 @@ sub check_wire
 	my ($messages, $sent, $received, $sketch_bytes) =
 	  split /\|/, $session->run('SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_compare_stats()');
 	$proxy->counted;    # of the comparison before
+	$session->run('SELECT iblt_disconnect()');
 	check_wire($proxy, $messages, $sent, $received, $sketch_bytes);
 
 	# ten seconds are too long for a test, so a message is due after each 65536 rows
@@ -242,9 +245,9 @@ SKIP:
 foreach my $capacity (100, 4000, 16000)
 {
 	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT iblt_internal.peers_open(ARRAY[$peer], '{grow}'); BEGIN;
-		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_keep(E''grow\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g');
+		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_keep(E''iblt there\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g');
 		SELECT answer FROM iblt_internal.iblt_peer_fetch('grow', 0, ''::text);
-		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_get(E''grow\\tkept'')');
+		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_get(E''iblt there\\tkept'')');
 		CREATE TEMP TABLE kept AS SELECT answer AS s FROM iblt_internal.iblt_peer_fetch('grow', 0, NULL::iblt); COMMIT;
 		" . q{DO $$
 		DECLARE

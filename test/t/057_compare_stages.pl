@@ -76,6 +76,7 @@ sub as_before
 	is($session->run('SELECT txid_current_if_assigned()'), '', "$text: the session has no transaction");
 	my $out = $session->run("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('staged', ${\ conninfo($there)})");
 	is(join("\n", sort split /\n/, $out), $truth, "$text: the session compares as before") or diag($session->{err});
+	$session->run('SELECT iblt_disconnect()');
 	return;
 }
 
