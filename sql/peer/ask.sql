@@ -137,12 +137,8 @@ $$;
 
 -- What one place answers.
 CREATE FUNCTION ask_one(place text, query text, label text DEFAULT NULL) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN (ask_values(ARRAY[place], ARRAY[query], label))[1];
-END
-$$;
 
 -- What calls of functions of schema iblt_internal answer.
 CREATE FUNCTION ask_calls(places text[], VARIADIC calls text[]) RETURNS text[]
@@ -159,22 +155,14 @@ $$;
 
 -- The same of one place.
 CREATE FUNCTION ask_call(place text, call text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN (ask_calls(ARRAY[place], call))[1];
-END
-$$;
 
 -- A position in the WAL of a place behind all that is visible there now.
 CREATE FUNCTION position_at(place text) RETURNS numeric
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN ask_call(place, CASE WHEN peer_is_bare(place) THEN 'wal_position(false)'
-		ELSE 'iblt_wal_position() - ''0/0''::pg_catalog.pg_lsn' END);
-END
-$$;
+		ELSE 'iblt_wal_position() - ''0/0''::pg_catalog.pg_lsn' END)::numeric;
 
 -- The sides that are compared.
 CREATE FUNCTION sides_of(plan plan) RETURNS side[]
@@ -225,6 +213,17 @@ BEGIN
 END
 $$;
 
+-- The function that reads for a plan, perhaps keys that an index finds.
+-- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
+-- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
+CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN has_bounds(plan) THEN 'read_slice'
+		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
+		ELSE 'read_heap' END
+$$;
+
 -- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
 CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
 RETURNS reading
@@ -242,15 +241,4 @@ AS $$
 	SELECT format('round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
 		CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
 			ELSE 'statement_timestamp()' END)
-$$;
-
--- The function that reads for a plan, perhaps keys that an index finds.
--- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
--- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
-CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN has_bounds(plan) THEN 'read_slice'
-		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
-		ELSE 'read_heap' END
 $$;

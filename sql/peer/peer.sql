@@ -82,9 +82,7 @@ $$;
 -- What is known of the connections of this transaction: their "titles", and which are "bare".
 CREATE FUNCTION peers_known(field text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT nullif(current_setting('iblt.peers', true), '')::jsonb -> field
-$$;
+	RETURN nullif(current_setting('iblt.peers', true), '')::jsonb -> field;
 
 -- Changes one of these.
 CREATE FUNCTION peers_know(field text, value jsonb) RETURNS void
@@ -96,32 +94,21 @@ BEGIN
 END
 $$;
 
--- What messages call the other end of a connection: by its name where there are several
--- (nodes_title).
+-- What messages call the other end of a connection: by its name where there are several (connect).
 CREATE FUNCTION peer_title(conn text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce('"' || (peers_known('titles') ->> conn) || '"', 'the peer')
-$$;
+	RETURN coalesce('"' || (peers_known('titles') ->> conn) || '"', 'the peer');
 
 -- Is the peer asked by plain queries, because nothing of iblt is there?
 -- That is a property of the connection, which has this name in this transaction only.
 CREATE FUNCTION peer_is_bare(conn text) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN coalesce(peers_known('bare') ? conn, false);
-END
-$$;
 
 -- From now on, the peers of these connections are asked by plain queries, and no others.
 CREATE FUNCTION peers_bare(conns text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peers_know('bare', to_jsonb(conns));
-END
-$$;
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN peers_know('bare', to_jsonb(conns));
 
 -- New names for connections to peers, NULL for this database.
 -- Both sides may be relations of one peer, over one connection.
@@ -190,7 +177,8 @@ BEGIN
 		END LOOP;
 	END IF;
 	IF names IS NOT NULL THEN
-		PERFORM nodes_title(names, conns);
+		PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
+			FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
 	END IF;
 	RETURN peers_open(peers, conns, timeout);
 END
@@ -227,15 +215,5 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	RETURN e;
-END
-$$;
-
--- From now on, messages call connections by the names of their nodes.
-CREATE FUNCTION nodes_title(names text[], conns text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
-		FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
 END
 $$;

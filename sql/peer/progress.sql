@@ -2,12 +2,8 @@
 
 -- Says where a comparison is.
 CREATE FUNCTION progress(shown boolean, message text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM iblt_tell(CASE WHEN shown THEN 'notice' ELSE 'debug' END, message);
-END
-$$;
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	RETURN iblt_tell(CASE WHEN shown THEN 'notice' ELSE 'debug' END, message);
 
 -- Until the client's message ends, progress is due each so many milliseconds; NULL: never.
 CREATE FUNCTION iblt_progress_every(ms integer) RETURNS void
@@ -16,9 +12,5 @@ CREATE FUNCTION iblt_progress_every(ms integer) RETURNS void
 -- Lets scans of this database and progress_timely say something every 10 seconds from now on, or
 -- not any more.
 CREATE FUNCTION progress_by_time(shown boolean) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM iblt_progress_every(CASE WHEN shown THEN 10000 END);
-END
-$$;
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	RETURN iblt_progress_every(CASE WHEN shown THEN 10000 END);

@@ -3,6 +3,19 @@
 -- peer_send starts a query, and peer_value waits for its single value.  What is asked of both
 -- sides goes through ask (ask.sql).
 
+-- A statement that does something if the schema iblt_internal of the peer is a superuser's, and
+-- otherwise ends in an error.
+-- Where iblt is not, anybody may make a schema of that name.  Its functions would run as the
+-- role that asks.  A superuser has the rights of all roles, of OID 10 too.  A view of iblt is
+-- locked, so that the role that has installed it does not drop it before the message ends.
+CREATE FUNCTION peer_trust_sql(act text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN format('DO %L; ', format($q$BEGIN LOCK iblt_internal.installed IN ACCESS SHARE MODE;
+IF (SELECT NOT pg_catalog.pg_has_role(nspowner, 10, 'USAGE') FROM pg_catalog.pg_namespace
+WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal')
+THEN RAISE 'schema iblt_internal does not belong to a superuser' USING ERRCODE = '3F000';
+END IF; %s; END$q$, act));
+
 -- The two statements that go before each query on the peer; a label is its application_name
 -- from then on, and what is to be shown takes the place of the message in its log.
 -- Behind a pooler the next query may meet another session, so the settings go with each
@@ -11,36 +24,12 @@
 -- The first statement of a message would take it in any other isolation level.
 CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || peer_trust_sql(
-		format('PERFORM %s', peer_pin_sql(label, shown)))
-$$;
-
--- A statement that does something if the schema iblt_internal of the peer is a superuser's, and
--- otherwise ends in an error.
--- Where iblt is not, anybody may make a schema of that name.  Its functions would run as the
--- role that asks.  A superuser has the rights of all roles, of OID 10 too.  A view of iblt is
--- locked, so that the role that has installed it does not drop it before the message ends.
-CREATE FUNCTION peer_trust_sql(act text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format('DO %L; ', format($q$BEGIN LOCK iblt_internal.installed IN ACCESS SHARE MODE;
-IF (SELECT NOT pg_catalog.pg_has_role(nspowner, 10, 'USAGE') FROM pg_catalog.pg_namespace
-WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal')
-THEN RAISE 'schema iblt_internal does not belong to a superuser' USING ERRCODE = '3F000';
-END IF; %s; END$q$, act))
-$$;
-
--- The expression that pins the settings.
-CREATE FUNCTION peer_pin_sql(label text, shown text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN shown IS NULL THEN '%s'
-			ELSE 'pg_catalog.concat(iblt_internal.iblt_peer_show(%2$L), %1$s)' END,
-		format('iblt_internal.iblt_peer_settings(%L, %L, %L, %L)', current_setting('DateStyle'),
-			current_setting('IntervalStyle'), current_setting('timezone_abbreviations'),
-			left(label, 63)), shown)
-$$;
+	RETURN 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || peer_trust_sql(
+		format(CASE WHEN shown IS NULL THEN 'PERFORM %s'
+				ELSE 'PERFORM pg_catalog.concat(iblt_internal.iblt_peer_show(%2$L), %1$s)' END,
+			format('iblt_internal.iblt_peer_settings(%L, %L, %L, %L)', current_setting('DateStyle'),
+				current_setting('IntervalStyle'), current_setting('timezone_abbreviations'),
+				left(label, 63)), shown));
 
 -- Starts a query on the peer, and does not wait for it; true.
 CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
@@ -89,9 +78,5 @@ $$;
 
 -- The single value that a query sent to the peer gives.
 CREATE FUNCTION peer_value(conn text, before integer DEFAULT 2) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN peer_answer(conn, NULL::text, before);
-END
-$$;

@@ -359,6 +359,13 @@ BEGIN
 END
 $$;
 
+-- A number for people.
+CREATE FUNCTION grouped(n bigint) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT to_char(n, 'FM9,999,999,999,999,999,990')
+$$;
+
 -- How many rows of a table differ, as words, or NULL.
 CREATE FUNCTION report_counts(missing bigint, extra bigint, changed bigint, unconfirmed bigint)
 RETURNS text
@@ -367,11 +374,4 @@ AS $$
 	SELECT nullif(concat_ws(', ', grouped(nullif(missing, 0)) || ' missing',
 		grouped(nullif(extra, 0)) || ' extra', grouped(nullif(changed, 0)) || ' changed',
 		grouped(nullif(unconfirmed, 0)) || ' of these unconfirmed'), '')
-$$;
-
--- A number for people.
-CREATE FUNCTION grouped(n bigint) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT to_char(n, 'FM9,999,999,999,999,999,990')
 $$;

@@ -83,7 +83,7 @@ calls="
 		FROM pg_proc WHERE prokind = 'f' GROUP BY proname
 	), caller AS (
 		SELECT p.oid, p.proparallel, CASE p.proparallel WHEN 's' THEN 1 WHEN 'r' THEN 2 ELSE 3 END AS unsafe,
-			regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') AS source
+			regexp_replace(concat(p.prosrc, pg_get_function_sqlbody(p.oid)), E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') AS source
 		FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
 		WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
 	)"
@@ -101,7 +101,7 @@ no_rows "no immutable function calls one that is not, except to make text" "
 	WITH called AS (
 		SELECT proname FROM pg_proc WHERE prokind IN ('f', 'a') GROUP BY proname HAVING bool_and(provolatile <> 'i')
 	), caller AS (
-		SELECT p.oid, regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') AS source
+		SELECT p.oid, regexp_replace(concat(p.prosrc, pg_get_function_sqlbody(p.oid)), E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') AS source
 		FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
 		WHERE p.provolatile = 'i' AND p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
 	)
@@ -112,7 +112,7 @@ no_rows "no immutable function calls one that is not, except to make text" "
 no_rows "no immutable function reads a catalog" "
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.provolatile = 'i' AND p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
-	AND regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') ~ '(FROM|JOIN)\s+pg_\w+(?!\w*\s*\\()'"
+	AND regexp_replace(concat(p.prosrc, pg_get_function_sqlbody(p.oid)), E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') ~ '(FROM|JOIN)\s+pg_\w+(?!\w*\s*\\()'"
 
 no_rows "functions of aggregates take internal, no others do" "
 	SELECT p.oid::regprocedure FROM pg_proc p
@@ -157,7 +157,7 @@ no_rows "everybody may execute what users' calls lead to, and nothing else" "
 	WITH RECURSIVE member AS (SELECT d.classid, d.objid $members
 	), function AS (SELECT p.* FROM pg_proc p JOIN member ON classid = 'pg_proc'::regclass AND objid = p.oid
 	), source AS (
-		SELECT p.oid, p.prosrc AS body FROM function p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+		SELECT p.oid, concat(p.prosrc, pg_get_function_sqlbody(p.oid)) AS body FROM function p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
 		UNION ALL SELECT c.oid, pg_get_viewdef(c.oid) FROM pg_class c JOIN member ON classid = 'pg_class'::regclass AND objid = c.oid
 		WHERE c.relkind = 'v'
 	), word AS (SELECT DISTINCT oid, w[1] AS name FROM source, regexp_matches(body, '[a-z_0-9]+', 'g') AS w
@@ -193,7 +193,7 @@ no_rows "functions that users call pin search_path, except procedures that commi
 
 committing="
 	WITH committing AS (
-		SELECT p.oid, regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''', '', 'g') AS source FROM pg_proc p
+		SELECT p.oid, regexp_replace(concat(p.prosrc, pg_get_function_sqlbody(p.oid)), E'--[^\n]*|''[^'']*''', '', 'g') AS source FROM pg_proc p
 		WHERE p.prokind = 'p' AND p.proconfig IS NULL AND p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
 	)"
 no_rows "procedures that commit use no operator, and name the schema of each function and type" "$committing
