@@ -311,6 +311,19 @@ measure_live() {
 	done
 }
 
+# A small table by a connection that is kept, and by a new one, in one session.
+measure_kept() {
+	local r way
+	for r in $(seq 0 $((6 * REPEAT))); do
+		for way in kept new; do
+			[ $way = kept ] || echo 'SELECT iblt_disconnect() \gset'
+			printf '%s\n' "\\echo @ few_rows_$way $r" '\timing on' "SELECT count(*) FROM iblt_compare('few_rows', $(peer $THERE_PORT));" '\timing off'
+		done
+	done | sql $HERE_PORT >"$WORK/kept.out"
+	[ "$(grep -c '^0$' "$WORK/kept.out")" = $((12 * REPEAT + 2)) ] || { head -n 20 "$WORK/kept.out"; die "small tables differ"; }
+	cat "$WORK/kept.out" >>"$WORK/timing.out"
+}
+
 # --- sessions that have not compared before ---------------------------------------------------
 
 # spent DATABASE SQL: milliseconds of the processors that all sessions of both servers take for a
@@ -459,6 +472,8 @@ report() {
 	bar "its messages" "" "${MESSAGES[live_large]}" at-most 4
 	bar "$ROWS rows that are equal, ms" "" "${MEDIAN[live_equal]}" at-most 8
 	bar "its messages" "" "${MESSAGES[live_equal]}" at-most 2
+	row "1,000 equal rows, by a new connection, ms" "${MEDIAN[few_rows_new]}" "1.00" "-" ""
+	bar "the same by a connection that is kept" "${MEDIAN[few_rows_kept]}" "$(ratio "${MEDIAN[few_rows_kept]}" "${MEDIAN[few_rows_new]}")" at-most 0.7
 	row "Processors of both sides" "first" "later" "bar" ""
 	row "iblt_compare of 1,000 equal rows, ms" "${MEDIAN[cpu_first]}" "${MEDIAN[cpu_later]}" "-" ""
 	row "live digests that are equal, ms" "${MEDIAN[cpu_live_first]}" "${MEDIAN[cpu_live_later]}" "-" ""
@@ -491,6 +506,7 @@ inner() {
 	measure_far
 	make_live
 	measure_live
+	measure_kept
 	measure_elsewhere
 	measure_third_memory
 	read_medians "$WORK/timing.out"

@@ -4,7 +4,7 @@
 #	databases of one throwaway server, and share this machine's processors.  On servers of
 #	their own they would scan at the same time.  So what counts is the processor time of the
 #	session that conducts and of one node, against that of a node's scan alone, into a sketch of
-#	the size that a comparison takes.
+#	the size that a comparison takes.  And what it takes to reach nodes that are far away.
 #
 #	BENCH_NODES_ROWS    rows of each node (3,000,000), of which 100 differ on one node or another
 #	BENCH_NODES_REPEAT  repetitions after one to warm up (5)
@@ -19,6 +19,7 @@ PORT=54323
 ROWS=${BENCH_NODES_ROWS:-3000000}
 REPEAT=${BENCH_NODES_REPEAT:-5}
 NODES=(2 4 8)
+PROXIES=()
 SCAN="SELECT (iblt_info(s)).rows FROM (SELECT iblt_agg(id, iblt_checksum_seeded(1, id, a, b, c), iblt_internal.iblt_compare_template(60000, 9, 1)) FROM t OFFSET 0) AS x(s)"
 
 # sql DATABASE ARGUMENT ...
@@ -68,6 +69,35 @@ measure() {
 	done
 }
 
+# Nodes that are 50 ms away, each behind a proxy of its own: what more of them add.
+FAR=16
+
+make_far() {
+	local n
+	sql postgres -c "CREATE DATABASE f1"
+	sql f1 -c "CREATE EXTENSION iblt_audit CASCADE" -c "CREATE TABLE small AS SELECT g AS id FROM generate_series(1, 100) g; ALTER TABLE small ADD PRIMARY KEY (id)"
+	for n in $(seq 2 $FAR); do sql postgres -c "CREATE DATABASE f$n TEMPLATE f1"; done
+	for n in $(seq 1 $FAR); do
+		perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$((PORT + n))" "$WORK/s/.s.PGSQL.$PORT" 25 >/dev/null &
+		PROXIES+=($!)
+		sql postgres -c "CREATE SERVER f$n FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '$WORK/s', port '$((PORT + n))', dbname 'f$n')" \
+			-c "CREATE USER MAPPING FOR postgres SERVER f$n OPTIONS (user 'postgres')"
+	done
+}
+
+measure_far() {
+	local r n
+	for r in $(seq 0 "$REPEAT"); do
+		for n in 2 $FAR; do
+			sql postgres -c '\timing on' -c "SELECT count(*) FROM iblt_compare_nodes('public.small', '{$(seq -s, -f 'f%.0f' 1 "$n")}')" >"$WORK/out"
+			[ "$(head -n 1 "$WORK/out")" = 0 ] || die "$(head -n 1 "$WORK/out") keys of $n nodes far away"
+			note "far_$n" "$r" "$(sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' "$WORK/out")"
+		done
+	done
+	kill -TERM "${PROXIES[@]}"
+	wait "${PROXIES[@]}" || true
+}
+
 report_bars() {
 	local n
 	row "" "ms" "ratio" "bar" ""
@@ -76,6 +106,8 @@ report_bars() {
 		row "$n nodes: the session that conducts" "${MEDIAN[conducts_$n]}" "$(ratio "${MEDIAN[conducts_$n]}" "${MEDIAN[scan]}")" "" ""
 		bar "$n nodes: that session and one node" "${MEDIAN[nodes_$n]}" "$(ratio "${MEDIAN[nodes_$n]}" "${MEDIAN[scan]}")" at-most 1.3
 	done
+	row "2 nodes of 100 rows, 50 ms away, new connections" "${MEDIAN[far_2]}" "1.00" "" ""
+	bar "$FAR such nodes" "${MEDIAN[far_$FAR]}" "$(ratio "${MEDIAN[far_$FAR]}" "${MEDIAN[far_2]}")" at-most 1.5
 }
 
 inner() {
@@ -86,6 +118,8 @@ inner() {
 	describe_cpus
 	say "iblt_compare_nodes over $ROWS rows: processor time, without parallel workers"
 	measure
+	make_far
+	measure_far
 	read_medians "$WORK/timing.out"
 	report_bars
 	say_busy
