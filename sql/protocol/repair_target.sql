@@ -189,25 +189,32 @@ $$;
 CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(x.relname),
+	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(i.relname),
 		'columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
-			WHERE a.attrelid = i.indrelid AND a.attnum > 0 AND (a.attnum = ANY (i.indkey::int2[])
-				OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
-					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
-					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum))),
+			WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.used)),
 		'keys', keys.list, 'same', keys.same,
-		'condition', CASE WHEN u.own THEN pg_get_expr(i.indpred, i.indrelid) END)
+		'condition', CASE WHEN i.own THEN pg_get_expr(i.indpred, i.indrelid) END)
 		ORDER BY i.indexrelid), '[]')
-	FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam,
-	LATERAL (SELECT m.amname = 'btree' AND NOT EXISTS (SELECT FROM pg_depend d
-		WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-		AND d.refclassid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass))
+	-- OFFSET keeps the planner from looking at the keys of all indexes of the database
+	FROM (SELECT i.*, m.amname = 'btree' AND NOT EXISTS (SELECT FROM pg_depend d
+			WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+			AND d.refclassid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass))
 		AND NOT EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-			WHERE a.attrelid = i.indrelid AND t.typnamespace <> 'pg_catalog'::regnamespace
-			AND (a.attnum = ANY (i.indkey::int2[]) OR EXISTS (SELECT FROM pg_depend d
-				WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-				AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid
-				AND d.refobjsubid = a.attnum)))) AS u(own),
+			WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.used)
+			AND t.typnamespace <> 'pg_catalog'::regnamespace) AS own
+		FROM (SELECT i.*, x.relname, x.relam, ARRAY(SELECT a.attnum FROM pg_attribute a
+				WHERE a.attrelid = i.indrelid AND a.attnum > 0
+				AND (a.attnum = ANY (i.indkey::int2[]) OR EXISTS (SELECT FROM pg_depend d
+					WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
+					AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid
+					AND d.refobjsubid = a.attnum))) AS used
+			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+			WHERE i.indrelid = ANY (ARRAY(
+				SELECT target::oid UNION SELECT relid FROM pg_partition_tree(target)))
+			AND i.indisunique AND i.indimmediate AND i.indisvalid
+			AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid
+				AND i.indrelid <> target) OFFSET 0) AS i
+		JOIN pg_am m ON m.oid = i.relam OFFSET 0) AS i,
 	LATERAL (SELECT string_agg(format('(%s) AS iblt_k%s', e.value, e.n), ', ' ORDER BY e.n),
 			string_agg(format(CASE (to_jsonb(i) ->> 'indnullsnotdistinct')::boolean WHEN true
 				THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
@@ -223,24 +230,20 @@ AS $$
 			JOIN pg_amop p ON p.amopfamily = k.opcfamily AND p.amoplefttype = k.opcintype
 				AND p.amoprighttype = k.opcintype AND p.amopstrategy = 3
 			JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace
-			WHERE u.own
+			WHERE i.own
 			UNION ALL
 			-- the columns, of an expression all
 			SELECT a.attnum, format('CASE WHEN %1$I IS NOT NULL'
 					' THEN pg_catalog.format(''%%s'', %1$I) END', a.attname),
 				'OPERATOR(pg_catalog.=)', NULL
 			FROM pg_attribute a
-			WHERE NOT u.own AND a.attrelid = i.indrelid AND a.attnum > 0 AND CASE
+			WHERE NOT i.own AND a.attrelid = i.indrelid AND a.attnum > 0 AND CASE
 				WHEN i.indexprs IS NULL THEN a.attnum = ANY (
 					(i.indkey::int2[])[:i.indnkeyatts - 1])
 				ELSE EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
 					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
 					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum) END)
 			AS e(n, value, equal, collated)) AS keys(list, same)
-	WHERE i.indrelid IN (SELECT target UNION SELECT relid FROM pg_partition_tree(target))
-	AND i.indisunique AND i.indimmediate AND i.indisvalid
-	AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid
-		AND i.indrelid <> target)
 $$;
 
 -- When the transaction that wrote a row was committed; NULL if that is not known.
