@@ -167,8 +167,6 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 	is($publisher->safe_psql('postgres', 'SELECT count(*) FROM plain WHERE id = 40'), '0', "$text: a commit that the subscriber shows, and the publisher does not");
 	is(compare($_, 'plain', "timeout => '1 s'") =~ s/ (here|there)//r, '3 both f, 40 f', "$text, " . $_->name . ': nothing is confirmed while the process is stopped') foreach ($subscriber, $publisher);
 	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', status FROM iblt_repair('plain', ${\ conninfo($publisher)}, direction => 'pull', apply => true, timeout => '1 s') ORDER BY 1"), "3|skipped\n40|skipped", "$text: and no repair deletes its row");
-	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare_nodes('public.plain', ARRAY[NULL, ${\ conninfo($publisher)}], timeout => '3 s') ORDER BY 1"), "3|f\n40|f", "$text: nor do nodes confirm it")
-		if $text eq 'a transaction';
 	like(failure("SELECT * FROM iblt_compare('plain', ${\ conninfo($publisher)}, max_differences => 1, timeout => '1 s')"), qr/IB003: .*\nDETAIL:  .*: transactions that have committed did not become visible in time\./, "$text: too many may be in flight")
 		if $sql =~ /PREPARED/;
 	kill 'CONT', $pid;
@@ -188,20 +186,6 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 	$writer->run('ROLLBACK');
 	$writer->quit;
 	is(compare($subscriber, 'plain', "method => 'plain'"), '3 both t', 'once it has ended, what differs is confirmed');
-}
-
-# Nodes settle, too.
-{
-	my $waiting = hanging('INSERT INTO plain VALUES (42, 0)');
-	wait_for($subscriber, 'SELECT count(*) = 1 FROM plain WHERE id = 42');
-	my $nodes = "ARRAY[NULL, ${\ conninfo($publisher)}]";
-	foreach my $method (qw(sketch plain))
-	{
-		my $options = "timeout => '3 s', method => '$method'";
-		is($subscriber->safe_psql('postgres', "SELECT status FROM iblt_repair_nodes('public.plain', $nodes, source => 'node 2', apply => true, $options)"), "skipped\nskipped", "$method: a repair of nodes deletes nothing while a commit waits");
-	}
-	is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM plain WHERE id = 42'), '1', 'the row is there');
-	visible($waiting);
 }
 
 # ATTACH PARTITION: the partition is not in the tree of the others yet, and its parent

@@ -235,24 +235,9 @@ $session->run('ROLLBACK');
 
 # --- audits ----------------------------------------------------------------------------
 
-my $cast = '; set cast_types => true, or leave the columns out by iblt_compare';
 my $again_later = '; compare when no other session alters, renames or drops it';
 sub audit_sql { my ($tables, $options) = @_; return 'SELECT relation, status, sqlstate, changed, detail FROM ' . audit_stats("iblt_audit($peer, tables => '{$tables}', progress => true" . ($options ? ", $options" : '') . ')') . ' AS a' }
 
-foreach my $window (@windows)
-{
-	my ($when, @at) = @$window;
-	my ($name, $untouched) = (fresh(), fresh());
-	is(run_with(audit_sql("$name,$untouched"), { on => $at[0], ddl => "ALTER TABLE $name ALTER v TYPE bigint", @at[ 1, 2 ] }),
-		"public.$name|not comparable|42804||column types differ: \"v\" is " . ($at[0] == $here ? 'bigint here and integer' : 'integer here and bigint') . " on the peer$cast\n"
-		  . "public.$untouched|differs||3|", "an audit, altered $when");
-	$name = fresh();
-	is(run_with(audit_sql($name), { on => $at[0], ddl => "ALTER TABLE $name ADD x int", @at[ 1, 2 ] }) =~ s/:.*//sr,
-		"public.$name|not comparable|42703||columns exist on one side only", "an audit, another column $when");
-	$name = fresh();
-	is(run_with(audit_sql($name, "extra_columns => 'warn'"), { on => $at[0], ddl => "ALTER TABLE $name DROP w", @at[ 1, 2 ] }),
-		"public.$name|equal||0|columns only " . ($at[0] == $here ? 'on the peer' : 'here') . ': "w"', "an audit, one column less $when");
-}
 my $audited = fresh();
 is(run_with(audit_sql($audited), { on => $there, ddl => "ALTER TABLE $audited ALTER v TYPE bigint", hold => lookup(1) }) =~ s/:.*//r,
 	"public.$audited|not comparable|42804||column types differ", 'an audit, altered before the lookup');

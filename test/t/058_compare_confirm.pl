@@ -234,14 +234,6 @@ is(compare($last, 't', $publisher, "condition => 'id >= 100 AND id < 1000'"), '1
 	$blocking->quit;
 }
 
-# --- options ---------------------------------------------------------------------------------------
-
-foreach my $timeout ('-1 s', '1000000 years', '1 year 1 day')
-{
-	my ($rc, $out, $err) = $subscriber->psql('postgres', compare_sql('t', $publisher, "timeout => '$timeout'"));
-	like($err, qr/ERROR:  timeout must be between 0 and 1 year/, "timeout => $timeout is refused");
-}
-
 $last->safe_psql('postgres', "ALTER SUBSCRIPTION $_ DISABLE; ALTER SUBSCRIPTION $_ SET (slot_name = NONE); DROP SUBSCRIPTION $_") foreach (qw(of_publisher of_subscriber chain));
 
 done_testing();

@@ -96,27 +96,6 @@ $there->safe_psql('postgres', 'UPDATE uniq SET u = -u WHERE id IN (7, 8); UPDATE
 	same('uniq', 'but not when the constraint is deferrable');
 }
 
-both('CREATE TABLE trig (id int PRIMARY KEY, v int); INSERT INTO trig SELECT g, g FROM generate_series(1, 50) g');
-$there->safe_psql('postgres', 'UPDATE trig SET v = 0 WHERE id = 9; INSERT INTO trig VALUES (60, 1); DELETE FROM trig WHERE id = 3');
-my @triggers = (
-	[ 'changes the row', 'BEGIN NEW.v = NEW.v + 1; RETURN NEW; END', 'BEFORE INSERT OR UPDATE', 'CREATE TRIGGER', qr/27000: .*after the repair, the rows of 2 keys are not as on the source.*Nothing was changed/s ],
-	[ 'suppresses the change', 'BEGIN RETURN NULL; END', 'BEFORE INSERT', 'CREATE TRIGGER', qr/27000: .*a statement of the repair changed 0 rows instead of 1/ ],
-	[ 'does so at the end', 'BEGIN UPDATE public.trig SET v = v + 1 WHERE id = NEW.id AND pg_trigger_depth() = 1; RETURN NULL; END', 'AFTER UPDATE', 'CREATE CONSTRAINT TRIGGER', qr/27000: .*the rows of 1 keys are not as/ ],
-);
-foreach my $trigger (@triggers)
-{
-	my ($what, $body, $when, $create, $error) = @$trigger;
-	foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
-	{
-		my ($node, $direction) = @$side;
-		$node->safe_psql('postgres', "CREATE FUNCTION trig() RETURNS trigger LANGUAGE plpgsql AS '$body'; $create trig $when ON trig "
-			  . ($create =~ /CONSTRAINT/ ? 'DEFERRABLE INITIALLY DEFERRED ' : '') . 'FOR EACH ROW EXECUTE FUNCTION trig()');
-		my $before = contents($node, 'trig');
-		like(failure('SELECT * FROM ' . call('trig', $direction, 'apply => true')), $error, "$direction: a trigger $what: an error");
-		is(contents($node, 'trig'), $before, 'and nothing was changed');
-		$node->safe_psql('postgres', 'DROP FUNCTION trig CASCADE');
-	}
-}
 both('CREATE TABLE gen (id int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v + 1) STORED); INSERT INTO gen SELECT g, g FROM generate_series(1, 9) g');
 $there->safe_psql('postgres', 'ALTER TABLE gen DROP w; ALTER TABLE gen ADD w int GENERATED ALWAYS AS (v + id % 2) STORED');
 like(repair('gen', 'pull', 'apply => true'), qr/^update \{"id": 2\} skipped differs only in generated columns: w$/m, 'a generated column with another expression is skipped');

@@ -98,42 +98,6 @@ $here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.part_capa
 
 # --- rechecks ------------------------------------------------------------------------------
 
-# Each wait changes rows: one kind keeps changing, one becomes equal.
-batch_size(100);
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.pass(iblt_internal.plan, timestamptz) RENAME TO pass_it;
-	CREATE FUNCTION iblt_internal.pass(plan iblt_internal.plan, deadline timestamptz) RETURNS iblt_internal.waited LANGUAGE plpgsql AS $$
-	BEGIN
-		UPDATE public.by_int SET v = v WHERE id % 100 = 1;
-		DELETE FROM public.by_int WHERE id % 100 = 7;
-		RAISE NOTICE 'a wait';
-		RETURN ROW(CASE WHEN plan.timeout <= '0 s' THEN 'late' END, NULL)::iblt_internal.waited;
-	END $$});
-{
-	my $session = IbltTest::Session->new($here);
-	my $total = lines(truth('by_int', 'id'));
-	my $query = "SELECT confirmed, array_agg((key ->> 'id')::int ORDER BY (key ->> 'id')::int) FROM iblt_compare('by_int', $peer, recheck => 3%s) GROUP BY 1 ORDER BY 1 DESC";
-	foreach my $at_once (100, 100000)
-	{
-		batch_size($at_once);
-		my $out = $session->run('BEGIN; ' . sprintf($query, ''));
-		my %found = map { /^([tf])\|\{(.*)\}$/; ($1 => [ split /,/, $2 ]) } split /\n/, $out;
-		my (@gone, @moving) = ();
-		is(scalar(() = $session->{err} =~ /a wait/g), 3, "$at_once at a time: one wait for each round, and not for each lookup");
-		is_deeply($found{f}, [ map { 100 * $_ + 1 } 0 .. 29 ], "$at_once at a time: rows that keep changing are not confirmed");
-		is(scalar(grep { $_ % 100 == 7 } @{ $found{t} }), 0, "$at_once at a time: what became equal is gone");
-		is(scalar(@{ $found{t} }) + 30 + 30, $total, "$at_once at a time: and no other");
-		is($session->run('SELECT differences, settled, unconfirmed FROM iblt_compare_stats()'), ($total - 30) . '|30|30', "$at_once at a time: figures");
-		$session->run('ROLLBACK');
-		$out = $session->run('BEGIN; ' . sprintf($query, ", timeout => '0 s'"));
-		my ($late) = $out =~ /^f\|\{(.*)\}$/;
-		is(scalar(split /,/, $late), $at_once == 100 ? $total - 30 : $total, "$at_once at a time: nothing is confirmed if the wait took too long");
-		unlike($out, qr/^t/m, "$at_once at a time: nothing at all");
-		$session->run('ROLLBACK');
-	}
-	$session->quit;
-}
-$here->safe_psql('postgres', q{DROP FUNCTION iblt_internal.pass; ALTER FUNCTION iblt_internal.pass_it RENAME TO pass});
-
 # Real replication: rows in flight disappear, and all wait together.
 $here->safe_psql('postgres', 'CREATE PUBLICATION pub FOR TABLE by_two');
 $there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($here)} PUBLICATION pub WITH (copy_data = false)");

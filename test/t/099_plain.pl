@@ -173,19 +173,14 @@ refused(qr/42804: column types differ: "v" is s.d \(made of character\(3\)\) her
 
 both(q{CREATE TABLE t (id bigint PRIMARY KEY, a text NOT NULL, "b ""c" int, t numeric);
 	INSERT INTO t SELECT g, 'secret' || g, g, g / 8.0 FROM generate_series(1, 8000) g; ANALYZE t;
-	CREATE TABLE nokey (a text, b int); INSERT INTO nokey SELECT 'secret' || g % 100, g % 7 FROM generate_series(1, 3000) g;
 	CREATE TABLE two (a text COLLATE "C", b int, c text, PRIMARY KEY (a, b)); INSERT INTO two SELECT 'k' || g % 50, g, 'x' FROM generate_series(1, 2000) g;
-	CREATE TABLE part (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (500); CREATE TABLE part_2 PARTITION OF part DEFAULT;
-	INSERT INTO part SELECT g, 'v' || g FROM generate_series(1, 1000) g; CREATE VIEW seen AS SELECT id, v FROM part; CREATE TABLE empty (id int PRIMARY KEY); CREATE TABLE bare ()});
-is(plain("'$_'"), '', "$_: equal") foreach (qw(t nokey two part seen empty));
+	CREATE VIEW seen AS SELECT id, a FROM t; CREATE TABLE bare ()});
 unlike(stages("'t'"), qr/reading the rows/, 'equal tables send no rows');
 $there->safe_psql('postgres', q{UPDATE t SET a = 'other' WHERE id IN (5, 700); DELETE FROM t WHERE id = 7900; INSERT INTO t VALUES (30000, '', NULL, NULL); UPDATE t SET t = 1.0 WHERE id = 8;
-	UPDATE nokey SET a = 'other' WHERE ctid IN ('(0,3)', '(2,4)'); DELETE FROM nokey WHERE a = 'secret7' AND b = 3; UPDATE two SET c = NULL WHERE b % 500 = 0; DELETE FROM two WHERE b = 77;
-	UPDATE part SET v = '' WHERE id IN (3, 900)});
-my %key = (t => 'id', nokey => 'a, b', two => 'a, b', part => 'id', seen => 'id, v');
+	UPDATE two SET c = NULL WHERE b % 500 = 0; DELETE FROM two WHERE b = 77});
+my %key = (t => 'id', two => 'a, b', seen => 'id, a');
 is(plain("'$_'"), truth($_, $key{$_}), "$_: the differences") foreach (sort keys %key);
 is(plain("'seen'", "key_columns => '{id}'"), truth('seen', 'id'), 'a key that is given');
-is(plain("'nokey'", "key_columns => '{a}'"), truth('nokey', 'a'), 'rows that share a key');
 is($here->safe_psql('postgres', "SELECT key, side, here, there, confirmed IS NULL FROM iblt_compare('t', $peer, columns => '{a}', rows => true, method => 'plain') AS c ORDER BY (key ->> 'id')::int"),
 	q({"id": 5}|both|{"a": "secret5", "id": 5}|{"a": "other", "id": 5}|t
 {"id": 700}|both|{"a": "secret700", "id": 700}|{"a": "other", "id": 700}|t
@@ -271,11 +266,7 @@ foreach my $method (qw(plain auto))
 	like(failure("SELECT * FROM iblt_repair('t', $peer, direction => 'push', method => '$method', apply => true)"), qr/42501: on the peer: permission denied for table t/, 'which takes rights');
 }
 like(failure("SELECT * FROM iblt_repair('t', peer_relation => 'nokey', direction => 'pull', method => 'plain')"), qr/0A000: .*there is no peer/, 'no peer');
-is(repair("'t'"), "delete preview 1\ninsert preview 1\nupdate preview 3", 'a preview');
-is(plain("'t'"), truth('t', 'id'), 'changes nothing');
-is(repair("'t'", "apply => true, deletes => false, condition => 'id > 100'"), "delete skipped deletes => false 1\ninsert applied 1\nupdate applied 1", 'a part');
-is(plain("'t'"), truth('t', 'id'), 'is repaired');
-foreach my $table (qw(t nokey two part))
+foreach my $table (qw(t two))
 {
 	unlike(repair("'$table'", 'apply => true'), qr/preview|skipped/, "$table: repaired");
 	is(truth($table, $key{$table}), '', "$table: equal");
@@ -324,23 +315,12 @@ $here->safe_psql('postgres', "CREATE SUBSCRIPTION down CONNECTION ${\ conninfo($
 $there->safe_psql('postgres', "CREATE SUBSCRIPTION up CONNECTION ${\ conninfo($here)} PUBLICATION up");
 subscribed($here, 4);
 subscribed($there, 1);
-is(plain("'$_'"), '', "$_: equal over replication") foreach (qw(down up down_keyless));
 $here->safe_psql('postgres', "UPDATE down SET v = 'drift' WHERE id = 70007; DELETE FROM down_keyless WHERE a = 'k3'");
 $there->safe_psql('postgres', "UPDATE up SET v = 'drift' WHERE id = 7; INSERT INTO up VALUES (1000, 'drift')");
 $there->safe_psql('postgres', "UPDATE down SET v = 'new' WHERE id = 70020; DELETE FROM down WHERE id = 70030");
 $there->wait_for_catchup('down');
-# with this seed, they are in two buckets, where hashes are as on most machines
-like(failure("SELECT * FROM iblt_compare('up', $peer, method => 'plain', max_differences => 1, seed => 1)"),
-	qr/IB002: too many differences: (about )?2 keys .*\nDETAIL:  No differences are returned\.( The number is an estimate\.)? Replication had passed before/, 'too many that are not in flight');
 is($here->safe_psql('postgres', "SELECT key, side, here_count, there_count, confirmed FROM iblt_compare('down_keyless', $peer, method => 'plain') ORDER BY key ->> 'b'"),
 	join("\n", map { qq({"a": "k3", "b": $_}|there|0|@{[ $_ == 0 ? 4 : 3 ]}|t) } (0 .. 2)), 'rows without a key are rechecked');
-$here->safe_psql('postgres', 'ALTER SUBSCRIPTION down DISABLE');
-{
-	my ($got) = audit_subscription_here();
-	is(line($got->{'public.down'}), 'not comparable 299 299 0 0 1 1', 'nor does an audit');
-	like($got->{'public.down'}{detail}, qr/^differences cannot be confirmed.*; compared by plain queries; the subscription is disabled/, 'which says so, too');
-}
-$here->safe_psql('postgres', 'ALTER SUBSCRIPTION down ENABLE');
 
 # Without a subscription, a look some seconds later is all there is.  Few buckets do not
 # tell how many keys differ, so the rows do.
@@ -359,7 +339,7 @@ like(failure("SELECT * FROM iblt_compare('alone', $peer, method => 'plain', max_
 }
 
 # What is asked by its body gives what the function gives.
-my $calls = join(', ', map { literal($_) } ("audit_tables('public')", "audit_feeds(to_regclass('public.down'))", "audit_generated(to_regclass('public.down_half'))", "run_probe(to_regclass('public.part'))", "audit_subscription('down')", "audit_published('{up,x}'::text[])", "slot_applied('up')", "slot_applied('x')", "slot_received('down')", "slot_said('up')", "subscription_said('down')", 'standby_said()',
+my $calls = join(', ', map { literal($_) } ("audit_tables('public')", "audit_feeds(to_regclass('public.down'))", "audit_generated(to_regclass('public.down_half'))", "run_probe(to_regclass('public.t'))", "audit_subscription('down')", "audit_published('{up,x}'::text[])", "slot_applied('up')", "slot_applied('x')", "slot_received('down')", "slot_said('up')", "subscription_said('down')", 'standby_said()',
 	"wal_replayed(0)", "writers('public.up'::regclass)"));
 is($here->safe_psql('postgres', qq{CREATE FUNCTION value_of(query text) RETURNS text LANGUAGE plpgsql AS \$\$ DECLARE v text; BEGIN EXECUTE query INTO v; RETURN v; END \$\$; SET search_path = iblt_internal, pg_catalog; SET jit = off;
 	SELECT count(*), count(DISTINCT c) FILTER (WHERE public.value_of('SELECT iblt_internal.' || c) IS DISTINCT FROM public.value_of(iblt_internal.plain_call(c))) FROM unnest(ARRAY[$calls]) AS c}), '14|0', 'bodies of functions');
@@ -409,9 +389,6 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 	is($details->{'shop.changed'}, 'compared by plain queries; differences were not rechecked, so they may be rows in flight', 'without replication that it sees');
 	like($details->{'shop.only_here'}, qr/^relation shop.only_here does not exist on the peer/, 'only here');
 	is($details->{'shop.only_there'}, 'the table does not exist here', 'only there');
-	($got) = audit("tables => '{shop.changed}', method => 'plain', recheck => 1", peer => $peer);
-	is($got->{'shop.changed'}{detail}, 'compared by plain queries', 'differences that were rechecked');
-	is(line($got->{'shop.changed'}), counts('shop.changed'), 'are confirmed');
 	($got) = audit("publication => 'shop', method => 'plain'", peer => $peer);
 	is_deeply({ map { ($_ => line($got->{$_})) } keys %$got }, { 'shop.changed' => counts('shop.changed'), 'shop.p_1' => 'equal 10 10 0 0 0 0' }, 'an audit of a publication');
 	like($got->{'shop.p_1'}{detail}, qr/^compared by plain queries; not published: update, delete, truncate$/, 'with what it lets through');
@@ -421,7 +398,6 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 	is(line($got->{'shop.same'}), 'equal 0 0 0 0 0 0', 'an audit of tables');
 	is($got->{'public.c'}{sqlstate}, '42804', 'types that differ');
 	is($got->{'public.unsafe'}{sqlstate}, '0A000', 'types that are not taken');
-	like(failure("SELECT * FROM iblt_audit($peer, publication => 'missing', method => 'plain')"), qr/42704: publication "missing" exists neither here nor on the peer/, 'no such publication');
 }
 
 # Many small tables are described in one message and summed up in another.

@@ -178,25 +178,6 @@ foreach my $case ([ 'statement_timeout', '', '' ], [ 'statement_timeout, plain',
 	$proxy->release;
 	nothing_left($what, $there);
 }
-# What runs on the peer ends although nobody cancels it, also by plain queries.
-foreach my $method ('sketch', 'plain')
-{
-	my $lock = IbltTest::Session->new($there);
-	$lock->run('BEGIN; LOCK TABLE f');
-	my $caller = IbltTest::Session->new($here);
-	$caller->start("SELECT count(*) FROM iblt_compare('f', $peer, method => '$method')");
-	wait_for($there, "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'f'::regclass");
-	$here->safe_psql('postgres', "SELECT pg_cancel_backend($caller->{pid})");
-	is($caller->done, '', "$method, a cancel here: no rows");
-  SKIP:
-	{
-		skip 'from PostgreSQL 14 on, and not on all systems', 1 if major_version() < 14 || $^O ne 'linux';
-		wait_for($there, "SELECT count(*) = 0 FROM pg_locks WHERE NOT granted AND relation = 'f'::regclass");
-		pass("$method, a cancel here: it ends there");
-	}
-	$lock->run('COMMIT');
-	$_->quit foreach ($caller, $lock);
-}
 
 # A server that takes a connection and says nothing.
 {

@@ -99,26 +99,6 @@ sub failure_on
 	return $err;
 }
 
-# --- by run, and a repair by key beside it ------------------------------------------------
-
-both('CREATE TABLE found (id int, v int)');
-$there->safe_psql('postgres', 'INSERT INTO found SELECT g, g FROM generate_series(1, 100) g');
-foreach my $what ('another run', 'a repair')
-{
-	$here->safe_psql('postgres', 'TRUNCATE found; DROP TRIGGER IF EXISTS hold ON found');
-	my @runs = map { $here->safe_psql('postgres', "CALL iblt_audit_run('other', tables => '{found}', progress => false)") } 1, 2;
-	my ($holder) = hold('found', $here);
-	my $first = background($here, repair_sql('', 'pull', "run => $runs[0]"));
-	waiting(1, "$what: a repair by run is in the middle");
-	my $second = background($here, $what eq 'a repair' ? repair_sql("'found', 'other',", 'pull') : repair_sql('', 'pull', "run => $runs[1]"));
-	waiting(2, "$what waits");
-	$holder->quit;
-	finish($_) foreach $first, $second;
-	is($first->{out} . $first->{err}, "applied: 100\n", 'the first one applies');
-	is($second->{out} . $second->{err}, "skipped, equal by now: 100\n", 'the second one has nothing left to do');
-	is(number($here, 'found'), '100|100', 'and no row is there twice');
-}
-
 # --- opposing repairs -------------------------------------------------------------------
 
 both('CREATE TABLE swap (id int PRIMARY KEY, v text); CREATE VIEW swap_v AS SELECT * FROM swap');
@@ -149,8 +129,6 @@ my $guard = "BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('swap'::regclass::
 	my $holder = IbltTest::Session->new($there);
 	$holder->run($guard);
 	$there->safe_psql('postgres', "UPDATE swap SET v = 'drift' WHERE id = 1");
-	like(failure("SELECT * FROM iblt_repair('swap', 'other', direction => '$_', apply => true, timeout => '50 ms')"), qr/55P03: could not lock public\.swap for a repair: on the peer: canceling statement due to lock timeout/, "$_: a lock that lasts is an error")
-	  foreach 'pull', 'push';
 	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull'); SHOW lock_timeout"), "1\n7s", 'a preview takes no lock');
 	$holder->quit;
 	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; BEGIN; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull', apply => true); SHOW lock_timeout; COMMIT"), "1\n7s", 'the lock_timeout is as before');
@@ -267,19 +245,6 @@ foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newes
 	finish($repair);
 	is($repair->{out} . $repair->{err}, "skipped changed since it was compared\n", 'and leaves what it wrote');
 	$writer->quit;
-}
-# What is inserted there by then, with an index in order, is no damage.
-{
-	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 100) AS i');
-	$here->safe_psql('postgres', 'UPDATE weak SET v = 0 WHERE id = 5; INSERT INTO weak VALUES (777, 777), (778, 778)');
-	my $holder = IbltTest::Session->new($here);
-	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
-	my $repair = background($here, "SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair('weak', 'other', direction => 'pull', apply => true)");
-	waiting(1, 'a repair waits');
-	$there->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 0)');
-	$holder->quit;
-	finish($repair);
-	is($repair->{out} . $repair->{err}, qq(delete {"id": 778} applied\nupdate {"id": 5} applied\ndelete {"id": 777} skipped changed since it was compared\n), 'a row that comes meanwhile is skipped');
 }
 
 done_testing();

@@ -1,12 +1,6 @@
-# Two sides that are both elsewhere, conducted from a database that has nothing of theirs: random tables, with what
-# the comparison from one of the two finds; plain queries, live digests, rows in flight; what goes wrong in the
-# middle; and repairs in both directions.
-#
-# IBLT_TEST_ROUNDS   the number of random rounds (9)
+# Two sides that are both elsewhere, conducted from a database that has nothing of theirs: what is special to that.
+# IbltScenarios.pm and IbltRepairs.pm have what such sides share with others.
 use IbltTest;
-
-random_seed();
-my $rounds = $ENV{IBLT_TEST_ROUNDS} || 9;
 
 # The conductor is "postgres" of the first server.  The sides are a and b, and c and d, which have no iblt.  All are
 # foreign servers of these names.
@@ -46,68 +40,18 @@ my $short = "SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt
 my $sum = "SELECT count(*) FROM iblt_compare";
 sub both_of { my ($a, $relation, $b) = @_; return "(here_peer => '$a', here_relation => '$relation', peer => '$b'" }
 
-# --- random tables ------------------------------------------------------------------------
-
-# What a kind says: its columns, the table's options there and here, and a row by number.
-my $long = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 3000) AS i)";
-my @kinds = (
-	{ columns => 'k int PRIMARY KEY, v text', row => sub { "$_[0], 'é$_[1]'" } },
-	{ columns => 'v text, k int8, l date, PRIMARY KEY (l, k)', row => sub { "'v$_[1]', $_[0]000000000, '2026-01-" . (1 + $_[0] % 28) . "'" } },
-	{ columns => 'k uuid PRIMARY KEY, v shop.mood, w shop.mood[]', row => sub { "md5('$_[0]')::uuid, " . ("'sad'", "'ok'", 'NULL')[ $_[1] % 3 ] . ", '{sad}'" } },
-	{ columns => 'k text PRIMARY KEY, v numeric', row => sub { "'key é$_[0]', $_[1].50" } },
-	{ columns => 'k int, v text', row => sub { ($_[0] % 7 ? $_[0] % 9 : 'NULL') . ", 'v$_[1]'" } },
-	{ columns => 'k int, v int, PRIMARY KEY (k)', a => ' PARTITION BY HASH (k); CREATE TABLE shop.p0 PARTITION OF %1$s FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE shop.p1 PARTITION OF %1$s FOR VALUES WITH (MODULUS 2, REMAINDER 1)',
-		row => sub { "$_[0], $_[1]" } },
-	{ columns => 'k int PRIMARY KEY, v text, w int GENERATED ALWAYS AS (length(v)) STORED', row => sub { "$_[0], " . ($_[1] % 2 ? "'short$_[1]'" : "concat($long, '$_[1]')") }, into => ' (k, v)' },
-	{ columns => '"K ""k" int PRIMARY KEY, "t" timestamptz', name => '"B "" b"', row => sub { "$_[0], '2026-01-0" . (1 + $_[1] % 9) . " 12:00+03'" } },
-	{ columns => 'k jsonb, v int', options => ", key_columns => '{k}'", row => sub { "'{\"n\": $_[0]}', $_[1]" } });
-
+# Rows of a table as one value.
 sub contents { my ($node, $name) = @_; return sql($node, "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM $name AS t") }
-my $differences = 0;
-my @failed;
-foreach my $round (1 .. $rounds)
-{
-	my $kind = $kinds[ $round % @kinds ];
-	my $name = 'shop.' . ($kind->{name} // 'r');
-	my @common = map { [ $_, int rand 3 ] } 1 .. int rand 40;
-	foreach my $side (qw(a b))
-	{
-		my @own = grep { rand() > 0.1 } @common;
-		push @own, [ 100 + $_, int rand 3 ] foreach 1 .. int rand 4;
-		@own = map { rand() < 0.1 ? [ $_->[0], 3 + int rand 3 ] : $_ } @own;
-		sql($side, "DROP TABLE IF EXISTS $name; CREATE TABLE $name ($kind->{columns})" . ($side eq 'a' && $kind->{a} ? sprintf($kind->{a}, $name) : '') . ';'
-			  . (@own ? "INSERT INTO $name" . ($kind->{into} // '') . " VALUES " . join(', ', map { '(' . $kind->{row}->(@$_) . ')' } @own) . ' ON CONFLICT DO NOTHING' : ''));
-	}
-	my $more = ($kind->{options} // '') . ', seed => 7' . ', rows => ' . ("'changed'", 'true', 'false', "'columns'")[ $round % 4 ];
-	my $expected = call('a', "$rows('$name', ${\ string('b')}, recheck => 0$more)");
-	my $found = call('desk', $rows . both_of('a', $name, 'b') . ", recheck => 0$more)");
-	my $plain = call('desk', $short . both_of('a', $name, 'b') . ", recheck => 0, method => 'plain'" . ($kind->{options} // '') . ')');
-	my $sides = call('a', "$short('$name', ${\ string('b')}, recheck => 0" . ($kind->{options} // '') . ')');
-	push @failed, "round $round, $kind->{columns}: $found\ninstead of $expected" if $found ne $expected;
-	push @failed, "round $round, plain: $plain\ninstead of $sides" if $plain ne $sides;
-	$differences += lines($expected);
-	# what plain queries repair is equal by sketches
-	my ($target, $direction) = $round % 2 ? ('b', 'push') : ('a', 'pull');
-	my $source = contents(($target eq 'a' ? 'b' : 'a'), $name);
-	my $repaired = call('desk', "SELECT DISTINCT status FROM iblt_repair" . both_of('a', $name, 'b') . ", direction => '$direction', recheck => 0, method => 'plain', apply => true" . ($kind->{options} // '') . ')');
-	my $left = call('desk', $short . both_of('a', $name, 'b') . ", recheck => 0" . ($kind->{options} // '') . ')');
-	push @failed, "round $round, repaired: $repaired, $left" if $repaired ne ($expected eq '' ? '' : 'applied') || $left ne '' || contents($target, $name) ne $source;
-}
-is(join("\n", @failed), '', "$rounds random rounds, as from one of the two");
-cmp_ok($differences, '>', $rounds, 'with differences');
-nothing_left('after them', @servers);
 
 # --- many differences ---------------------------------------------------------------------
 
 each_of('abcd', "CREATE TABLE shop.t (id int PRIMARY KEY, v text); CREATE FUNCTION shop.mine(int) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true'");
 each_of('abcd', "INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(1, 10000) AS g");
 each_of('bd', "UPDATE shop.t SET v = 'other' WHERE id <= 3000; DELETE FROM shop.t WHERE id = 7000; INSERT INTO shop.t VALUES (0, 'new')");
-is(call('desk', $sum . both_of('a', 'shop.t', 'b') . ')'), 3002, 'more differences than a small fold tells: larger ones of both sides');
 like(call('desk', "SET iblt.x = ''; $sum" . both_of('a', 'shop.t', 'b') . ', progress => true); SELECT messages, sketch_bytes > 0, rows_here, rows_there FROM iblt_compare_stats()'), qr/\|t\|10000\|10000\n/, 'and its figures');
 like($notices, qr/asking for larger parts of both sketches/, 'which progress shows');
 is(call('desk', $sum . both_of('a', 'shop.t', 'd') . ", method => 'auto')"), 3002, 'where one has iblt');
 is($notices, 'NOTICE:  "d" has no extension iblt, and is compared by plain queries', 'and a notice');
-is(call('desk', $sum . both_of('c', 'shop.t', 'd') . ", method => 'auto')"), 3002, 'where none has it');
 {
 	my $silent = "IF s.side = 'here' THEN RETURN format('SELECT concat_ws('' '', %s, 10)', read_fingerprint_sql(s, format('%L::regclass', s.relation))); END IF;\n";
 	my $change = sub { call('desk', "DO \$do\$ BEGIN PERFORM set_config('search_path', 'iblt_internal, pg_catalog', true);
@@ -163,8 +107,6 @@ like(call('desk', "$sum(peer => 'b')"), qr/^ERROR:  relation must not be null/, 
 like(call('desk', $sum . both_of('a', 'shop.nothing', 'b') . ')'), qr/^ERROR:  relation shop.nothing does not exist on "a"\nHINT:  Give its name there as here_relation, with its schema\./, 'a relation that is not there');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", peer_relation => 'nothing')"), qr/^ERROR:  relation shop.nothing does not exist on "b"\nHINT:  If it has another name there/, 'nor on the other side');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", condition => 'nothing(id) > 0')"), qr/^ERROR:  on "a": function nothing\(\w+\) does not exist/, 'a condition of which the first side knows no function');
-like(call('desk', $sum . both_of('c', 'shop.nothing', 'd') . ", method => 'plain')"), qr/^ERROR:  relation shop.nothing does not exist on "c"/, 'nor by plain queries');
-is(call('desk', "BEGIN ISOLATION LEVEL REPEATABLE READ; $sum" . both_of('a', 'shop.t', 'b') . ", recheck => 1, timeout => '3 s', condition => 'id > 3000'); COMMIT"), 1, 'one snapshot here does not keep anybody from looking again elsewhere');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", exclude => '{nothing}')"), qr/^ERROR:  excluded columns are on neither side: "nothing"/, 'a column that is nowhere');
 
 # --- live digests --------------------------------------------------------------------------------
@@ -200,27 +142,7 @@ foreach my $node (qw(a b))
 		sql($node, "DROP FUNCTION iblt_internal.scan_answer(text, $iblt, text, numeric, boolean); ALTER FUNCTION iblt_internal.kept_back(text, $iblt, text, numeric, boolean) RENAME TO scan_answer");
 	}
 }
-my $password = call('desk', "$sum(here_peer => ${\ string('a')} || ' password=hush', here_relation => 'shop.nothing', peer => ${\ string('b')} || ' password=hush')")
-  . call('desk', "$sum(here_peer => 'password=hush host=/nowhere', here_relation => 'shop.t', peer => 'b')") . slurp_file($servers[0]->logfile);
-unlike($password, qr/hush/, 'no message has a password');
-like($password, qr/relation shop.nothing does not exist on "here".*could not connect to "here"/s, 'and sides by connection strings have names');
 nothing_left('after errors', @servers);
-
-# A relation that is altered between its description and the scan is described again, up to three times.
-foreach my $node (qw(a b))
-{
-	my $plan = 'checked_plan(iblt_internal.side, iblt_internal.side, iblt_internal.options)';
-	foreach my $times (2, 3)
-	{
-		sql('desk', qq{ALTER FUNCTION iblt_internal.$plan RENAME TO checked_plan_it; CREATE SEQUENCE calls;
-			CREATE FUNCTION iblt_internal.$plan RETURNS iblt_internal.plan LANGUAGE plpgsql AS \$body\$ BEGIN IF nextval('public.calls') <= $times THEN
-			PERFORM ext.dblink_exec(\$q\$${\ $db{$node}[0]->connstr($db{$node}[1])}\$q\$, format('ALTER TABLE shop.t ALTER v TYPE varchar(%s)', 100 + currval('public.calls'))); END IF; RETURN iblt_internal.checked_plan_it(\$1, \$2, \$3); END \$body\$});
-		my $answer = call('desk', $sum . both_of('a', 'shop.t', 'b') . ", columns => '{id}')");
-		$times == 2 ? is($answer, 2, "altered twice on $node") : like($answer, qr/^ERROR:  relation shop.t was altered while it was compared \(${\ ($node eq 'a' ? 'here' : 'there')}\)/, "altered three times on $node");
-		sql('desk', "DROP SEQUENCE calls; DROP FUNCTION iblt_internal.$plan; ALTER FUNCTION iblt_internal.checked_plan_it(iblt_internal.side, iblt_internal.side, iblt_internal.options) RENAME TO checked_plan");
-		sql($node, 'ALTER TABLE shop.t ALTER v TYPE text');
-	}
-}
 
 # --- repairs ---------------------------------------------------------------------------------------
 
@@ -267,31 +189,18 @@ foreach my $pair ([qw(a d push)], [qw(a d pull)], [qw(c d push)], [qw(c d pull)]
 	is(contents($first, 'shop.g') . contents($second, 'shop.g'), $wanted . $wanted, 'makes both the same');
 }
 
-# columns of all sorts, and an order in which statements succeed
-each_of('cd', q{CREATE TABLE shop.s ("Id" int, k text COLLATE "C", n int GENERATED ALWAYS AS IDENTITY, twice int GENERATED ALWAYS AS ("Id" * 2) STORED, v numeric(6,2), u int UNIQUE, p int, PRIMARY KEY (k, "Id"));
-	CREATE UNIQUE INDEX ON shop.s ("Id"); ALTER TABLE shop.s ADD FOREIGN KEY (p) REFERENCES shop.s ("Id")});
-sql('d', q{INSERT INTO shop.s ("Id", k, v, u, p) SELECT g, 'k''\\' || g, g / 3.0, g, nullif(g - 1, 0) FROM generate_series(1, 20) AS g});
-sql('c', q{INSERT INTO shop.s ("Id", k, n, v, u, p) OVERRIDING SYSTEM VALUE SELECT "Id", k, n, v, u + 1, p FROM (TABLE shop.s) AS s UNION ALL SELECT g, 'k''\\' || g, g, g / 3.0, g + 1, nullif(g - 1, 0) FROM generate_series(1, 9) AS g});
-sub sorts { my ($options) = @_; return call('desk', "SELECT concat_ws(' ', action, status, count(*)) FROM iblt_repair" . both_of('c', 'shop.s', 'd') . ", apply => true$plain, $options) GROUP BY action, status") }
-is(sorts("direction => 'pull'"), "insert applied 11\nupdate applied 9", 'identities, generated columns, references to the table itself, and unique values that move');
-is(contents('c', 'shop.s'), contents('d', 'shop.s'), 'makes it the same');
-sql('d', 'DELETE FROM shop.s WHERE "Id" > 3');
-is(sorts("direction => 'pull'"), 'delete applied 17', 'deletes in the order of the references');
-
 # what a trigger does
+each_of('cd', 'CREATE TABLE shop.s ("Id" int PRIMARY KEY, k text)');
+sub sorts { my ($options) = @_; return call('desk', "SELECT concat_ws(' ', action, status, count(*)) FROM iblt_repair" . both_of('c', 'shop.s', 'd') . ", apply => true$plain, $options) GROUP BY action, status") }
 sql('c', 'CREATE FUNCTION public.nothing() RETURNS void LANGUAGE sql AS $$SELECT$$');
 sql('d', q{INSERT INTO shop.s ("Id", k) VALUES (4, 'secret 4'), (5, 'secret 5'), (6, 'secret 6')});
 my $before = contents('c', 'shop.s');
-foreach my $does ([ q{RAISE EXCEPTION 'no'; }, qr/ERROR:  on "c": no\nDETAIL:  The row has the key \{.*"Id": 5/ ],
-	[ q{PERFORM nothing(); RETURN new;}, qr/ERROR:  on "c": function nothing\(\) does not exist\nDETAIL:  The row has the key \{.*"Id": 5(?s:.*)\nSet apply_search_path/ ])
-{
-	sql('c', qq{CREATE FUNCTION shop.does() RETURNS trigger LANGUAGE plpgsql AS \$\$BEGIN IF new."Id" <> 5 THEN RETURN new; END IF; $does->[0] END\$\$; CREATE TRIGGER does BEFORE INSERT ON shop.s FOR EACH ROW EXECUTE FUNCTION shop.does()});
-	sorts("direction => 'pull'");
-	like($errors, $does->[1], "a trigger: $does->[0]");
-	unlike($errors, qr/secret [46]/, 'no other row is told');
-	is(contents('c', 'shop.s'), $before, 'nothing has changed');
-	sql('c', 'DROP FUNCTION shop.does() CASCADE');
-}
+sql('c', q{CREATE FUNCTION shop.does() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF new."Id" = 5 THEN PERFORM nothing(); END IF; RETURN new; END$$; CREATE TRIGGER does BEFORE INSERT ON shop.s FOR EACH ROW EXECUTE FUNCTION shop.does()});
+sorts("direction => 'pull'");
+like($errors, qr/ERROR:  on "c": function nothing\(\) does not exist\nDETAIL:  The row has the key \{.*"Id": 5(?s:.*)\nSet apply_search_path/, 'a trigger that names something without its schema');
+unlike($errors, qr/secret [46]/, 'no other row is told');
+is(contents('c', 'shop.s'), $before, 'nothing has changed');
+sql('c', 'DROP FUNCTION shop.does() CASCADE');
 sql('c', q{CREATE TABLE shop.log (v text); CREATE FUNCTION shop.does() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO shop.log SELECT concat_ws(' ', current_setting('synchronous_commit'), current_setting('search_path'), current_setting('session_replication_role'), current_setting('row_security')); RETURN new; END$$;
 	CREATE TRIGGER does BEFORE INSERT ON shop.s FOR EACH ROW EXECUTE FUNCTION shop.does(); ALTER TABLE shop.s ENABLE ALWAYS TRIGGER does; ALTER DATABASE c SET synchronous_commit = off});
 is(sorts("direction => 'pull', apply_search_path => 'shop, public', as_replica => true"), 'insert applied 3', 'as replication does');
@@ -309,16 +218,12 @@ unlike(slurp_file($_->logfile), qr/secret [46]/, 'no log has rows') foreach @ser
 is(sql('desk', "SET search_path = iblt_internal; SELECT concat_ws(' ', x -> 0 ->> 'failed', x -> 0 ->> 'state', failed, (e).state)
 	FROM repair_execute_statements(NULL, NULL, NULL, NULL, NULL, NULL) AS x, repair_run(NULL, '{\"(,,,)\"}', NULL)"), '1 22004 1 22004', 'no error is taken for success');
 
-# checks that are deferred, keys that are not unique, and which row wins
-each_of('cd', 'CREATE TABLE shop.w (id int PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, u int UNIQUE DEFERRABLE, at timestamptz); CREATE TABLE shop.n (v text, w int); CREATE INDEX ON shop.n (v)');
-sql('c', "INSERT INTO shop.w VALUES (1, 1, '2026-01-01'), (2, 2, '2026-01-02'); INSERT INTO shop.n SELECT 'v' || g % 3, g % 2 FROM generate_series(1, 12) AS g");
-sql('d', "INSERT INTO shop.w VALUES (1, 2, '2026-01-03'), (2, 1, '2026-01-01'); INSERT INTO shop.n SELECT 'v' || g % 4, NULL FROM generate_series(1, 12) AS g");
+# which row wins
+each_of('cd', 'CREATE TABLE shop.w (id int PRIMARY KEY, u int, at timestamptz)');
+sql('c', "INSERT INTO shop.w VALUES (1, 1, '2026-01-01'), (2, 2, '2026-01-02')");
+sql('d', "INSERT INTO shop.w VALUES (1, 2, '2026-01-03'), (2, 1, '2026-01-01')");
 is(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest', newest_by => 'at', key_columns => '{id}'$plain)"), "1 update preview\n2 update skipped", 'the newer row wins');
 like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest'$plain)"), qr/^ERROR:  the commit times of the rows of shop.w cannot be read/, 'commit times are not read');
-is(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true$plain)"), "1 update applied\n2 update applied", 'unique values are exchanged');
-is(contents('d', 'shop.w'), contents('c', 'shop.w'), 'and it is the same');
-is(call('desk', "SELECT DISTINCT status FROM iblt_repair" . both_of('c', 'shop.n', 'd') . ", direction => 'push', apply => true$plain)"), 'applied', 'rows without a key');
-is(contents('d', 'shop.n'), contents('c', 'shop.n'), 'are the same');
 {
 	my $writer = IbltTest::Session->new($servers[1], 'd');
 	$writer->run("BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.w'::regclass::oid::int8 - 2147483648)::int4)");

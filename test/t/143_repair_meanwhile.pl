@@ -174,27 +174,10 @@ sub repaired
 sub contents { my ($node, $table) = @_; return sql($node, "SELECT string_agg(t::text, ' ' ORDER BY t::text) FROM $table AS t") }
 
 # 1 and 2 exchange values, and so do 3, 4 and 5.  6 gets the value of 7, which gets another one.
-# 8 has changed, 9 is missing, and 10 is more.
+# 8 has changed, 9 is missing, and 10 is more.  IbltRepairs.pm has them in all placements.
 my $wanted = '(1,20), (2,10), (3,40), (4,50), (5,30), (6,70), (7,75), (8,81), (9,90)';
 my $is = '(1,10), (2,20), (3,30), (4,40), (5,50), (6,60), (7,70), (8,80), (10,75)';
-my $steps = join "\n", (map { "delete $_ applied" } 10), (map { "delete $_ applied exchanges values of %1\$s with other rows" } 1 .. 5), (map { "update $_ applied" } 6 .. 8),
-  (map { "insert $_ applied exchanges values of %1\$s with other rows" } 1 .. 5), 'insert 9 applied';
 sub in_order { my ($lines) = @_; return join "\n", sort split /\n/, $lines }
-foreach my $placement (map { [ @$_, '' ] } @placements)
-{
-	my ($name, $target, $source, $call) = @$placement;
-	foreach my $node ($target, $source)
-	{
-		sql($node, "SET client_min_messages = warning; DROP SCHEMA IF EXISTS live CASCADE; CREATE SCHEMA live; CREATE TABLE live.t (id int PRIMARY KEY, u int UNIQUE); CREATE TABLE live.beside (id int PRIMARY KEY);
-			INSERT INTO live.t VALUES " . ($node == $target ? $is : $wanted));
-	}
-	sql($source, 'INSERT INTO live.beside VALUES (1)');
-	my $run = $name eq 'a run' ? sql($here, "CALL iblt_audit_run('there', tables => '{live.t,live.beside}', progress => false)") : '';
-	my $lines = repaired(sprintf($call, $run) =~ s/apply => true/apply => %s/r, $name);
-	is(in_order($lines), in_order(sprintf($steps, 't_u_key') . ($run ? "\ninsert 1 applied" : '')), "$name: rows that exchange values are deleted and inserted");
-	is(contents($target, 'live.t'), contents($source, 'live.t'), "$name: both sides are equal");
-	is(contents($target, 'live.beside'), '(1)', "$name: and so is another table of the run") if $run;
-}
 
 # An index that a partition has by itself, and its parent not
 foreach my $node ($here, $there)

@@ -1,5 +1,5 @@
 # Rows in flight between nodes that replicate in a chain and as a star, of which a server in between is not compared, and what a
-# repair changes.  Also what it says of views that have a vote, and of a COMMIT whose answer is lost.
+# repair changes.  Also what it says of views that have a vote.
 # IbltScenarios.pm has the rest.
 use IbltTest;
 
@@ -121,19 +121,6 @@ foreach my $case ([ 'a view that asks another node', "CREATE VIEW far.t AS $asks
 		is(here("SELECT node, status FROM iblt_repair_nodes('far.t', '{a,b}', source => 'b', $options)"), 'a|preview', 'with a source, nobody votes');
 	}
 	sql('c', 'DROP ' . ($make =~ /MATERIALIZED/ ? 'MATERIALIZED ' : '') . 'VIEW far.t');
-}
-
-# --- an outcome that is unknown ---------------------------------------------------------------
-
-sql($_, 'DROP SCHEMA far CASCADE; CREATE SCHEMA far; CREATE TABLE far.t (id int PRIMARY KEY, v int)') foreach qw(a b c);
-sql('b', q{INSERT INTO far.t VALUES (1, 1); CREATE FUNCTION far.lost() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5); RETURN NULL; END';
-	CREATE TABLE far.late (id int); CREATE CONSTRAINT TRIGGER lost AFTER INSERT ON far.late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION far.lost();
-} . defers_at_the_end('far.late'));
-{
-	my ($rc, $out, $err) = $servers[1]->psql('postgres', "SELECT node, status FROM iblt_repair_nodes('far.t', '{a,b,c}', recheck => 0, apply => true)");
-	is($out, 'b|unknown', 'a connection that is lost during COMMIT: the outcome is unknown');
-	like($err, qr/^(?:psql:\S+ )?WARNING:  node "b" may or may not be repaired\nDETAIL:  the outcome is unknown: /m, 'as a warning says');
-	unlike($err, qr/is not repaired/, 'which does not say that nothing was changed');
 }
 nothing_left('at the end', @servers);
 

@@ -94,6 +94,10 @@ my @scenarios = (
 	{ group => 'rest', name => 'partitions there', table => '(id int, v text, PRIMARY KEY (id))', of_there => "CREATE TABLE %s (v text, id int, PRIMARY KEY (id)) PARTITION BY HASH (id); CREATE TABLE %1\$s_0 (id int NOT NULL, gone int, v text); ALTER TABLE %1\$s_0 DROP gone; CREATE TABLE %1\$s_1 (LIKE %1\$s);
 			ALTER TABLE %1\$s ATTACH PARTITION %1\$s_0 FOR VALUES WITH (MODULUS 2, REMAINDER 0); ALTER TABLE %1\$s ATTACH PARTITION %1\$s_1 FOR VALUES WITH (MODULUS 2, REMAINDER 1); INSERT INTO %1\$s SELECT 'row ' || g, g FROM generate_series(1, 200) AS g",
 		there => "UPDATE %s SET v = '' WHERE id = 7; DELETE FROM %1\$s WHERE id = 8", rows => [ '7 both', '8 here' ] },
+	{ group => 'rest', name => 'names that need quotes, and many types', table => q{("K ""k" int8, l date, v text, m shop.mood[], j jsonb, n numeric, "t %%" timestamptz, w int GENERATED ALWAYS AS (length(v)) STORED, PRIMARY KEY (l, "K ""k"))},
+		fill => q{("K ""k", l, v, m, j, n, "t %%") SELECT g * 1000000000::int8, '2026-01-01'::date + g %% 28, repeat('long ' || g, 1000), '{sad}', '{"a": 1}', g / 7.0, '2026-01-01 12:00+03' FROM generate_series(1, 40) AS g},
+		there => q{UPDATE %s SET m = '{ok}' WHERE "K ""k" = 7000000000; UPDATE %1$s SET "t %%" = '2026-01-01 12:00+02' WHERE "K ""k" = 8000000000; UPDATE %1$s SET j = 'null' WHERE "K ""k" = 9000000000; DELETE FROM %1$s WHERE "K ""k" = 10000000000},
+		rows => [ '2026-01-08,7000000000 both', '2026-01-09,8000000000 both', '2026-01-10,9000000000 both', '2026-01-11,10000000000 here' ] },
 	{ group => 'rest', name => 'other types', of_there => 'CREATE TABLE %s (id bigint PRIMARY KEY, v text)', error => qr/^42804: .*column types differ: "id" is integer here and bigint/ },
 	{ group => 'rest', name => 'not there', of_there => 'SELECT', error => qr/^42P01: relation shop\.\w+ does not exist/, not => { digests => 'nothing is tracked' } },
 	{ group => 'rest', name => 'no right there', user => 'stranger', error => qr/^42501: permission denied for (?:schema shop|table|the digest)/ },
@@ -109,7 +113,7 @@ my @scenarios = (
 	{ group => 'rest', name => 'a second row of a unique key', fill => $indexed, lacks => "INSERT INTO %s VALUES (7, 'again')", of => { plain => ['7 both'] }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
 	{ group => 'rest', name => 'an entry of an index that leads to another row', fill => $indexed, here => "INSERT INTO %s VALUES (-1, repeat('v', 40))", stale => 1, rows => ['19990 here'], not => { digests => $unproven } },
 	(map { my ($option, $value) = @$_; { group => 'rest', name => "$option => $value", options => { $option => $value }, error => qr/^22(?:023|004): $option must (?:not )?be/, not => $option eq 'live' ? { run => 'a run has no such option' } : {} } }
-		[ 'max_differences', 0 ], [ 'max_differences', 'NULL' ], [ 'recheck', -1 ], [ 'timeout', "'-1 s'" ], [ 'timeout', 'NULL' ], [ 'method', "'other'" ], [ 'method', 'NULL' ], [ 'live', "'other'" ], [ 'live', 'NULL' ]),
+		[ 'max_differences', 0 ], [ 'max_differences', 'NULL' ], [ 'recheck', -1 ], [ 'timeout', "'-1 s'" ], [ 'timeout', "'1 year 1 day'" ], [ 'timeout', 'NULL' ], [ 'method', "'other'" ], [ 'method', 'NULL' ], [ 'live', "'other'" ], [ 'live', 'NULL' ]),
 	{ group => 'rest', name => 'the other side is this one', itself => 1, error => qr/^22023: (?:a relation cannot be compared with itself|the peer is this database itself|.*are the same database|node "node 2" is named twice)/ },
 	{ group => 'rest', name => 'a server that is not there', string => 'host=/nonexistent port=1 password=s3cr3t', error => qr/^08001: could not connect to/ },
 	{ group => 'rest', name => 'one snapshot', first => 'BEGIN ISOLATION LEVEL REPEATABLE READ', options => { recheck => 1 }, there => 'DELETE FROM %s WHERE id = 7', error => qr/^25001: (?:.*cannot recheck differences in a REPEATABLE READ|iblt_audit_run cannot run inside)/,
@@ -349,7 +353,7 @@ sub scenarios
 	my @servers = servers_of_placements();
 	my ($standby, %flow);
 	$_->safe_psql('postgres', "CREATE ROLE stranger LOGIN; CREATE ROLE reader LOGIN; CREATE ROLE sealed LOGIN PASSWORD 'right'") foreach @servers;
-	on('both', 'GRANT USAGE ON SCHEMA shop TO reader');
+	on('both', q{GRANT USAGE ON SCHEMA shop TO reader; CREATE TYPE shop.mood AS ENUM ('sad', 'ok')});
 	hba($servers[1], 'local all sealed scram-sha-256');
 	my $only = $ENV{IBLT_TEST_SCENARIO} ? qr/$ENV{IBLT_TEST_SCENARIO}/ : qr/./;
 	foreach my $s (grep { $_->{group} eq $group && $_->{name} =~ $only } @scenarios)

@@ -15,7 +15,6 @@
 #	extensions(), create_extensions(OPTIONS), of_extensions()
 #	                             the names of our extensions, the statements that create all, and
 #	                             the condition on pg_extension that chooses them
-#	defers_at_the_end(TABLE)     SQL that leaves an insert into a table for the commit of a repair
 #	awkward_extensions()         installs dblink here and iblt on both sides, in awkward schemas
 #	inside(NODE, ...)            sessions find the functions of iblt_internal by their names alone
 #	both(SQL)                    runs SQL on both
@@ -51,7 +50,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @ISA = qw(Exporter);
-our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server two_servers standby replayed hba sides extensions create_extensions of_extensions defers_at_the_end awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
+our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server two_servers standby replayed hba sides extensions create_extensions of_extensions awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
 	synchronous background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
@@ -155,23 +154,6 @@ sub extensions { return map { basename($_, '.control') } sort glob abs_path(dirn
 sub create_extensions { my ($options) = @_; return join ' ', map { "CREATE EXTENSION IF NOT EXISTS $_ $options CASCADE;" } extensions() }
 
 sub of_extensions { return 'extname IN (' . join(', ', map { "'$_'" } extensions()) . ')' }
-
-# SQL that makes the target of a repair leave an insert into a table for the commit.
-sub defers_at_the_end
-{
-	my ($table) = @_;
-	return "ALTER FUNCTION iblt_internal.repair_execute_statements RENAME TO executed;
-		CREATE FUNCTION iblt_internal.repair_execute_statements(bare boolean, statements text[], n bigint[], at_most boolean[], path text, separately boolean) RETURNS jsonb LANGUAGE plpgsql AS \$\$
-		DECLARE
-			answer jsonb := iblt_internal.executed(bare, statements, n, at_most, path, separately);
-		BEGIN
-			IF statements[1] LIKE 'SET CONSTRAINTS%' THEN
-				SET CONSTRAINTS ALL DEFERRED;
-				INSERT INTO $table VALUES (1);
-			END IF;
-			RETURN answer;
-		END \$\$";
-}
 
 # The schemas are not in search_path, and their names must be quoted.
 sub awkward_extensions
