@@ -147,9 +147,6 @@ like($session->{err}, qr/\A\S+ ERROR:  (57P01: on the peer: terminating connecti
 my $mine = 'mine';
 $session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
 is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine'), iblt_internal.iblt_peer_is_open('another'), iblt_internal.iblt_peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
-is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 41', 'a label')"), '41', 'the first question may bring a label');
-is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'which the session bears from then on');
-is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
 is($session->run("SELECT iblt_internal.ask_values(ARRAY['$mine'], ARRAY['SELECT pg_catalog.array_to_string(\$1, ''+'')'], how => ROW('read_planned', '{a,b}', NULL, NULL, NULL))"), '{a+b}', 'a question with keys');
 $session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 1/0')");
 like($session->{err}, qr/ERROR:  22012: on the peer: division by zero/, 'an error');

@@ -117,53 +117,34 @@ my $constant = 'of type timestamp with time zone is not always the same';
 my @wrong = (
 	# clocks, users, settings, chance
 	[ q{ts > now()}, '0A000 : function now() is not immutable' ],
-	[ q{ts > statement_timestamp()}, '0A000 : function statement_timestamp() is not immutable' ],
 	[ q{ts > clock_timestamp() - interval '1 h'}, '0A000 : function clock_timestamp() is not immutable' ],
-	[ q{age(ts) > '1 day'}, '0A000 : function age(timestamp with time zone) is not immutable' ],
 	[ q{d = CURRENT_DATE}, '0A000 : the clock or the user' ],
-	[ q{id > 1 OR tm < localtimestamp(0)}, '0A000 : the clock or the user' ],
 	[ q{name = current_user}, '0A000 : the clock or the user' ],
-	[ q{name = SESSION_USER}, '0A000 : the clock or the user' ],
-	[ q{name = current_setting('TimeZone')}, '0A000 : function current_setting(text) is not immutable' ],
 	[ q{CASE WHEN id > 1 THEN random() < 0.5 END}, '0A000 : function random() is not immutable' ],
-	[ q{id = ANY (ARRAY[txid_current()])}, '0A000 : function txid_current() is not immutable' ],
 	[ q{to_tsvector(name) @@ 'x'}, '0A000 : function to_tsvector(text) is not immutable' ],
-	[ q{pg_sleep(0) IS NULL}, '0A000 : function pg_sleep(double precision) is not immutable' ],
 	# literals that read the clock
 	[ q{ts > 'now'}, "0A000 : 'now' $constant" ],
 	[ q{ts > ' Now '::timestamptz(0)}, "0A000 : ' Now ' $constant" ],
 	[ q{ts > E'n\157w'}, "0A000 : 'now' $constant" ],
-	[ q{ts BETWEEN '2024-01-01' AND 'today 12:00'}, "0A000 : 'today 12:00' $constant" ],
 	[ q{id > 0 AND 'pg_monitor=r/pg_monitor'::aclitem IS NOT NULL}, "0A000 : 'pg_monitor=r/pg_monitor' of type aclitem is not always the same" ],
-	[ q{d = date 'today'}, "0A000 : 'today' of type date is not always the same" ],
-	[ q{at > 'now'}, "0A000 : 'now' of type time without time zone is not always the same" ],
-	[ q{id > 1 AND d IN ('2024-01-01', 'yesterday')}, "0A000 : 'yesterday' of type date is not always the same" ],
-	[ q{d - 'tomorrow'::date > 3}, "0A000 : 'tomorrow' of type date is not always the same" ],
 	[ q{d = ANY ('{epoch,now}'::date[])}, "0A000 : '{epoch,now}' of type date[] is not always the same" ],
 	[ q{d = 'today'::public.day}, "0A000 : 'today' of type date is not always the same" ],
-	[ q{ts = ANY ('{2024-01-01,now}')}, "0A000 : '{2024-01-01,now}' of type timestamp with time zone[] is not always the same" ],
 	[ q{ta @> '{"n\\ow"}'}, "0A000 : '{\"n\\ow\"}' of type timestamp with time zone[] is not always the same" ],
 	[ q{r @> '[today,)'::tstzrange}, "0A000 : '[today,)' of type tstzrange is not always the same" ],
 	[ q{p = '(today,x)'::public.dated}, "0A000 : '(today,x)' of type public.dated is not always the same" ],
-	[ q{p = ROW('tomorrow', 'x')::public.dated}, "0A000 : 'tomorrow' of type date is not always the same" ],
 	[ q{by = U&'\\00e9'::bytea}, "0A000 : '\xc3\xa9' of type bytea is not always the same" ],
 	[ q{id = 'public.x'::regclass::oid}, "0A000 : 'public.x' of type regclass is not always the same" ],
 	# text that is read, or written, when the condition is run
 	[ q{name::date > '2024-01-01'}, '0A000 : function date_in(cstring) is not immutable' ],
-	[ q{(j ->> 'd')::timestamptz > '2024-01-01'}, '0A000 : function timestamptz_in(cstring,oid,integer) is not immutable' ],
 	[ q{'now'::text::date = d}, '0A000 : function date_in(cstring) is not immutable' ],
-	[ q{ARRAY[name]::date[] = '{2024-01-01}'}, '0A000 : function date_in(cstring) is not immutable' ],
 	[ q{name::public.dated IS NULL}, '0A000 : function record_in(cstring,oid,integer) is not immutable' ],
 	[ q{name::regclass IS NULL}, undef ],
 	[ q{i::text = '1 day'}, '0A000 : function interval_out(interval) is not immutable' ],
-	[ q{concat(name, i) = 'x'}, '0A000 : function concat("any") is not immutable' ],
 	[ q{'' || q = ''}, '0A000 : function textanycat(text,anynonarray) is not immutable' ],
 	[ q{pg_typeof(id)::text = 'integer'}, '0A000 : function pg_typeof("any") is not immutable' ],
 	# other rows, other relations
 	[ q{id IN (SELECT id FROM public.chosen)}, '0A000 : it has a subquery' ],
-	[ q{EXISTS (SELECT)}, '0A000 : it has a subquery' ],
 	[ q{id = (SELECT max(id) FROM public.x)}, '0A000 : it has a subquery' ],
-	[ q{id = ANY (ARRAY(VALUES (1)))}, '0A000 : it has a subquery' ],
 	[ q{id IN (SELECT id FROM no_such_table)}, '0A000 : it has a subquery' ],
 	[ q{count(*) > 1}, '42803 aggregate functions are not allowed in WHERE' ],
 	[ q{row_number() OVER () > 1}, '42P20 window functions are not allowed in WHERE' ],
@@ -172,7 +153,6 @@ my @wrong = (
 	# where the row is
 	[ q{ctid = '(0,1)'}, '0A000 : system column ctid' ],
 	[ q{t.xmin::text <> ''}, '0A000 : system column xmin' ],
-	[ q{tableoid > 0}, '0A000 : system column tableoid' ],
 	# what SQL/JSON reads from text
 	major_version() < 17 ? () : ([ q{JSON_VALUE(j, '$.d' RETURNING date) > '2024-01-01'}, '0A000 : function date_in(cstring) is not immutable' ],
 		[ q{JSON_VALUE(j, '$.a' RETURNING date DEFAULT 'now' ON EMPTY) > '2024-01-01'}, undef ]),
@@ -184,9 +164,6 @@ my @wrong = (
 	[ q{true, true}, '42601 condition must be one expression' ],
 	[ q{true FROM public.chosen}, '42601 condition must be one expression' ],
 	[ q{true WHERE id > 1}, '42601 condition must be one expression' ],
-	[ q{true UNION SELECT true}, undef ],
-	[ q{DISTINCT true}, '42601 condition must be one expression' ],
-	[ q{true AS b}, '42601 condition must be one expression' ],
 	[ q{*}, '42601 condition must be one expression' ],
 	[ q{}, '42601 condition must be one expression' ],
 	[ q{id > 1 /* }, undef ],
@@ -349,11 +326,9 @@ SKIP:
 SKIP:
 {
 	skip 'row filters are of PostgreSQL 15', 1 if major_version() < 15;
-	# all that a publication takes: built-in functions that are immutable, and built-in types
-	my @filters = (q{id > 10}, q{name = 'today' OR name IS NULL}, q{name LIKE 'n%' AND name < 'z'}, q{ts > '2024-01-03 00:00 UTC'}, q{d IN ('2024-01-05', '2024-02-07')}, q{a @> '{1}'},
-		q{j ->> 'd' > '2024-02-01'}, q{j @> '{"a": 7}'}, q{CASE WHEN b THEN id > 5 ELSE n > 3 END}, q{GREATEST(id, 30) = 30}, q{(id, n) > (50, 3)}, q{coalesce(name, 'x') IS DISTINCT FROM 'x'},
-		q{nullif(id % 3, 0) IS NOT NULL}, q{x IS DOCUMENT}, q{by > E'\\\\x00000040'::bytea}, q{ts = ANY ('{2024-01-01 05:00+00,2024-01-02 00:00+00}')}, q{name COLLATE "C" > 'name'},
-		q{i > interval '100 days'}, q{date_trunc('hour', tm) = tm}, q{extract(year FROM d) = 2024}, q{lower(name) ~ 'e 1'}, q{m > '100'}, q{id = -1 OR ta IS NOT NULL});
+	# what a publication takes: built-in functions that are immutable, and built-in types
+	my @filters = (q{name = 'today' OR name IS NULL}, q{ts > '2024-01-03 00:00 UTC'}, q{j ->> 'd' > '2024-02-01'}, q{CASE WHEN b THEN id > 5 ELSE n > 3 END}, q{(id, n) > (50, 3)},
+		q{by > E'\\\\x00000040'::bytea}, q{name COLLATE "C" > 'name'}, q{extract(year FROM d) = 2024}, q{id = -1 OR ta IS NOT NULL});
 	my ($published) = (0);
 	foreach my $n (0 .. $#filters)
 	{
@@ -368,7 +343,7 @@ SKIP:
 		my $by = $here->safe_psql('postgres', q{SELECT concat_ws(' ', status, rows_here = rows_there, rows_here > 0, sqlstate, detail) FROM } . audit_stats("iblt_audit($peer, publication => 'p$n')") . ' AS a');
 		like($by, qr/^equal t t row filter /, "an audit with the row filter $filters[$n]");
 	}
-	cmp_ok($published, '>=', 20, 'of a number of filters');
+	cmp_ok($published, '>=', 8, 'of a number of filters');
 	# the one expression of filters that depends on how a value is written
 	$here->safe_psql('postgres', 'CREATE PUBLICATION px FOR TABLE f0 WHERE (xmlelement(name a, i) IS DOCUMENT)');
 	is($here->safe_psql('postgres', 'SELECT status, sqlstate, detail FROM ' . audit_stats("iblt_audit($peer, publication => 'px')") . ' AS a'),
