@@ -112,4 +112,76 @@ foreach my $case ([ 'two nodes', "iblt_repair('t', $there, direction => 'pull', 
 	$_->quit foreach ($repair, $holder);
 }
 
+# --- replication in both directions ------------------------------------------------------------
+
+# Inserts flow from west (the subscriber) to east, and deletes from east to west.  A follower may remove a
+# row that it has just received from the source, and send that back.  Then the source still shows the row,
+# in one version all the time, and the follower never does.  That is a row in flight.
+both('CREATE TABLE way (id int PRIMARY KEY, v int); CREATE TABLE other (id int PRIMARY KEY);
+	INSERT INTO way SELECT g, 0 FROM generate_series(100, 200) g; INSERT INTO other SELECT generate_series(1, 9)');
+$subscriber->safe_psql('postgres', "CREATE PUBLICATION ways FOR TABLE way WITH (publish = 'insert')");
+$publisher->safe_psql('postgres', "CREATE PUBLICATION ways FOR TABLE way, other WITH (publish = 'delete')");
+$publisher->safe_psql('postgres', "CREATE SUBSCRIPTION from_west CONNECTION ${\ conninfo($subscriber)} PUBLICATION ways WITH (copy_data = false)");
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION from_east CONNECTION ${\ conninfo($publisher)} PUBLICATION ways WITH (copy_data = false)");
+subscribed($subscriber, 2, 'from_east');
+subscribed($publisher, 1, 'from_west');
+
+my %call = (iblt_compare => "SELECT key ->> 'id', confirmed FROM iblt_compare('way', ${\ conninfo($publisher)}, recheck => 1, progress => true)",
+	iblt_compare_nodes => "SELECT key ->> 'id', confirmed FROM iblt_compare_nodes('public.way', ARRAY[NULL, ${\ conninfo($publisher)}], recheck => 1, progress => true)");
+my ($receiving, $removing) = map { IbltTest::Session->new($publisher) } 1 .. 2;
+my ($keeping, $delaying, $comparing) = map { IbltTest::Session->new($subscriber) } 1 .. 3;
+my $id = 0;
+
+# When the comparison asks east again and again how far west has come; or it has ended.
+sub waits_for_west
+{
+	my ($since) = @_;
+	my %asked;
+	until ($comparing->ended || keys %asked > 5)
+	{
+		my $at = $publisher->safe_psql('postgres', "SELECT query_start FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'
+			AND query LIKE '%slot_applied(''from_east'')%' AND query_start > '$since'");
+		$asked{$at} = 1 if $at ne '';
+	}
+	return;
+}
+sub now { return $publisher->safe_psql('postgres', 'SELECT clock_timestamp()') }
+
+foreach my $function (sort keys %call)
+{
+	$id++;
+	# east receives the row when this session ends its transaction
+	$receiving->run("BEGIN; INSERT INTO way VALUES ($id, 0)");
+	$subscriber->safe_psql('postgres', "INSERT INTO way VALUES ($id, 1)");
+	# west receives a delete when these two have ended theirs
+	$delaying->run("BEGIN; SELECT FROM other WHERE id = $id FOR UPDATE");
+	$publisher->safe_psql('postgres', "DELETE FROM other WHERE id = $id");
+	$keeping->run("BEGIN; SELECT FROM way WHERE id = $id FOR UPDATE");
+
+	my $since = now();
+	$comparing->start($call{$function});
+	$comparing->seen(qr/waiting .*, to look at 1 keys again/);
+	$receiving->run('ROLLBACK');
+	waits_for_west($since);
+	$removing->run("BEGIN; LOCK TABLE way; DELETE FROM way WHERE id = $id");
+	$delaying->run('COMMIT');
+	wait_for($publisher, "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'way'::regclass AND NOT granted");
+	$since = now();
+	$removing->run('COMMIT');
+	waits_for_west($since);
+	is($subscriber->safe_psql('postgres', "SELECT count(*) FROM way WHERE id = $id"), '1', "$function: west still has the row");
+	$keeping->run('COMMIT');
+	is($comparing->done, '', "$function: a row that east had and has removed is no difference");
+	unlike($comparing->{err}, qr/WARNING|ERROR/, "$function: and nothing is said");
+	$comparing->{err} = '';
+	wait_for($subscriber, "SELECT count(*) = 0 FROM way WHERE id = $id");
+}
+
+$subscriber->safe_psql('postgres', 'DELETE FROM way WHERE id = 150');
+foreach my $function (sort keys %call)
+{
+	is($subscriber->safe_psql('postgres', $call{$function}), '150|t', "$function: what differs indeed is confirmed");
+}
+$_->quit foreach ($receiving, $removing, $keeping, $delaying, $comparing);
+
 done_testing();
