@@ -18,39 +18,24 @@ awkward_extensions();
 
 my @tables = (
 	[ 'by_int', 'id int PRIMARY KEY, v text, f float8', 'g, md5(g::text), g / 7.0', 't.id', 'g, \'new\', NULL' ],
-	[ 'by_smallint', 'id smallint PRIMARY KEY, v text', '(g % 30000)::smallint, NULL', 't.id', '90000 - g, \'new\'' ],
-	[ 'by_bigint', 'v text, id bigint PRIMARY KEY, at timestamptz', 'NULL, g * 10000000019, \'2026-01-01 UTC\'::timestamptz + g * interval \'1 s\'', 't.id', '\'new\', -g, NULL' ],
 	[ 'by_uuid', 'id uuid PRIMARY KEY, v bytea', 'md5(g::text)::uuid, int4send(g)', 't.id', 'md5(\'n\' || g)::uuid, NULL' ],
 	[ 'by_pair', 'a int, b date, v text, PRIMARY KEY (b, a)', 'g % 50, \'2026-01-01\'::date + g / 50, \'v\' || g % 3', 't.b, t.a', 'g, \'1999-12-31\', \'\'' ],
-	[ 'by_stamp', 'at timestamptz, f float8, v text, PRIMARY KEY (at, f)', '\'2026-01-01 UTC\'::timestamptz + g * interval \'1.000001 s\', sqrt(g), NULL', 't.at, t.f', '\'infinity\', -g, NULL' ],
-	[ 'by_wide', 'a uuid, b uuid, v text, PRIMARY KEY (a, b)', 'md5(g::text)::uuid, md5((g % 7)::text)::uuid, \'x\'', 't.a, t.b', 'md5(\'n\' || g)::uuid, md5(\'\')::uuid, \'\'' ],
 	[ 'by_text', 'id text PRIMARY KEY, v int[]', 'U&\'k\\00E9y "\\005C\' || g, ARRAY[g, NULL]', 't.id', '\'new,{"\' || g, NULL' ],
-	[ 'by_long_text', 'id text PRIMARY KEY, v jsonb', 'repeat(md5(g::text), 10), jsonb_build_object(\'g\', g)', 't.id', 'repeat(md5(\'n\' || g), 30), NULL' ],
-	[ 'by_numeric', 'id numeric PRIMARY KEY, v text', 'g * 1.10, \'v\'', 't.id', '-g, \'\'' ],
-	[ 'by_unique', 'id int NOT NULL UNIQUE, other int UNIQUE, v text', 'g, NULL, \'v\' || g', 't.id', '-g, -g, \'\'' ],
 	[ 'by_nothing', 'a int, b text', 'g % 400, nullif(\'dup \' || g % 200, \'dup 7\')', 't.a, t.b', 'g, \'new\'' ],
-	[ 'by_generated', 'id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v * 2) STORED', undef, 't.id', undef ],
 );
 my $size = 3000;
 
 foreach my $t (@tables)
 {
 	my ($name, $columns, $row, $key, $new) = @$t;
-	both("CREATE TABLE $name ($columns); "
-		  . (defined $row ? "INSERT INTO $name SELECT $row FROM generate_series(1, $size) g"
-			: "INSERT INTO $name (v) SELECT g FROM generate_series(1, $size) g"));
+	both("CREATE TABLE $name ($columns); INSERT INTO $name SELECT $row FROM generate_series(1, $size) g");
 	my $regclass = "'$name'";
 	is(compare($regclass), '', "$name: equal");
 	my $random = rand();
-	my ($column) = $columns =~ /\b(v|b) \S+,?(?!.*PRIMARY)/ ? $1 : 'v';
 	$there->safe_psql('postgres', "SELECT setseed($random);
 		DELETE FROM $name WHERE ctid IN (SELECT ctid FROM $name ORDER BY random() LIMIT 9);");
-	$there->safe_psql('postgres', defined $new
-		? "INSERT INTO $name SELECT $new FROM generate_series(90001, 90007) g"
-		: "INSERT INTO $name (v) SELECT g FROM generate_series(90001, 90007) g");
-	my %spoil = (by_int => "v = v || '!'", by_smallint => "v = 'x'", by_bigint => "at = at + interval '1 us'", by_uuid => "v = v || '\\x00'",
-		by_pair => "v = v || '!'", by_stamp => "v = ''", by_wide => "v = NULL", by_text => "v = v || 1", by_long_text => "v = v || '{\"x\": 1}'",
-		by_numeric => "v = ''", by_unique => "v = NULL", by_nothing => "b = b || '?'", by_generated => 'v = v + 1');
+	$there->safe_psql('postgres', "INSERT INTO $name SELECT $new FROM generate_series(90001, 90007) g");
+	my %spoil = (by_int => "v = v || '!'", by_uuid => "v = v || '\\x00'", by_pair => "v = v || '!'", by_text => "v = v || 1", by_nothing => "b = b || '?'");
 	$there->safe_psql('postgres', "SELECT setseed($random);
 		UPDATE $name SET $spoil{$name} WHERE ctid IN (SELECT ctid FROM $name ORDER BY random() LIMIT 12)");
 	my $truth = truth($name, $key);
