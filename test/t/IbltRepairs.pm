@@ -19,6 +19,8 @@
 #	left           says that the target is not like the source then
 #	error          a pattern.  Nothing has changed
 #	previewed      a preview shows the same steps, and changes nothing
+#	besides        a query that must give true on the target afterwards
+#	only           a pattern of the placements in which it is worth its time
 #	not            placements, or their forms, that cannot have it: name => why
 package IbltRepairs;
 
@@ -51,6 +53,55 @@ my $at_commit = "CREATE TABLE %%s_late (id int); INSERT INTO %%1\$s_late VALUES 
 	CREATE FUNCTION %%1\$s_last() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN %s; RETURN NULL; END';
 	CREATE CONSTRAINT TRIGGER last AFTER UPDATE ON %%1\$s_late DEFERRABLE FOR EACH ROW EXECUTE FUNCTION %%1\$s_last()";
 my %here = map { ($_ => 'the commit is that of the caller') } 'pull', 'a node here', 'a run that pulls';
+
+# A list in which each row refers to the one before it, and whose ids are in no order
+my $chain = 'INSERT INTO %s SELECT (g * 617) %% 1009, g, CASE WHEN g > 1 THEN ((g - 1) * 617) %% 1009 END FROM generate_series(1, 400) AS g';
+sub of_chain { my ($action, @n) = @_; return map { "$action " . $_ * 617 % 1009 } @n }
+my $missing = "CREATE TABLE %s_p (v text PRIMARY KEY); INSERT INTO %1\$s_p SELECT DISTINCT v FROM %1\$s; DELETE FROM %1\$s_p WHERE v = 'row 3'; ALTER TABLE %1\$s ADD FOREIGN KEY (v) REFERENCES %1\$s_p";
+my $refers = 'CREATE TABLE %%s_o (r int REFERENCES %%1$s%s); INSERT INTO %%1$s_o VALUES (300)';
+my $says = '1 row of %%s_o refers to such rows by constraint %%2$s_o_r_fkey ON DELETE %s';
+my $codes = "CREATE TABLE %s_o (id int, code text REFERENCES %1\$s (code) ON UPDATE CASCADE); INSERT INTO %1\$s_o SELECT g, 'c' || g FROM generate_series(1, 5) AS g";
+my %coded = (table => '(id int PRIMARY KEY, code text UNIQUE, note text)', fill => "SELECT g, 'c' || g FROM generate_series(1, 10) AS g", around => $codes);
+my %generated = (table => '(id int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v + 1) STORED)', fill => '(id, v) SELECT g, g FROM generate_series(1, 9) AS g', target => 'ALTER TABLE %s DROP w; ALTER TABLE %1$s ADD w int GENERATED ALWAYS AS (v + id %% 2) STORED');
+my $tree = '(id int PRIMARY KEY, v text, up int REFERENCES %s ON DELETE CASCADE)';
+my @of_tree = map { "delete $_" } 4, 12 .. 14, 36 .. 40;
+my $none = 'SELECT 1 WHERE false';
+
+# What constraints do is the same in all placements.
+my @constraints = map { +{ only => qr/^(?:pull|push)$/, %$_ } } (
+	{ name => 'rows that refer to each other in a list', table => '(id int PRIMARY KEY, v int, up int REFERENCES %s)', fill => $none, source => $chain, steps => [ of_chain('insert', 1 .. 400) ] },
+	{ name => 'a list of which half is deleted', table => '(id int PRIMARY KEY, v int, up int REFERENCES %s)', fill => $none, target => $chain,
+		source => "$chain; UPDATE %1\$s SET up = NULL; DELETE FROM %1\$s WHERE v %% 2 = 0; UPDATE %1\$s AS t SET up = s.id FROM %1\$s AS s WHERE s.v = t.v - 2", steps => [ of_chain('delete', grep { $_ % 2 == 0 } 1 .. 400), of_chain('update', grep { $_ % 2 && $_ > 1 } 1 .. 400) ] },
+	{ name => 'a list that is deleted', table => '(id int PRIMARY KEY, v int, up int REFERENCES %s)', fill => $none, target => $chain, steps => [ of_chain('delete', 1 .. 400) ] },
+	{ name => 'rows that refer to each other in a ring', table => '(id int PRIMARY KEY, next int REFERENCES %s DEFERRABLE)', fill => $none, source => 'BEGIN; SET CONSTRAINTS ALL DEFERRED; INSERT INTO %s VALUES (1, 2), (2, 3), (3, 1); COMMIT', steps => [ map { "insert $_" } 1 .. 3 ] },
+	{ name => 'a row that refers to a missing one', target => $three, around => $missing, error => qr/^23503: .*violates foreign key constraint/ },
+	{ name => 'such a row as a replica', target => $three, around => $missing, options => { as_replica => 'true' }, steps => \@three },
+	{ name => 'rows that refer to one that is deleted, and keep it', target => $three, around => sprintf($refers, ''), error => qr/^23\d+: .*update or delete on table "r\d+" violates (?:RESTRICT setting of )?foreign key constraint/ },
+	{ name => 'deletes => false, and rows that refer', target => $three, around => sprintf($refers, ' ON DELETE CASCADE'), options => { deletes => 'false' }, steps => [ 'insert 3', 'update 5', 'delete 300 skipped deletes => false' ], left => 1 },
+	(map { my $action = $_; (
+		{ name => "rows that refer, ON DELETE $action", target => $three, around => sprintf($refers, " ON DELETE $action"), error => qr/the repair would change rows beyond those compared.*1 row of shop\.\w+_o refers to such rows by constraint \w+ ON DELETE $action/s },
+		{ name => "rows that refer, ON DELETE $action, cascade => true", target => $three, around => sprintf($refers, " ON DELETE $action"), options => { '"cascade"' => 'true' }, besides => 'SELECT count(*) = 1 AND count(r) = 0 FROM %s_o', steps => [ 'insert 3', 'update 5', 'delete 300 applied with all such rows: ' . sprintf($says, $action) ] })
+	} 'SET NULL', 'SET DEFAULT'),
+	(map { my $action = $_; (
+		{ name => "as a replica, ON DELETE $action", target => $three, around => sprintf($refers, " ON DELETE $action"), options => { as_replica => 'true' }, error => qr/2BP01: the repair would leave rows that refer to missing rows.*1 row of shop\.\w+_o refers to such rows by constraint \w+ ON DELETE $action. Nothing was changed/s },
+		{ name => "as a replica, ON DELETE $action, cascade => true", target => $three, around => sprintf($refers, " ON DELETE $action"), options => { as_replica => 'true', '"cascade"' => 'true' }, besides => 'SELECT count(*) = 1 AND bool_and(r = 300) FROM %s_o',
+			previewed => 1, steps => [ 'insert 3', 'update 5', 'delete 300 applied foreign keys are not enforced, for all such rows: ' . sprintf($says, $action) ] })
+	} 'NO ACTION', 'CASCADE', 'SET NULL'),
+	(map { +{ name => 'rows of a tree that go together' . ($_ ? ', as a replica' : ''), table => $tree, fill => 'SELECT g, g, nullif(g / 3, 0) FROM generate_series(1, 40) AS g', source => 'DELETE FROM %s WHERE id = 4', options => $_ ? { as_replica => 'true' } : {}, steps => \@of_tree } } 0, 1),
+	{ name => 'rows of a tree that do not go', table => $tree, fill => 'SELECT g, g, nullif(g / 3, 0) FROM generate_series(1, 40) AS g', source => 'UPDATE %s SET up = 1 WHERE up = 5; DELETE FROM %1$s WHERE id = 5', error => qr/3 rows of shop\.\w+ refer to such rows/ },
+	{ %coded, name => 'ON UPDATE CASCADE', source => "UPDATE %s SET code = 'new' || code WHERE id IN (2, 9)", error => qr/1 row of shop\.\w+_o refers to such rows by constraint \w+ ON UPDATE CASCADE/ },
+	{ %coded, name => 'ON UPDATE CASCADE, cascade => true', source => "UPDATE %s SET code = 'new' || code WHERE id IN (2, 9)", options => { '"cascade"' => 'true' }, besides => "SELECT bool_or(code = 'newc2') FROM %s_o", steps => [ map { "update $_ applied with all such rows: 1 row of %1\$s_o refers to such rows by constraint %2\$s_o_code_fkey ON UPDATE CASCADE" } 2, 9 ] },
+	{ %coded, name => 'ON UPDATE CASCADE, and a column that nothing refers to', source => "UPDATE %s SET note = 'x' WHERE id = 3", steps => ['update 3'] },
+	{ name => 'a generated column that is referred to', table => '(id int PRIMARY KEY, v int, code int GENERATED ALWAYS AS (v * 10) STORED UNIQUE)', fill => '(id, v) SELECT g, g FROM generate_series(1, 2) AS g', source => 'UPDATE %s SET v = 7 WHERE id = 1',
+		around => 'CREATE TABLE %s_o (id int PRIMARY KEY, code int REFERENCES %1$s (code) ON UPDATE SET NULL); INSERT INTO %1$s_o VALUES (1, 10)', error => qr/^2BP01: .*1 row of shop\.\w+_o refers to such rows by constraint \w+ ON UPDATE SET NULL/s, besides => 'SELECT code = 10 FROM %s_o' },
+	{ name => 'values that an exclusion constraint keeps apart', table => '(id int PRIMARY KEY, u int, EXCLUDE (u WITH =))', fill => 'SELECT g, g FROM generate_series(1, 9) AS g', target => 'UPDATE %s SET u = -u WHERE id IN (7, 8); UPDATE %1$s SET u = 15 - id WHERE id IN (7, 8)',
+		error => qr/^23P01: .*conflicting key value violates exclusion constraint.*Nothing was changed.*HINT:  .*exchange/s },
+	{ name => 'unique values, checked at the end', table => '(id int PRIMARY KEY, u int UNIQUE DEFERRABLE)', fill => 'SELECT g, g FROM generate_series(1, 9) AS g', target => 'UPDATE %s SET u = 10 - u', steps => [ map { "update $_" } 1 .. 4, 6 .. 9 ] },
+	{ name => 'unique values, checked at the end, as a replica', table => '(id int PRIMARY KEY, v text UNIQUE DEFERRABLE)', target => $three, options => { as_replica => 'true' }, error => qr/^0A000: shop\.\w+ cannot be repaired as replication does.*DETAIL:  Nothing would check deferrable constraints: \w+_v_key/s },
+	{ %generated, name => 'a generated column of another expression', steps => [ map { "update $_ skipped differs only in generated columns: w" } 2, 4, 6, 8 ], left => 1 },
+	{ %generated, name => 'a generated column of another expression, in a row that differs', source => 'UPDATE %s SET v = 100 WHERE id = 2', error => qr/^27000: .*after the repair, the rows of 1 keys are not as on the source.*One key is \{"id": 2\}/s },
+	{ name => 'an identity that cannot be updated', table => '(id int PRIMARY KEY, i int GENERATED ALWAYS AS IDENTITY)', fill => '(id) SELECT g FROM generate_series(1, 9) AS g', source => 'DELETE FROM %s WHERE id = 4; INSERT INTO %1$s (id) VALUES (4), (20)',
+		steps => [ 'insert 20', 'update 4 skipped differs in a column that is GENERATED ALWAYS AS IDENTITY: i' ], left => 1 });
 
 my @scenarios = (
 	{ name => 'rows that are missing, changed and more', target => $three, steps => \@three, previewed => 1 },
@@ -86,7 +137,7 @@ my @scenarios = (
 	{ name => 'a trigger that fails', target => $three, around => sprintf($trigger, "RAISE EXCEPTION ''the disk is full'';"), error => qr/the disk is full.*key \{"id": 3\}/s },
 	{ name => 'such a trigger as a replica', target => $three, around => sprintf($trigger, "RAISE EXCEPTION ''the disk is full'';"), options => { as_replica => 'true' }, steps => \@three },
 	{ name => 'an origin that is not there', target => $three, options => { origin => "'nobody'" }, error => qr/replication origin "nobody" does not exist/ },
-	{ name => 'a foreign key that is checked at the end', target => $three, around => "CREATE TABLE %s_p (v text PRIMARY KEY); INSERT INTO %1\$s_p SELECT DISTINCT v FROM %1\$s; DELETE FROM %1\$s_p WHERE v = 'row 3'; ALTER TABLE %1\$s ADD FOREIGN KEY (v) REFERENCES %1\$s_p DEFERRABLE INITIALLY DEFERRED", error => qr/violates foreign key constraint/ },
+	{ name => 'a foreign key that is checked at the end', target => $three, around => "$missing DEFERRABLE INITIALLY DEFERRED", error => qr/violates foreign key constraint/ },
 	{ name => 'an error of the commit', target => $three, around => sprintf($at_commit, "RAISE EXCEPTION ''not today''"), error => qr/not today/, not => \%here },
 	{ name => 'an answer to the commit that is lost', target => $three, around => sprintf($at_commit, 'PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(5)'), error => qr/the outcome is unknown(?!.*is not repaired)/s, not => \%here },
 	{ name => 'another repair of the table', target => $three, held => q{SELECT pg_advisory_xact_lock(1768057972, ('%s'::regclass::oid::int8 - 2147483648)::int4)}, options => { timeout => "'1 s'" }, error => qr/could not lock shop\.\w+ for a repair/ },
@@ -96,7 +147,8 @@ my @scenarios = (
 		steps => ['delete 300 skipped changed since it was compared'], left => 1 },
 	{ name => 'rows that change while the repair waits for them', target => "$three; UPDATE %1\$s SET v = 'drift' WHERE id IN (11, 12, 13, 14); INSERT INTO %1\$s VALUES (301, 'more')", held => 'SELECT FROM %s WHERE id IN (5, 11, 12, 13, 14, 300) FOR UPDATE',
 		then => "UPDATE %s SET v = 'changed' WHERE id = 11; UPDATE %1\$s SET v = 'row 12' WHERE id = 12; DELETE FROM %1\$s WHERE id = 13; DELETE FROM %1\$s WHERE id = 300; INSERT INTO %1\$s VALUES (300, 'again')", meanwhile => "UPDATE %s SET v = 'source' WHERE id = 14; INSERT INTO %1\$s VALUES (301, 'source')",
-		steps => [ 'insert 3', 'update 5', 'update 12 skipped equal by now', map { "$_ skipped changed since it was compared" } 'update 11', 'update 13', 'update 14', 'delete 300', 'delete 301' ], left => 1 });
+		steps => [ 'insert 3', 'update 5', 'update 12 skipped equal by now', map { "$_ skipped changed since it was compared" } 'update 11', 'update 13', 'update 14', 'delete 300', 'delete 301' ], left => 1 },
+	@constraints);
 
 sub contents { my ($db, $relation) = @_; return sql($db, "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM $relation AS t") }
 
@@ -162,11 +214,12 @@ sub cell
 	if ($s->{error})
 	{
 		like($error // $rows, $s->{error}, $text) or note($session->{err});
-		unlike($session->{err}, qr/\brow (?!3\b)\d/, "$text: no other row is told of") if !$s->{table};
+		unlike($session->{err}, qr/\brow (?![35]\b)\d/, "$text: no other row is told of") if !$s->{table};
 	}
 	else { is($error // $rows, join("\n", sort @steps), $text) or note($session->{err}) }
 	is(contents($p->{target}, $relation), $before{ $s->{error} ? $p->{target} : $source }, $s->{error} ? "$text: nothing has changed" : "$text: the target is as the source") if !$s->{left};
 	is(contents($source, $relation), $before{$source}, "$text: the source is as it was") if !$s->{meanwhile};
+	is(sql($p->{target}, $sql->($s->{besides})), 't', "$text: $s->{besides}") if $s->{besides};
 	sql($_, "SET client_min_messages = error; DROP TABLE $relation CASCADE; DROP TABLE IF EXISTS ${relation}_o, ${relation}_p") foreach $p->{target}, $source;
 	return;
 }
@@ -186,7 +239,7 @@ sub repairs
 	my $number = 0;
 	foreach my $s (grep { $_->{name} =~ $only } @scenarios)
 	{
-		foreach my $p (@placements)
+		foreach my $p (grep { !$s->{only} || $_->{name} =~ $s->{only} } @placements)
 		{
 			my $why = $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} };
 		  SKIP:
