@@ -170,8 +170,7 @@ sub some
 {
 	my $session = IbltTest::Session->new($here);
 	# the least master holds 1849 keys, the next limit is that of the first scan
-	foreach my $case (
-		[ 1, 1 ], [ 10, 10 ], [ 1000, 1000 ], [ 5999, 6000 ], [ 59999, 60000 ], [ 60000, 60000 ], [ 60001, 60001 ], [ 70000, 70000 ], [ 99999, 100000 ])
+	foreach my $case ([ 1, 1 ], [ 1000, 1000 ], [ 59999, 60000 ], [ 60001, 60001 ], [ 99999, 100000 ])
 	{
 		my ($number, $most) = @$case;
 		my $condition = some($number);
@@ -180,8 +179,7 @@ sub some
 		is($session->{scans}, $number > 62000 ? 2 : 1, "$number differences: scans") unless $number > 60000 && $number < 62000;
 	}
 	foreach my $case (
-		[ 1, 2 ], [ 1, 30 ], [ 10, 11 ], [ 1000, 1001 ], [ 1000, 1900 ], [ 1000, 2500 ], [ 100, 100000 ], [ 5999, 6000 ], [ 6000, 20000 ],
-		[ 59999, 60000 ], [ 60000, 60001 ], [ 60000, 62000 ], [ 60000, 75000 ], [ 60000, 100000 ], [ 70000, 70001 ], [ 70000, 90000 ], [ 99999, 100000 ])
+		[ 1, 2 ], [ 1, 30 ], [ 1000, 1001 ], [ 1000, 2500 ], [ 100, 100000 ], [ 59999, 60000 ], [ 60000, 62000 ], [ 70000, 70001 ], [ 70000, 90000 ], [ 99999, 100000 ])
 	{
 		my ($most, $number) = @$case;
 		my $condition = some($number);
