@@ -1,4 +1,4 @@
--- iblt_agg_bigint: the same bytes as iblt_agg, except over no rows.  test/t/096_fresh_calls.pl
+-- iblt_agg_bigint: the same bytes as iblt_agg, except over no rows.  test/t/097_distributed.pl
 -- calls it as Citus does.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;

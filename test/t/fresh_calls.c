@@ -2,7 +2,7 @@
  * fresh_calls.c
  *	  Aggregates that call another aggregate's functions as Citus does: looked
  *	  up for each row, for an aggregate of another name, and with the states of
- *	  workers as text.  test/t/096_fresh_calls.pl compiles this.
+ *	  workers as text.  test/t/097_distributed.pl compiles this.
  */
 #include "postgres.h"
 
