@@ -24,6 +24,7 @@ BEGIN
 		PERFORM check_index(plan, keys);
 		RETURN;
 	END IF;
+	plan.found := NULL;
 	FOR round IN 1 .. 3 LOOP
 		IF keys = '{}' THEN
 			RETURN;

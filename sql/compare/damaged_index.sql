@@ -70,8 +70,9 @@ AS $$
 DECLARE
 	hashes text[];
 BEGIN
+	plan.by_hash := true;
 	EXECUTE format('SELECT ARRAY(SELECT %s::text FROM (SELECT %s FROM unnest($1) AS u(id)) AS t)',
-		key_hash_sql(plan),
+		key_sql(plan),
 		(SELECT string_agg(format('%s AS %I', value, name), ', ' ORDER BY position)
 			FROM key_parts(plan.key)))
 	INTO hashes USING keys;

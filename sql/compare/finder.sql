@@ -71,7 +71,11 @@ BEGIN
 		CASE WHEN mark IS NULL THEN 'NULL::text[]' ELSE 'array_agg(mark)' END,
 		CASE WHEN content IS NULL THEN 'NULL::jsonb[]' ELSE 'array_agg(content)' END,
 		CASE WHEN columns IS NOT NULL THEN 'array_agg(columns)'
-			WHEN listed <> '{}' THEN lists_sql(plan) ELSE 'NULL::text[]' END,
+			WHEN listed <> '{}' THEN (SELECT format('ARRAY[%s]', string_agg(format('array_agg(%s)',
+					CASE WHEN is_short(listed[i]) THEN 'iblt_c' || i
+					ELSE short_text_sql(plan, 'iblt_c' || i) END), ', ' ORDER BY i))
+				FROM generate_subscripts(listed, 1) AS i)
+			ELSE 'NULL::text[]' END,
 		fingerprint_sql(s), found_sql || checksum_sql(plan.columns, plan.seed),
 		concat(mark, content, columns,
 			(SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i)
@@ -134,7 +138,7 @@ BEGIN
 		RETURN plain_finder(plan, false);
 	END IF;
 	f.indexed := NOT plan.by_hash;
-	f.key := key_sql(plan, s);
+	f.key := key_sql(plan);
 	IF f.indexed THEN
 		plan.lo := NULL;	-- the index finds them without
 		plan.hi := NULL;

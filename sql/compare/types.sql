@@ -46,7 +46,10 @@ CREATE TYPE found_keys AS (
 	sample @extschema@.iblt,	-- a small fold of the difference
 	base integer,			-- the side from which the others differ
 	said key_sides[],		-- how each of several nodes differs from the base, NULL for two
-	small @extschema@.iblt[]	-- small folds of what each of several nodes had at first
+	small @extschema@.iblt[],	-- small folds of what each of several nodes had at first
+	buckets text[],			-- of plain queries, in place of keys: those in which rows differ,
+	sums text[],			-- by how much on each side,
+	sums_before text[]		-- and by how much before a wait for replication
 );
 
 -- A key whose rows differ.

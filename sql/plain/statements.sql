@@ -54,18 +54,16 @@ $$;
 
 -- The expression of the hash of a key.
 CREATE FUNCTION plain_key_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN plain_chain_sql(plain_texts_sql(plan.key, plain_seed(plan) # 1),
-		format('%L::int8', plain_seed(plan) # 1));
-END
+	SELECT plain_chain_sql(plain_texts_sql(plan.key, plain_seed(plan) # 1),
+		format('%L::int8', plain_seed(plan) # 1))
 $$;
 
 -- The condition that a row's key has one of the hashes, or is in one of the buckets, of an
 -- array.
 CREATE FUNCTION plain_matches_sql(plan plan, keys text, in_buckets boolean) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format(CASE WHEN in_buckets THEN '(%s & 9223372036854775807) %% %s = ANY (%3$s::int8[])'
 			ELSE '%s = ANY (%3$s::int8[])' END,
@@ -76,7 +74,7 @@ $$;
 CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT same_server_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
+	SELECT fingerprint_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END)
 $$;
 

@@ -54,12 +54,3 @@ BEGIN
 	RETURN rows;
 END
 $$;
-
--- Must a key of that size, or NULL for none, go into sketches as a hash?
--- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
-CREATE FUNCTION by_hash(key plan_column[], size integer, distributed boolean) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT size IS NULL OR size > 32 OR distributed AND NOT (cardinality(key) = 1
-		AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)))
-$$;

@@ -11,11 +11,9 @@
 
 -- Has a plan bounds?
 CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN plan.lo IS NOT NULL OR plan.hi IS NOT NULL;
-END
+	SELECT plan.lo IS NOT NULL OR plan.hi IS NOT NULL
 $$;
 
 -- The key of slices
