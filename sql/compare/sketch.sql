@@ -167,9 +167,7 @@ BEGIN
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
 	figures.scan_ms := coalesce(figures.scan_ms, 0)
 		+ greatest(ms(started), scanned[1].ms, scanned[2].ms);
-	IF mine IS NULL THEN
-		empty := empty_sketch(plan, capacity);
-	END IF;
+	empty := CASE WHEN mine IS NULL THEN empty_sketch(plan, capacity) END;
 	-- a variable would be a copy
 	most := iblt_header(CASE WHEN mine IS NULL THEN empty ELSE folds[mine] END);
 	base := 1;
