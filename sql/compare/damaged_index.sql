@@ -99,16 +99,14 @@ $$;
 CREATE FUNCTION unfound(before found_rows, indexed found_rows, after found_rows, hashes text[])
 RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT b.id
+	RETURN ARRAY(SELECT b.id
 		FROM unnest(before.id, before.n, before.rows_checksum, before.mark)
 			AS b(id, n, checksum, mark)
 		JOIN unnest(after.id, after.rows_checksum, after.mark) AS a(id, checksum, mark)
 			ON a.id = b.id AND a.checksum = b.checksum AND a.mark IS NOT DISTINCT FROM b.mark
 		JOIN unnest(hashes, indexed.checksum, indexed.mark) AS i(hash, checksum, mark)
 			ON i.hash = split_part(b.id, ' ', 1)
-		WHERE i.checksum IS NULL OR b.n > 1 OR i.mark <> b.mark)
-$$;
+		WHERE i.checksum IS NULL OR b.n > 1 OR i.mark <> b.mark);
 
 -- An error if a side's index does not find rows of these doubtful keys that the table has.
 -- Each call scans all relations, so it is for the keys of many lookups.

@@ -129,13 +129,11 @@ $$;
 -- What an audit says of live digests, NULL with live => 'off'.
 CREATE FUNCTION live_said(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.from_digests THEN (SELECT 'from live digests, ' ||
+	RETURN CASE WHEN plan.from_digests THEN (SELECT 'from live digests, ' ||
 			CASE count((s.live).verified_at) WHEN 0 THEN 'never verified'
 				ELSE 'last verified by a scan ' || string_agg(coalesce(to_char((s.live).verified_at
 					AT TIME ZONE 'UTC', '"at "YYYY-MM-DD HH24:MI:SS "UTC"'), 'never') || ' '
 				|| CASE WHEN plan.sides IS NULL THEN s.side ELSE format('on "%s"', s.side) END,
 				' and ' ORDER BY s.ordinality) END
 			FROM unnest(sides_of(plan)) WITH ORDINALITY AS s)
-		ELSE 'live digests are not used: ' || plan.live_problem END
-$$;
+		ELSE 'live digests are not used: ' || plan.live_problem END;

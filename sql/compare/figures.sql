@@ -5,10 +5,8 @@
 -- Keeps what a driver tells of a comparison or an audit that has finished, in this session.
 CREATE FUNCTION keep_stats(kind text, stats jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT set_config('iblt.stats', (coalesce(nullif(current_setting('iblt.stats', true), ''),
-		'{}')::jsonb || jsonb_build_object(kind, stats))::text, false)
-$$;
+	RETURN set_config('iblt.stats', (coalesce(nullif(current_setting('iblt.stats', true), ''),
+		'{}')::jsonb || jsonb_build_object(kind, stats))::text, false);
 
 -- What was kept last.
 CREATE FUNCTION kept_stats(kind text) RETURNS jsonb
@@ -57,9 +55,7 @@ $$;
 -- What there is to say of reads_by_index, in the words of runs (slice_guard), or NULL.
 CREATE FUNCTION by_index_note(by_index boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END
-$$;
+	RETURN CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END;
 
 -- The figures of a comparison that has ended.
 CREATE FUNCTION all_figures(plan plan, figures figures,

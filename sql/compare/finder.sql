@@ -90,9 +90,7 @@ $$;
 -- key are hashed in order.
 -- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAULT NULL) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(checksum),'
 			' NULL::bigint[], %s, %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
 			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
@@ -118,8 +116,6 @@ BEGIN
 		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan) ELSE 'NULL::text' END,
 		f.keys, coalesce(rows, rows_sql(plan, s)), f.matches,
 		json_sql(plan.key, true));
-END
-$$;
 
 -- How the rows of keys are found on a side.
 -- An index finds unique keys that are kept as they are.  Rows of other servers come by a condition,
@@ -174,13 +170,9 @@ $$;
 -- In an id the hash comes first.  Other keys are put into an order that is always the
 -- same, because rows are locked in it.
 CREATE FUNCTION keys_of_ids(plan plan, ids text[]) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
 		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END;
-END
-$$;
 
 -- How rows that came as texts are found by the hashes of their keys, or by buckets.
 CREATE FUNCTION plain_finder(plan plan, in_buckets boolean) RETURNS finder

@@ -55,9 +55,7 @@ $$;
 -- What queries for the rows of keys answer.
 CREATE FUNCTION find_rows(places text[], queries text[], how reading) RETURNS found_rows[]
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT ask_values(places, queries, NULL, how, NULL::found_rows)
-$$;
+	RETURN ask_values(places, queries, NULL, how, NULL::found_rows);
 
 -- The rows of keys on each side.
 CREATE FUNCTION find_sides(plan plan, keys text[]) RETURNS found_rows[]
@@ -208,6 +206,4 @@ RETURNS integer[]
 -- How many keys are looked up at a time.
 CREATE FUNCTION batch_size(plan plan) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END
-$$;
+	RETURN CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END;

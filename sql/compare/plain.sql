@@ -196,10 +196,8 @@ $$;
 -- The rows of a batch are in memory on both sides, as texts: about 100 MB.
 CREATE FUNCTION plain_batch(plan plan, figures figures) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT greatest(1, least(plan.buckets, least(100e6 * plan.buckets / greatest(plan.bytes, 1),
-		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer
-$$;
+	RETURN greatest(1, least(plan.buckets, least(100e6 * plan.buckets / greatest(plan.bytes, 1),
+		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer;
 
 -- The rows on each side whose keys have these hashes, or are in these buckets.
 -- Each side answers with a fingerprint and an array of rows, each an array of texts.

@@ -56,10 +56,8 @@ $$;
 -- Does a side of this database have rows of other servers?
 CREATE FUNCTION is_remote_here(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT (plan.here).remote AND (plan.here).place IS NULL
-		OR (plan.there).remote AND (plan.there).place IS NULL
-$$;
+	RETURN (plan.here).remote AND (plan.here).place IS NULL
+		OR (plan.there).remote AND (plan.there).place IS NULL;
 
 -- The plan of a comparison of two described relations, checked.
 CREATE FUNCTION checked_plan(here side, there side, options options) RETURNS plan

@@ -36,12 +36,10 @@ $$;
 -- An empty sketch of the size of those that both sides keep.
 CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.from_digests
+	RETURN CASE WHEN plan.from_digests
 		THEN iblt_compare_fold(iblt_compare_template(4 * plan.live_cells, plan.key_size, plan.seed),
 			plan.live_cells)
-		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END
-$$;
+		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END;
 
 -- Folds of that size of the sketches that these sides keep; an error for one of another size, or
 -- the exchange would not end.
@@ -76,9 +74,7 @@ $$;
 -- of a key that is not unique may count more than once in it.
 CREATE FUNCTION surely_more(plan plan, estimated bigint, most bigint) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT plan.is_unique AND estimated > 1.6 * most
-$$;
+	RETURN plan.is_unique AND estimated > 1.6 * most;
 
 -- The one of several sides from which the others differ least.
 -- Any would do, but if it were the one that deviates, all folds would have to be as large as its

@@ -80,9 +80,7 @@ $$;
 -- Why differences are not confirmed, for people.
 CREATE FUNCTION unconfirmed_cause(problem text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(problem, 'rows kept changing, or replication did not pass in time')
-$$;
+	RETURN coalesce(problem, 'rows kept changing, or replication did not pass in time');
 
 -- The positions of the slots of a comparison, NULL if there are none.
 CREATE FUNCTION slot_positions(plan plan) RETURNS text

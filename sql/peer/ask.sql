@@ -125,9 +125,7 @@ $$;
 -- What one place answers.
 CREATE FUNCTION ask_one(place text, query text, label text DEFAULT NULL) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT (ask_values(ARRAY[place], ARRAY[query], label))[1]
-$$;
+	RETURN (ask_values(ARRAY[place], ARRAY[query], label))[1];
 
 -- What calls of functions of schema iblt_internal answer.
 CREATE FUNCTION ask_calls(places text[], VARIADIC calls text[]) RETURNS text[]
@@ -145,39 +143,29 @@ $$;
 -- The same of one place.
 CREATE FUNCTION ask_call(place text, call text) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT (ask_calls(ARRAY[place], call))[1]
-$$;
+	RETURN (ask_calls(ARRAY[place], call))[1];
 
 -- A position in the WAL of a place behind all that is visible there now.
 CREATE FUNCTION position_at(place text) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT ask_call(place, CASE WHEN peer_is_bare(place) THEN 'wal_position(false)'
-		ELSE 'iblt_wal_position() - ''0/0''::pg_catalog.pg_lsn' END)::numeric
-$$;
+	RETURN ask_call(place, CASE WHEN peer_is_bare(place) THEN 'wal_position(false)'
+		ELSE 'iblt_wal_position() - ''0/0''::pg_catalog.pg_lsn' END)::numeric;
 
 -- The sides that are compared.
 CREATE FUNCTION sides_of(plan plan) RETURNS side[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.sides IS NULL THEN ARRAY[plan.here, plan.there] ELSE plan.sides END
-$$;
+	RETURN CASE WHEN plan.sides IS NULL THEN ARRAY[plan.here, plan.there] ELSE plan.sides END;
 
 -- Where they are.
 CREATE FUNCTION places_of(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.sides IS NULL THEN ARRAY[(plan.here).place, (plan.there).place]
-		ELSE iblt_field(plan.sides, 'place') END
-$$;
+	RETURN CASE WHEN plan.sides IS NULL THEN ARRAY[(plan.here).place, (plan.there).place]
+		ELSE iblt_field(plan.sides, 'place') END;
 
 -- Is no side in this database?
 CREATE FUNCTION is_elsewhere(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT num_nonnulls((plan.here).place, (plan.there).place) = 2
-$$;
+	RETURN num_nonnulls((plan.here).place, (plan.there).place) = 2;
 
 -- What was described of sides, for a statement that reads them.
 -- A place that has iblt may have been described by plain queries, whose fingerprints are
@@ -204,27 +192,21 @@ $$;
 -- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
 CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN has_bounds(plan) THEN 'read_slice'
+	RETURN CASE WHEN has_bounds(plan) THEN 'read_slice'
 		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
-		ELSE 'read_heap' END
-$$;
+		ELSE 'read_heap' END;
 
 -- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
 CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
 RETURNS reading
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
-		reads(VARIADIC sides_of(plan)))::reading
-$$;
+	RETURN ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
+		reads(VARIADIC sides_of(plan)))::reading;
 
 -- How long a side takes for the question that is being made, in milliseconds, as an
 -- expression.
 CREATE FUNCTION elapsed_sql(s side) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT format('round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
+	RETURN format('round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
 		CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
-			ELSE 'statement_timestamp()' END)
-$$;
+			ELSE 'statement_timestamp()' END);

@@ -82,10 +82,8 @@ CREATE FUNCTION peers_known(field text) RETURNS jsonb
 -- Changes one of these.
 CREATE FUNCTION peers_know(field text, value jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT set_config('iblt.peers', (coalesce(nullif(current_setting('iblt.peers', true), ''),
-		'{}')::jsonb || jsonb_build_object(field, value))::text, true)
-$$;
+	RETURN set_config('iblt.peers', (coalesce(nullif(current_setting('iblt.peers', true), ''),
+		'{}')::jsonb || jsonb_build_object(field, value))::text, true);
 
 -- What messages call the other end of a connection: by its name where there are several (connect).
 CREATE FUNCTION peer_title(conn text) RETURNS text

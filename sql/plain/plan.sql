@@ -64,6 +64,4 @@ $$;
 -- Sums of more buckets are more to send, and of fewer buckets more rows.
 CREATE FUNCTION plain_buckets(row_number bigint) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer
-$$;
+	RETURN greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer;

@@ -47,10 +47,8 @@ $$;
 -- A relation of this database as schema.name, quoted.
 CREATE FUNCTION relation_name(relation regclass) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).schema || '.'
-		|| (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).name
-$$;
+	RETURN (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).schema || '.'
+		|| (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).name;
 
 -- The peer's relation as schema.name, quoted: as the one here, whose name is given in that form,
 -- unless it names another name or schema.
@@ -77,9 +75,7 @@ $$;
 -- Names for a message, NULL if there are none.
 CREATE FUNCTION quoted(names text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT '"' || nullif(array_to_string(names, '", "'), '') || '"'
-$$;
+	RETURN '"' || nullif(array_to_string(names, '", "'), '') || '"';
 
 -- An error that names columns, if there are any.
 CREATE FUNCTION require_none(names text[], message text, hint text) RETURNS void
@@ -201,9 +197,7 @@ $$;
 -- The columns that identify a row: as asked, or of a unique index here or there; NULL for
 -- none.
 CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN coalesce(asked, (
 		SELECT names FROM (
 			SELECT k.columns, k.ordinality, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
@@ -211,8 +205,6 @@ BEGIN
 			SELECT k.columns, k.ordinality, 2 FROM unnest(there.keys) WITH ORDINALITY AS k
 		) AS candidate(names, position, side)
 		WHERE names <@ common ORDER BY side, position LIMIT 1));
-END
-$$;
 
 -- Bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash.
 -- A type counts if its values have one width, one representation each (unlike -0 and 0 of
@@ -352,8 +344,7 @@ BEGIN
 		AND NOT (cardinality(plan.key) = 1
 		AND ((plan.key[1]).cast_to = 'int8' OR (plan.key[1]).base IN (20, 21, 23)));
 	plan.key_size := least(coalesce(size, 8), 32);
-	plan.links := CASE WHEN cardinality(here.subscriptions) + cardinality(there.subscriptions) > 0
-		OR here.recovery OR there.recovery THEN links(here, there) ELSE '{}' END;
+	plan.links := links(here, there);
 	plan.recheck := coalesce(options.recheck,
 		CASE WHEN cardinality(plan.links) = 0 OR here.remote THEN 0 ELSE 5 END);
 	plan.wait := plan.recheck > 0;
@@ -405,6 +396,10 @@ CREATE FUNCTION links(here side, there side, alone boolean DEFAULT true) RETURNS
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
+	IF cardinality(here.subscriptions) + cardinality(there.subscriptions) = 0
+			AND NOT (here.recovery OR there.recovery) THEN
+		RETURN '{}';
+	END IF;
 	RETURN (
 		WITH direction(source, follower, f, t) AS (
 			VALUES ('here', 'there', here, there), ('there', 'here', there, here)

@@ -7,9 +7,7 @@
 -- The rights to a partition and its policies count only where it is named.  Statements
 -- name it only if there is a right and no policy.
 CREATE FUNCTION shards(relation regclass) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
 	RETURN (WITH RECURSIVE tree(oid) AS (
 			SELECT c.oid FROM pg_class c WHERE c.oid = relation AND c.relkind = 'p'
 			UNION
@@ -23,8 +21,6 @@ BEGIN
 				AND bool_and(relkind = 'p' OR has_table_privilege(oid, 'SELECT'))
 			THEN array_agg(name ORDER BY oid) FILTER (WHERE relkind <> 'p') ELSE '{}' END
 		FROM part);
-END
-$$;
 
 -- The sketch that a query of a table of Citus gives, and the fingerprint of the table.
 CREATE FUNCTION sum_distributed(query text, relation text, template @extschema@.iblt,

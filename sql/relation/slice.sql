@@ -12,9 +12,7 @@
 -- Has a plan bounds?
 CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT plan.lo IS NOT NULL OR plan.hi IS NOT NULL
-$$;
+	RETURN plan.lo IS NOT NULL OR plan.hi IS NOT NULL;
 
 -- The key of slices
 

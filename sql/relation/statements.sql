@@ -45,12 +45,10 @@ $$;
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
 CREATE FUNCTION checksum_sql(columns plan_column[], seed bigint) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
+	RETURN format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
 			THEN 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, %s)'
 			ELSE 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
-		seed, coalesce(values_sql(VARIADIC columns), 'NULL::pg_catalog.text'))
-$$;
+		seed, coalesce(values_sql(VARIADIC columns), 'NULL::pg_catalog.text'));
 
 -- The condition that the user gave for a side, NULL if there is none.
 -- In a slice, it is written so that no index can serve it.  Then only the indexes of the key hide
@@ -70,31 +68,25 @@ $$;
 -- would make up for a row that the index lacks, so the row itself is compared with the bounds.
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
+	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ',
 		CASE WHEN s.mapped IS NOT TRUE THEN own_condition_sql(plan, s) END,
 		CASE WHEN has_bounds(plan) THEN format(CASE WHEN slice_may_count(plan)
 				THEN '%1$s AND CASE WHEN %1$s THEN true END' ELSE '%s' END,
 			slice_condition_sql(plan, s)) END,
 		CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
-			checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END), ''), '')
-$$;
+			checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END), ''), '');
 
 -- What the relation of a side calls columns of the plan.
 CREATE FUNCTION own_names(s side, columns plan_column[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT coalesce((SELECT o.source FROM unnest(s.columns) AS o
+	RETURN ARRAY(SELECT coalesce((SELECT o.source FROM unnest(s.columns) AS o
 			WHERE o.name = (columns[i]).name), (columns[i]).name)
-		FROM generate_subscripts(columns, 1) AS i ORDER BY i)
-$$;
+		FROM generate_subscripts(columns, 1) AS i ORDER BY i);
 
 -- A side's relation as statements read and change it.
 CREATE FUNCTION relation_sql(s side) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN s.own_rows THEN 'ONLY ' ELSE '' END || s.relation
-$$;
+	RETURN CASE WHEN s.own_rows THEN 'ONLY ' ELSE '' END || s.relation;
 
 -- A side's relation as an item t of FROM, with columns by the names that the plan has for them,
 -- and with more of its own by their own names.
@@ -164,44 +156,34 @@ $$;
 -- The expression of a row's version, as a number.
 CREATE FUNCTION mark_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.versions
-		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END
-$$;
+	RETURN CASE WHEN plan.versions
+		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END;
 
 -- The contents of rows
 
 -- Columns of t as a jsonb object.
 CREATE FUNCTION json_sql(columns plan_column[], as_compared boolean) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN (SELECT format('(SELECT to_jsonb(iblt_j.*) FROM (SELECT %s) AS iblt_j)',
 		string_agg(format('%s AS %I', CASE WHEN as_compared THEN values_sql(columns[i])
 			ELSE format('t.%I', (columns[i]).name) END, (columns[i]).name), ', ' ORDER BY i))
 	FROM generate_subscripts(columns, 1) AS i);
-END
-$$;
 
 -- The type through which values of a column are read and written as text; NULL for their own.
 -- A value of these types is read and written through another type, whose text does not
 -- depend on a locale, is unambiguous, or is of the encoding.
 CREATE FUNCTION text_type(c plan_column) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
+	RETURN CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
 		"24": "regprocedure", "1008": "regprocedure[]",
 		"2203": "regoperator", "2208": "regoperator[]", "790": "numeric", "791": "numeric[]",
 		"142": "text", "143": "text[]"}'::jsonb
-		->> c.base::text) END
-$$;
+		->> c.base::text) END;
 
 -- Are the texts of a column's values short? These types are numbers, times and uuid.
 CREATE FUNCTION is_short(c plan_column) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT c.cast_to = '' AND c.base = ANY ('{20,21,23,26,700,701,1082,1114,1184,2950}'::bigint[])
-$$;
+	RETURN c.cast_to = '' AND c.base = ANY ('{20,21,23,26,700,701,1082,1114,1184,2950}'::bigint[]);
 
 -- The expression of the text of a column of t.
 -- A cast takes a quarter of the time that format takes, which uses the type's output as it is; a
@@ -223,18 +205,14 @@ $$;
 -- writes a row, and those of the key for one that deletes it.
 CREATE FUNCTION listed_columns(plan plan) RETURNS plan_column[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
-		ELSE '{}' END
-$$;
+	RETURN CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
+		ELSE '{}' END;
 
 -- Is it what stands for a long value in the texts of a row (short_text_sql)? So is a value that
 -- begins like that.
 CREATE FUNCTION is_long(value text) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT starts_with(value, 'iblt long ')
-$$;
+	RETURN starts_with(value, 'iblt long ');
 
 -- The expression of a text, or of what stands for a long one: a checksum, which tells whether two
 -- long values differ.
@@ -242,13 +220,11 @@ $$;
 -- are here as a whole, and those of Citus elsewhere.
 CREATE FUNCTION short_text_sql(plan plan, value text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN plan.buckets IS NOT NULL OR (plan.here).distributed
+	RETURN format(CASE WHEN plan.buckets IS NOT NULL OR (plan.here).distributed
 			OR (plan.there).distributed THEN '%1$s'
 		ELSE 'CASE WHEN octet_length(%1$s) > 65536 AND length(%1$s) > 65536'
 			' THEN concat(''iblt long '', iblt_checksum_seeded(%2$L, %1$s)) ELSE %1$s END' END,
-		value, plan.seed)
-$$;
+		value, plan.seed);
 
 -- The expression of an array of the number that tells how new a row is (repair/winner.sql), NULL
 -- unless the plan asks for it.
@@ -261,8 +237,7 @@ $$;
 -- The expression of a row's contents, in the form that the plan asks for.
 CREATE FUNCTION content_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE plan.content
+	RETURN CASE plan.content
 		WHEN 'texts' THEN concat_ws(' || ', (
 			SELECT format('(SELECT jsonb_agg(%s) FROM unnest(ARRAY[%s]::text[]) AS iblt_x)',
 				short_text_sql(plan, 'iblt_x'), string_agg(text_sql(columns[i]), ', ' ORDER BY i))
@@ -271,55 +246,40 @@ AS $$
 		WHEN 'stamp' THEN stamp_sql(plan)
 		WHEN 'rows' THEN json_sql(plan.columns, false)
 		WHEN 'changed' THEN json_sql(plan.columns, false)
-		ELSE 'NULL::jsonb' END
-$$;
+		ELSE 'NULL::jsonb' END;
 
 -- Does a plan tell in which columns rows differ?
 CREATE FUNCTION names_columns(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT plan.content IN ('columns', 'changed', 'rows')
-$$;
+	RETURN plan.content IN ('columns', 'changed', 'rows');
 
 -- The columns in which two rows with the same key can differ.
 CREATE FUNCTION other_columns(plan plan) RETURNS plan_column[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN ARRAY(SELECT c FROM unnest(plan.columns) AS c
 		WHERE c.name <> ALL (iblt_field(plan.key)));
-END
-$$;
 
 -- The expression of the checksums of these columns, as the text of an array.
 -- The checksum of the row is made in the same way, so two rows with different checksums have a
 -- column with different ones.
 CREATE FUNCTION column_checksums_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT format('ARRAY[%s]::int8[]::text',
 			string_agg(checksum_sql(ARRAY[columns[i]], plan.seed), ', ' ORDER BY i))
 		FROM other_columns(plan) AS o(columns), generate_subscripts(columns, 1) AS i);
-END
-$$;
 
 -- The type that values of a key column are given as.
 CREATE FUNCTION key_type(c plan_column) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END
-$$;
+	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
 
 -- The expression of a row's key, as it goes into the sketch.
 -- The hash that stands for a key too wide for a cell has a seed of its own.
 CREATE FUNCTION key_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.by_hash THEN checksum_sql(plan.key, plan.seed # 1)
+	RETURN CASE WHEN plan.by_hash THEN checksum_sql(plan.key, plan.seed # 1)
 		ELSE format(CASE cardinality(plan.key) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
-			values_sql(VARIADIC plan.key)) END
-$$;
+			values_sql(VARIADIC plan.key)) END;
 
 -- The sketch of a side and the fingerprint, as the rest of a SELECT.
 -- Of shards it is the sum.  Then the relation itself is not scanned, but locked.  A partition that
