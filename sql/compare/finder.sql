@@ -110,7 +110,7 @@ CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAUL
 			THEN 'jsonb_agg(jsonb_build_array(n, content, checksum::text) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
-		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,
+		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE plain_key_sql(plan) END,
 		checksum_sql(plan.columns, plan.seed), mark_sql(plan),
 		content_sql(plan),
 		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan) ELSE 'NULL::text' END,
@@ -128,14 +128,13 @@ CREATE FUNCTION finder(plan plan, s side) RETURNS finder
 AS $$
 DECLARE
 	f finder;
+	key text := key_sql(plan);
 	named text;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		RETURN plain_finder(plan, false);
 	END IF;
-	f.indexed := NOT plan.by_hash;
-	f.key := key_sql(plan);
-	IF f.indexed THEN
+	IF NOT plan.by_hash THEN
 		plan.lo := NULL;	-- the index finds them without
 		plan.hi := NULL;
 		SELECT CASE WHEN count(*) > 1 THEN format('(SELECT %s, n AS iblt_n'
@@ -150,14 +149,14 @@ BEGIN
 		-- hashes may be there more than once
 		f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
 			' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';
-		f.matches := f.key || ' = iblt_k.iblt_k1';
-		named := f.key || ' = ANY ($1::int8[])';
+		f.matches := key || ' = iblt_k.iblt_k1';
+		named := key || ' = ANY ($1::int8[])';
 	END IF;
 	IF s.remote OR s.distributed THEN
 		s.condition := concat_ws(' AND ', '(' || s.condition || E'\n)', named);
 	END IF;
-	f.lookup := CASE WHEN f.indexed THEN lookup_by_key_sql(plan, s, f)
-		ELSE lookup_by_hash_sql(plan, s, f) END;
+	f.lookup := CASE WHEN plan.by_hash THEN lookup_by_hash_sql(plan, s, f)
+		ELSE lookup_by_key_sql(plan, s, f) END;
 	IF s.distributed THEN
 		f.lookup := format('SELECT * FROM find_distributed(%L, $1, %L)', f.lookup,
 			s.relation);
@@ -184,14 +183,12 @@ DECLARE
 	extra text[] := plain_extra(plan);
 	s side := plan.here;
 BEGIN
-	f.indexed := false;
-	f.key := plain_key_sql(plan);
 	f.keys := '(SELECT 1) AS iblt_k';
 	f.matches := plain_matches_sql(plan, '$1', in_buckets);
 	came := f;
 	IF extra @> '{hash}' THEN
-		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
-			cardinality(plan.columns) + cardinality(extra));
+		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches,
+			plain_key_sql(plan), cardinality(plan.columns) + cardinality(extra));
 	END IF;
 	s.distributed := true;	-- the fingerprint comes with the rows
 	f.lookup := lookup_by_hash_sql(plan, s, came, (SELECT format('(unnest($2) AS iblt_row'

@@ -94,8 +94,6 @@ CREATE TYPE held AS (
 
 -- How the rows of keys are found on a side, as SQL.  finder() makes the choice.
 CREATE TYPE finder AS (
-	indexed boolean,		-- an index finds the rows, and each key has one at most
-	key text,				-- expression of a row's key, as it goes into the sketch
 	keys text,				-- the keys in $1 as a table iblt_k, an item of FROM
 	matches text,			-- condition that a row t has the key of iblt_k
 	lookup text				-- query for the rows of the keys in $1, as one found_rows

@@ -230,9 +230,7 @@ CREATE FUNCTION short_text_sql(plan plan, value text) RETURNS text
 -- unless the plan asks for it.
 CREATE FUNCTION stamp_sql(plan plan) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format('jsonb_build_array((%s)::text)', plan.stamp) WHERE plan.stamp IS NOT NULL
-$$;
+	RETURN 'jsonb_build_array((' || plan.stamp || ')::text)';
 
 -- The expression of a row's contents, in the form that the plan asks for.
 CREATE FUNCTION content_sql(plan plan) RETURNS text
