@@ -222,6 +222,7 @@ BEGIN
 				PERFORM live_notice(answer.plan);
 			END IF;
 			FOR b IN SELECT * FROM differences(answer) LOOP
+				CONTINUE WHEN cardinality(b.differences) = 0;	-- before a query is planned
 				-- in FROM, unnest would have the planner look for ways to hash a batch
 				RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
 					(u.d).confirmed, (u.d).here_count, (u.d).there_count

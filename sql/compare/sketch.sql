@@ -167,13 +167,14 @@ BEGIN
 	-- a variable would be a copy
 	most := iblt_header(CASE WHEN mine IS NULL THEN empty ELSE folds[mine] END);
 	base := 1;
+	waiting := '{2}';
 	IF several THEN
 		small := folds;
 		small[coalesce(mine, 1)] := iblt_fold(folds[coalesce(mine, 1)], 9, 0.1);
 		base := base_of(small);
+		waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), base);
 		said := array_fill(NULL::key_sides, ARRAY[cardinality(sides)]);
 	END IF;
-	waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), base);
 	LOOP
 		still := '{}';
 		number := 0;
