@@ -39,9 +39,9 @@ BEGIN
 					mine #> '{size,bytes}', theirs #> '{size,bytes}')::bigint <= 1048576) THEN
 				PERFORM plain_check_options(conns, small.compare);
 				-- where both are elsewhere, one may have iblt, but has not described itself
-				h := side_of(coalesce(small.here, mine) || jsonb_build_object(
+				h := described(coalesce(small.here, mine) || jsonb_build_object(
 					'condition', (small.compare).condition), 'here', conns[1]);
-				t := side_of(theirs || jsonb_build_object(
+				t := described(theirs || jsonb_build_object(
 					'condition', (small.compare).peer_condition), 'there', conns[2]);
 				h.bare := small.here IS NULL;
 				t.bare := true;

@@ -23,8 +23,8 @@ DECLARE
 	figures figures;
 BEGIN
 	IF mine IS NOT NULL THEN
-		plan := checked_plan(side_of(mine, 'here', conns[1]), side_of(theirs, 'there', conns[2]),
-			small.compare);
+		plan := checked_plan(described(mine, 'here', conns[1]),
+			described(theirs, 'there', conns[2]), small.compare);
 	END IF;
 	checked := audit_adjust_plan(small.item, plan, small.compare);
 	PERFORM require_version_rights(checked.plan);

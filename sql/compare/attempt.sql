@@ -41,7 +41,9 @@ BEGIN
 			a.without IS NOT NULL);
 	END IF;
 	a.conns := connect(a.peers, a.conns, (a.options).timeout, a.names);
-	a.options.method := plain_method(a.conns, a.method, a.names);
+	IF a.method <> 'sketch' THEN
+		a.options.method := plain_method(a.conns, a.method, a.names);
+	END IF;
 	RETURN a;
 END
 $$;

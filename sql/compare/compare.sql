@@ -10,17 +10,79 @@
 -- which is never in memory as a whole.  Beside the rows, its figures go through the
 -- setting that iblt_compare_stats reads.
 
--- The batches that are still to be looked at again, and behind them the figures; "differences" is
--- the number of those that were answered without.
-CREATE FUNCTION last_batches(plan plan, batches held[], figures figures, number bigint,
-	differences bigint) RETURNS SETOF batch
+-- The differences among the keys that find_keys gave, in batches, and behind them the figures.
+-- Plain queries give buckets in place of keys.  Only when the rows of these are read, they tell
+-- whether too many keys differ.  Then find_keys waits for replication, or ends in an error.  Rows
+-- that are not rechecked are answered as they are read.
+CREATE FUNCTION differences(answer found_keys) RETURNS SETOF batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	started timestamptz := clock_timestamp();
+	started timestamptz;
+	plan plan := answer.plan;
+	figures figures;
+	plain boolean := plan.buckets IS NOT NULL;
+	number bigint;			-- of keys, or of buckets
+	size integer;
+	named key_sides;
+	rows found_rows[];
+	looked difference[];
+	total bigint;
+	batches held[];
+	doubtful text[] := '{}';
+	differences bigint := 0;	-- that are answered
 	unconfirmed bigint := 0;
 	b batch;
 BEGIN
+	LOOP
+		started := clock_timestamp();
+		plan := answer.plan;
+		figures := answer.figures;
+		number := CASE WHEN plain THEN cardinality(answer.buckets) ELSE answer.number END;
+		size := CASE WHEN plain THEN plain_batch(plan, figures) ELSE batch_size(plan) END;
+		batches := '{}';
+		total := 0;
+		FOR done IN 0 .. number - 1 BY size LOOP
+			IF plain THEN
+				named.keys := answer.buckets[done + 1 : done + size];
+			ELSE
+				named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
+			END IF;
+			PERFORM progress(plan.progress, format(CASE
+				WHEN plain THEN 'reading the rows of %s buckets on %s sides'
+				ELSE 'looking %s keys up on %s sides%s' END,
+				cardinality(named.keys), CASE WHEN plan.sides IS NULL THEN 'both' ELSE 'all' END,
+				CASE WHEN number > size THEN format(', %s of %s are done', done, number) END));
+			IF plain THEN
+				rows := plain_find(plan, named.keys, true);
+			ELSE
+				rows := find_sides(plan, named.keys);
+				doubtful := doubtful || doubtful(plan, answer.base, answer.said, named, rows);
+			END IF;
+			looked := differing(plan, rows, named.keys);
+			total := total + cardinality(looked);
+			answer.exact := CASE WHEN done + size >= number THEN true END;
+			EXIT WHEN plain AND total > plan.max_differences;
+			IF plan.recheck > 0 THEN
+				batches := kept(batches, hold(looked), number > size);
+			ELSE
+				differences := differences + cardinality(looked);
+				RETURN NEXT ROW(looked, NULL, NULL)::batch;
+			END IF;
+		END LOOP;
+		figures.lookup_ms := CASE WHEN number > 0 THEN coalesce(figures.lookup_ms, 0) + ms(started)
+			ELSE figures.lookup_ms END;
+		EXIT WHEN NOT plain OR total <= plan.max_differences;
+		answer.number := total;
+		answer.keys := NULL;
+		answer.figures := figures;
+		answer := find_keys(plan, answer);
+	END LOOP;
+	IF cardinality(doubtful) > 0 THEN
+		PERFORM check_looked(plan, ARRAY(SELECT DISTINCT unnest(doubtful)));
+		figures.lookup_ms := ms(started);
+	END IF;
+	started := clock_timestamp();
 	IF cardinality(batches) > 0 THEN
 		FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
 			differences := differences + cardinality(b.differences);
@@ -30,52 +92,8 @@ BEGIN
 		END LOOP;
 		figures.recheck_ms := ms(started);
 	END IF;
-	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures, number, differences,
-		unconfirmed))::batch;
-END
-$$;
-
--- The differences among the keys that find_keys gave, in batches.
-CREATE FUNCTION differences(answer found_keys) RETURNS SETOF batch
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	plan plan := answer.plan;
-	figures figures := answer.figures;
-	number bigint := answer.number;
-	size integer := batch_size(plan);
-	named key_sides;
-	rows found_rows[];
-	looked difference[];
-	batches held[] := '{}';
-	doubtful text[] := '{}';
-	differences bigint := 0;
-BEGIN
-	IF plan.buckets IS NOT NULL THEN
-		RETURN QUERY SELECT * FROM plain_differences(plan);
-		RETURN;
-	END IF;
-	FOR done IN 0 .. number - 1 BY size LOOP
-		named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
-		PERFORM progress(plan.progress, format('looking %s keys up on %s sides%s',
-			cardinality(named.keys), CASE WHEN plan.sides IS NULL THEN 'both' ELSE 'all' END,
-			CASE WHEN number > size THEN format(', %s of %s are done', done, number) END));
-		rows := find_sides(plan, named.keys);
-		looked := differing(plan, rows, named.keys);
-		doubtful := doubtful || doubtful(plan, answer.base, answer.said, named, rows);
-		IF plan.recheck > 0 THEN
-			batches := kept(batches, hold(looked), number > size);
-		ELSE
-			differences := differences + cardinality(looked);
-			RETURN NEXT ROW(looked, NULL, NULL)::batch;
-		END IF;
-	END LOOP;
-	IF cardinality(doubtful) > 0 THEN
-		PERFORM check_looked(plan, ARRAY(SELECT DISTINCT unnest(doubtful)));
-	END IF;
-	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
-	RETURN QUERY SELECT * FROM last_batches(plan, batches, figures, number, differences);
+	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures,
+		CASE WHEN plain THEN total ELSE number END, differences, unconfirmed))::batch;
 END
 $$;
 
@@ -195,13 +213,16 @@ BEGIN
 				PERFORM plain_check('it gives no sample', 'Leave on_too_many out.');
 			END IF;
 			plan := prepare(a.conns, relation, peer_relation, a.options);
-			PERFORM live_notice(plan);
+			IF plan.live_problem IS NOT NULL THEN
+				PERFORM live_notice(plan);
+			END IF;
 			plan.sample := on_too_many = 'sample';
 			answer := find_keys(plan);
 			IF plan.from_digests THEN
 				PERFORM live_notice(answer.plan);
 			END IF;
 			FOR b IN SELECT * FROM differences(answer) LOOP
+				CONTINUE WHEN cardinality(b.differences) = 0;	-- before a query is planned
 				-- in FROM, unnest would have the planner look for ways to hash a batch
 				RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
 					(u.d).confirmed, (u.d).here_count, (u.d).there_count

@@ -108,15 +108,11 @@ $$;
 
 -- The differences that have stood still for so many waits, or the others, with "confirmed" set.
 CREATE FUNCTION judged(batch held, needed integer, confirmed boolean) RETURNS difference[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN ARRAY(SELECT jsonb_populate_record(u.d,
 			jsonb_build_object('confirmed', judged.confirmed))
 		FROM (SELECT d, row_number() OVER () AS n FROM unnest(batch.differences) AS d) AS u
 		WHERE (batch.waits[u.n] >= needed) = judged.confirmed ORDER BY u.n);
-END
-$$;
 
 -- Looks at differences again, without those that replication removes, and says which are
 -- confirmed.

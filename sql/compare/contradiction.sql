@@ -14,16 +14,16 @@ AS $$
 DECLARE
 	by_index plan := index_plan(plan);
 	rows found_rows[];
-	again found_rows[];
 	e record;
-	said key_sides;
-	still text[];
+	said key_sides[];
+	named key_sides;
 	figures figures;
 BEGIN
 	IF plan.from_digests IS NOT TRUE THEN
 		PERFORM check_index(plan, keys);
 		RETURN;
 	END IF;
+	plan.found := NULL;
 	FOR round IN 1 .. 3 LOOP
 		IF keys = '{}' THEN
 			RETURN;
@@ -33,28 +33,18 @@ BEGIN
 			cardinality(keys)));
 		rows := find_sides(by_index, keys);
 		e := exchange(plan, NULL, figures);
-		again := find_sides(by_index, keys);
-		still := '{}';
-		-- those whose rows stood still, although the digests say something else of them, or nothing
-		-- of any key, because too many differ
-		FOR n IN 1 .. cardinality(rows) LOOP
-			CONTINUE WHEN n = e.base;
-			said := e.said[n];
-			IF e.said IS NULL THEN
-				said := iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
-			END IF;
-			still := still || ARRAY(SELECT k.id FROM unnest(keys,
-					(rows[e.base]).checksum, (rows[e.base]).mark, (rows[n]).checksum,
-					(rows[n]).mark, (again[e.base]).checksum, (again[e.base]).mark,
-					(again[n]).checksum, (again[n]).mark)
-					AS k(id, h, hm, t, tm, h2, hm2, t2, tm2)
-				LEFT JOIN unnest(said.keys, said.sides) AS f(id, side) ON f.id = k.id
-				WHERE ROW(h, hm, t, tm) IS NOT DISTINCT FROM ROW(h2, hm2, t2, tm2)
-					AND (e.keys IS NULL
-						OR f.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
-						WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END));
-		END LOOP;
-		keys := ARRAY(SELECT DISTINCT unnest(still));
+		said := e.said;
+		IF said IS NULL THEN
+			named := iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
+			said := ARRAY[NULL, named];
+		END IF;
+		named := ROW(keys, NULL, NULL)::key_sides;
+		IF e.keys IS NULL THEN
+			said := NULL;	-- too many differ, so they say nothing of any key
+			named.sides := array_fill(text 'unknown', ARRAY[cardinality(keys)]);
+		END IF;
+		keys := ARRAY(SELECT DISTINCT unnest(doubtful(plan, e.base, said, named, rows,
+			find_sides(by_index, keys))));
 	END LOOP;
 	IF keys <> '{}' THEN
 		PERFORM live_refuse('IB008', 'they contradict the rows that an index finds',

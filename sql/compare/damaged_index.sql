@@ -8,9 +8,10 @@
 -- Those of the keys whose rows on the base or another side, which an index found, are not the ones
 -- of the difference of the two.
 -- Either they have changed since, or an index hides a row.  Checksums of digests have another seed,
--- so after digests only the sides can tell.
+-- so after digests only the sides can tell.  If the rows were found twice, only those count that
+-- have stood still.
 CREATE FUNCTION doubtful(plan plan, base integer, said key_sides[], named key_sides,
-	rows found_rows[]) RETURNS text[]
+	rows found_rows[], again found_rows[] DEFAULT NULL) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -28,9 +29,13 @@ BEGIN
 				AS d(id, side, weight) USING (id);
 		END IF;
 		IF plan.from_digests THEN
+			again := coalesce(again, rows);
 			result := result || ARRAY(SELECT k.id FROM unnest(one.keys, one.sides,
-					(rows[base]).checksum, (rows[n]).checksum) AS k(id, side, h, t)
-				WHERE k.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
+					(rows[base]).checksum, (rows[base]).mark, (rows[n]).checksum, (rows[n]).mark,
+					(again[base]).checksum, (again[base]).mark, (again[n]).checksum,
+					(again[n]).mark) AS k(id, side, h, hm, t, tm, h2, hm2, t2, tm2)
+				WHERE ROW(h, hm, t, tm) IS NOT DISTINCT FROM ROW(h2, hm2, t2, tm2)
+					AND k.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
 					WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END);
 		ELSE
 			result := result || ARRAY(SELECT named.keys[i] FROM unnest(iblt_compare_changed(
@@ -70,8 +75,9 @@ AS $$
 DECLARE
 	hashes text[];
 BEGIN
+	plan.by_hash := true;
 	EXECUTE format('SELECT ARRAY(SELECT %s::text FROM (SELECT %s FROM unnest($1) AS u(id)) AS t)',
-		key_hash_sql(plan),
+		key_sql(plan),
 		(SELECT string_agg(format('%s AS %I', value, name), ', ' ORDER BY position)
 			FROM key_parts(plan.key)))
 	INTO hashes USING keys;
@@ -98,16 +104,14 @@ $$;
 CREATE FUNCTION unfound(before found_rows, indexed found_rows, after found_rows, hashes text[])
 RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT b.id
+	RETURN ARRAY(SELECT b.id
 		FROM unnest(before.id, before.n, before.rows_checksum, before.mark)
 			AS b(id, n, checksum, mark)
 		JOIN unnest(after.id, after.rows_checksum, after.mark) AS a(id, checksum, mark)
 			ON a.id = b.id AND a.checksum = b.checksum AND a.mark IS NOT DISTINCT FROM b.mark
 		JOIN unnest(hashes, indexed.checksum, indexed.mark) AS i(hash, checksum, mark)
 			ON i.hash = split_part(b.id, ' ', 1)
-		WHERE i.checksum IS NULL OR b.n > 1 OR i.mark <> b.mark)
-$$;
+		WHERE i.checksum IS NULL OR b.n > 1 OR i.mark <> b.mark);
 
 -- An error if a side's index does not find rows of these doubtful keys that the table has.
 -- Each call scans all relations, so it is for the keys of many lookups.

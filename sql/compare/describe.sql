@@ -5,13 +5,10 @@
 
 -- An error if a side read another relation than it described, as the fingerprint tells.
 CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	IF fingerprint IS DISTINCT FROM s.fingerprint THEN
-		PERFORM refuse_altered(s.relation, s.side);
-	END IF;
-END
+	SELECT CASE WHEN fingerprint IS DISTINCT FROM s.fingerprint
+		THEN refuse_altered(s.relation, s.side) END
 $$;
 
 -- The error for a place without iblt, or with another protocol.
@@ -34,25 +31,6 @@ BEGIN
 			peer_title(place), coalesce('protocol ' || protocol, 'none')),
 		HINT = 'Install the newer version on the other server as well, and run '
 			'ALTER EXTENSION iblt UPDATE there.';
-END
-$$;
-
--- The error for a relation that is not there, of side n or of a node; in this database, that of a
--- side was.
-CREATE FUNCTION refuse_missing(relation text, n integer, place text, node text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF node IS NULL AND place IS NULL THEN
-		PERFORM refuse_altered(relation, CASE n WHEN 1 THEN 'here' ELSE 'there' END);
-	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-		MESSAGE = CASE WHEN node IS NULL
-			THEN format('relation %s does not exist on %s', relation, peer_title(place))
-			ELSE format('on "%s": relation %s does not exist', node, relation) END,
-		HINT = CASE WHEN node IS NOT NULL THEN ''
-			WHEN n = 1 THEN 'Give its name there as here_relation, with its schema.'
-			ELSE 'If it has another name there, give that as peer_relation, with its schema.' END;
 END
 $$;
 
@@ -108,7 +86,7 @@ BEGIN
 			PERFORM refuse_protocol(places[n], (answer ->> 'protocol')::integer,
 				answer ->> 'version');
 		END IF;
-		result[n] := side_of(nullif(answer -> 'side', 'null'),
+		result[n] := described(nullif(answer -> 'side', 'null'),
 			CASE n WHEN 1 THEN 'here' ELSE 'there' END, places[n]);
 	END LOOP;
 	RETURN result;

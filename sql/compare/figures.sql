@@ -4,13 +4,9 @@
 
 -- Keeps what a driver tells of a comparison or an audit that has finished, in this session.
 CREATE FUNCTION keep_stats(kind text, stats jsonb) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM set_config('iblt.stats', (coalesce(nullif(current_setting('iblt.stats', true), ''),
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN set_config('iblt.stats', (coalesce(nullif(current_setting('iblt.stats', true), ''),
 		'{}')::jsonb || jsonb_build_object(kind, stats))::text, false);
-END
-$$;
 
 -- What was kept last.
 CREATE FUNCTION kept_stats(kind text) RETURNS jsonb
@@ -59,9 +55,7 @@ $$;
 -- What there is to say of reads_by_index, in the words of runs (slice_guard), or NULL.
 CREATE FUNCTION by_index_note(by_index boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END
-$$;
+	RETURN CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END;
 
 -- The figures of a comparison that has ended.
 CREATE FUNCTION all_figures(plan plan, figures figures,
@@ -75,9 +69,10 @@ BEGIN
 	RETURN ROW((plan.here).relation, (plan.there).relation, figures.rows_here, figures.rows_there,
 		differences, unconfirmed, greatest(decoded - differences, 0), iblt_field(plan.key),
 		iblt_field(plan.columns), plan.columns_left_out, traffic.messages, traffic.sent,
-		traffic.received, traffic.sketches, figures.scan_here_ms, figures.scan_there_ms,
-		figures.scan_ms, coalesce(figures.lookup_ms, 0), coalesce(figures.recheck_ms, 0), NULL,
-		NULL, plan.parts IS NULL, plan.parts, coalesce(figures.estimated, differences), live,
+		traffic.received, coalesce(figures.sketch_bytes, 0), figures.scan_here_ms,
+		figures.scan_there_ms, figures.scan_ms, coalesce(figures.lookup_ms, 0),
+		coalesce(figures.recheck_ms, 0), NULL, NULL, plan.parts IS NULL, plan.parts,
+		coalesce(figures.estimated, differences), live,
 		CASE WHEN live THEN ((plan.here).live).verified_at END,
 		CASE WHEN live THEN ((plan.there).live).verified_at END,
 		CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END,

@@ -71,7 +71,11 @@ BEGIN
 		CASE WHEN mark IS NULL THEN 'NULL::text[]' ELSE 'array_agg(mark)' END,
 		CASE WHEN content IS NULL THEN 'NULL::jsonb[]' ELSE 'array_agg(content)' END,
 		CASE WHEN columns IS NOT NULL THEN 'array_agg(columns)'
-			WHEN listed <> '{}' THEN lists_sql(plan) ELSE 'NULL::text[]' END,
+			WHEN listed <> '{}' THEN (SELECT format('ARRAY[%s]', string_agg(format('array_agg(%s)',
+					CASE WHEN is_short(listed[i]) THEN 'iblt_c' || i
+					ELSE short_text_sql(plan, 'iblt_c' || i) END), ', ' ORDER BY i))
+				FROM generate_subscripts(listed, 1) AS i)
+			ELSE 'NULL::text[]' END,
 		fingerprint_sql(s), found_sql || checksum_sql(plan.columns, plan.seed),
 		concat(mark, content, columns,
 			(SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i)
@@ -86,9 +90,7 @@ $$;
 -- key are hashed in order.
 -- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAULT NULL) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(checksum),'
 			' NULL::bigint[], %s, %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
 			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
@@ -108,14 +110,12 @@ BEGIN
 			THEN 'jsonb_agg(jsonb_build_array(n, content, checksum::text) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
-		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,
+		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE plain_key_sql(plan) END,
 		checksum_sql(plan.columns, plan.seed), mark_sql(plan),
 		content_sql(plan),
 		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan) ELSE 'NULL::text' END,
 		f.keys, coalesce(rows, rows_sql(plan, s)), f.matches,
 		json_sql(plan.key, true));
-END
-$$;
 
 -- How the rows of keys are found on a side.
 -- An index finds unique keys that are kept as they are.  Rows of other servers come by a condition,
@@ -128,14 +128,13 @@ CREATE FUNCTION finder(plan plan, s side) RETURNS finder
 AS $$
 DECLARE
 	f finder;
+	key text := key_sql(plan);
 	named text;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		RETURN plain_finder(plan, false);
 	END IF;
-	f.indexed := NOT plan.by_hash;
-	f.key := key_sql(plan, s);
-	IF f.indexed THEN
+	IF NOT plan.by_hash THEN
 		plan.lo := NULL;	-- the index finds them without
 		plan.hi := NULL;
 		SELECT CASE WHEN count(*) > 1 THEN format('(SELECT %s, n AS iblt_n'
@@ -150,14 +149,14 @@ BEGIN
 		-- hashes may be there more than once
 		f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
 			' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';
-		f.matches := f.key || ' = iblt_k.iblt_k1';
-		named := f.key || ' = ANY ($1::int8[])';
+		f.matches := key || ' = iblt_k.iblt_k1';
+		named := key || ' = ANY ($1::int8[])';
 	END IF;
 	IF s.remote OR s.distributed THEN
 		s.condition := concat_ws(' AND ', '(' || s.condition || E'\n)', named);
 	END IF;
-	f.lookup := CASE WHEN f.indexed THEN lookup_by_key_sql(plan, s, f)
-		ELSE lookup_by_hash_sql(plan, s, f) END;
+	f.lookup := CASE WHEN plan.by_hash THEN lookup_by_hash_sql(plan, s, f)
+		ELSE lookup_by_key_sql(plan, s, f) END;
 	IF s.distributed THEN
 		f.lookup := format('SELECT * FROM find_distributed(%L, $1, %L)', f.lookup,
 			s.relation);
@@ -170,13 +169,9 @@ $$;
 -- In an id the hash comes first.  Other keys are put into an order that is always the
 -- same, because rows are locked in it.
 CREATE FUNCTION keys_of_ids(plan plan, ids text[]) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
 		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END;
-END
-$$;
 
 -- How rows that came as texts are found by the hashes of their keys, or by buckets.
 CREATE FUNCTION plain_finder(plan plan, in_buckets boolean) RETURNS finder
@@ -188,14 +183,12 @@ DECLARE
 	extra text[] := plain_extra(plan);
 	s side := plan.here;
 BEGIN
-	f.indexed := false;
-	f.key := plain_key_sql(plan);
 	f.keys := '(SELECT 1) AS iblt_k';
 	f.matches := plain_matches_sql(plan, '$1', in_buckets);
 	came := f;
 	IF extra @> '{hash}' THEN
-		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
-			cardinality(plan.columns) + cardinality(extra));
+		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches,
+			plain_key_sql(plan), cardinality(plan.columns) + cardinality(extra));
 	END IF;
 	s.distributed := true;	-- the fingerprint comes with the rows
 	f.lookup := lookup_by_hash_sql(plan, s, came, (SELECT format('(unnest($2) AS iblt_row'

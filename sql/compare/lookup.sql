@@ -54,12 +54,8 @@ $$;
 
 -- What queries for the rows of keys answer.
 CREATE FUNCTION find_rows(places text[], queries text[], how reading) RETURNS found_rows[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN ask_values(places, queries, NULL, how, NULL::found_rows);
-END
-$$;
 
 -- The rows of keys on each side.
 CREATE FUNCTION find_sides(plan plan, keys text[]) RETURNS found_rows[]
@@ -83,13 +79,6 @@ BEGIN
 	END LOOP;
 	RETURN found;
 END
-$$;
-
--- These columns of a row.
-CREATE FUNCTION only_columns(content jsonb, names text[]) RETURNS jsonb
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT jsonb_object_agg(c.key, c.value) FROM jsonb_each(content) AS c WHERE c.key = ANY (names)
 $$;
 
 -- Those of the keys whose rows, which were found on several nodes, are not the same on all.
@@ -143,8 +132,10 @@ BEGIN
 		SELECT coalesce(array_agg(ROW(id, key,
 			CASE WHEN t_checksum IS NULL THEN 'here' WHEN h_checksum IS NULL THEN 'there'
 				ELSE 'both' END,
-			CASE WHEN shown IS NOT NULL THEN only_columns(h_content, shown) ELSE h_content END,
-			CASE WHEN shown IS NOT NULL THEN only_columns(t_content, shown) ELSE t_content END,
+			CASE WHEN shown IS NOT NULL THEN (SELECT jsonb_object_agg(c.key, c.value)
+				FROM jsonb_each(h_content) AS c WHERE c.key = ANY (shown)) ELSE h_content END,
+			CASE WHEN shown IS NOT NULL THEN (SELECT jsonb_object_agg(c.key, c.value)
+				FROM jsonb_each(t_content) AS c WHERE c.key = ANY (shown)) ELSE t_content END,
 			coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_checksum, ' ', h_mark, ' ', t_checksum, ' ', t_mark) END,
 			NULL, h_checksum, t_checksum, differs, NULL, NULL)::difference), '{}')
@@ -215,6 +206,4 @@ RETURNS integer[]
 -- How many keys are looked up at a time.
 CREATE FUNCTION batch_size(plan plan) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END
-$$;
+	RETURN CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END;

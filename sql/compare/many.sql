@@ -3,31 +3,6 @@
 -- find_keys calls search (sketch.sql).  If more keys differ than max_differences, it
 -- compares once more when replication has passed, and then refuses them or takes a sample.
 
--- The error for more differences than allowed; another one if a problem leaves open whether
--- they are rows in flight.
--- An audit takes the numbers of rows from it, and where replication is stuck (told_too_many).
-CREATE FUNCTION raise_too_many(plan plan, how_many text, estimate text,
-	hint text, waited waited, figures figures) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	told text := concat(figures.rows_here, ' ', figures.rows_there, ' ', waited.stuck);
-BEGIN
-	IF waited.problem IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB002', DATATYPE = told,
-			MESSAGE = 'too many differences: ' || how_many,
-			DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
-				CASE WHEN plan.recheck > 0 AND plan.links <> '{}'
-				THEN 'Replication had passed before the relations were compared once more.' END),
-			HINT = hint;
-	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = told,
-		MESSAGE = 'too many differences to confirm: ' || how_many,
-		DETAIL = concat_ws(' ', 'These may be rows in flight.', waited.problem, estimate),
-		HINT = 'Compare again when replication has caught up, or raise max_differences or timeout.';
-END
-$$;
-
 -- What such an error says that was caught, NULL for any other one.
 CREATE FUNCTION told_too_many(e failure, OUT rows_here bigint, OUT rows_there bigint,
 	OUT stuck text) RETURNS record
@@ -68,7 +43,9 @@ END
 $$;
 
 -- Where about "number" keys differ, those in a part of the keys, and the plan of that part; an
--- error if a sample is not wanted, if it is too large, or if there is a problem.
+-- error if a sample is not wanted, if it is too large, or if there is a problem, which leaves open
+-- whether they are rows in flight.
+-- An audit takes the numbers of rows from it, and where replication is stuck (told_too_many).
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.  If a single key is wanted, a part has more than
 -- one of them with a chance of 19 %, and after three attempts still of 2 %.
@@ -80,6 +57,9 @@ DECLARE
 	found found_keys := before;
 	digests boolean;		-- more than these can tell, and perhaps not more than max_differences
 	e record;
+	how_many text;
+	estimate text;
+	told text;
 BEGIN
 	IF waited.problem IS NULL AND plan.sample
 			AND (plan.from_digests AND plan.live = 'require') IS NOT TRUE THEN
@@ -109,90 +89,92 @@ BEGIN
 		END LOOP;
 	END IF;
 	digests := plan.from_digests AND NOT before.exact AND before.number <= plan.max_differences;
-	PERFORM raise_too_many(plan,
-		format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
-			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
-			CASE WHEN before.exact THEN '' ELSE 'about ' END, before.number,
-			plan.max_differences),
-		CASE WHEN before.exact THEN NULL WHEN plan.is_unique
-			THEN 'The number is an estimate, with a standard deviation of about 10 %.'
-			ELSE 'The number is an estimate. A key with several rows may count more than once.' END,
-		CASE WHEN digests
-			THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
-				'with live => ''auto''.'
-			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
-				'or take a sample (on_too_many).' END, waited, before.figures);
-	RETURN NULL;
-END
-$$;
-
--- Waits until replication has passed, after too many differences, which may be rows in flight if it
--- does not; not at all without rechecks.
-CREATE FUNCTION await_replication(plan plan, deadline timestamptz) RETURNS waited
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	waited waited;
-BEGIN
-	waited.problem := 'Replication of this relation is not ready. ' || unready(plan);
-	IF waited.problem IS NOT NULL OR plan.recheck = 0 THEN
-		RETURN waited;
+	how_many := format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of this '
+			'capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
+		CASE before.exact WHEN true THEN '' WHEN false THEN 'about ' ELSE 'at least ' END,
+		before.number, plan.max_differences);
+	estimate := CASE WHEN before.exact IS NOT FALSE THEN NULL
+		WHEN plan.buckets IS NOT NULL THEN 'The number is an estimate.' WHEN plan.is_unique
+		THEN 'The number is an estimate, with a standard deviation of about 10 %.'
+		ELSE 'The number is an estimate. A key with several rows may count more than once.' END;
+	told := concat((before.figures).rows_here, ' ', (before.figures).rows_there, ' ', waited.stuck);
+	IF waited.problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = told,
+			MESSAGE = 'too many differences to confirm: ' || how_many,
+			DETAIL = concat_ws(' ', 'These may be rows in flight.', waited.problem, estimate),
+			HINT = 'Compare again when replication has caught up, or raise max_differences or '
+				'timeout.';
 	END IF;
-	PERFORM progress(plan.progress, format(
-		'more than %s keys differ: waiting for replication, to compare once more',
-		plan.max_differences));
-	waited.problem := settle_all(plan, deadline);
-	IF waited.problem IS NULL THEN
-		waited := pass(plan, deadline);
-	END IF;
-	waited.problem := 'iblt did not see replication pass within the timeout ('
-		|| plan.timeout || '): ' || waited.problem || '.';
-	RETURN waited;
+	RAISE EXCEPTION USING ERRCODE = 'IB002', DATATYPE = told,
+		MESSAGE = 'too many differences: ' || how_many,
+		DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
+			CASE WHEN plan.recheck > 0 AND plan.links <> '{}'
+			THEN 'Replication had passed before the relations were compared once more.' END),
+		HINT = CASE WHEN digests THEN 'CALL iblt_track with a larger capacity on both sides, or '
+				'compare by a scan, with live => ''auto''.'
+			ELSE 'Raise max_differences, compare a part of the rows by a condition, or '
+				|| CASE WHEN plan.buckets IS NULL THEN 'take a sample (on_too_many).'
+				ELSE 'install iblt on the peer.' END END;
 END
 $$;
 
 -- The keys that differ, at most max_differences, how many these are, a fold of the
 -- difference, and the plan with the seed used; if there are more, after a wait for what is in
--- flight, an error or a sample.
+-- flight, an error or a sample.  With "many", what was found before has turned out to be too many.
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
-CREATE FUNCTION find_keys(plan plan) RETURNS found_keys
+CREATE FUNCTION find_keys(plan plan, many found_keys DEFAULT NULL) RETURNS found_keys
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found found_keys;
+	found found_keys := many;
 	before found_keys;
 	deadline timestamptz;
 	waited waited;
 BEGIN
-	IF plan.versions THEN
-		PERFORM require_version_rights(plan);
+	IF found.number IS NULL THEN
+		IF plan.versions THEN
+			PERFORM require_version_rights(plan);
+		END IF;
+		found := search(plan, NULL);
 	END IF;
-	IF plan.buckets IS NOT NULL THEN
-		found.plan := plan;	-- plain_differences() finds them
-		RETURN found;
-	END IF;
-	found := search(plan, NULL);
 	IF found.keys IS NOT NULL THEN
 		RETURN found;
 	END IF;
 	plan.found := NULL;
 	plan.from_digests := (found.plan).from_digests;
-	deadline := clock_timestamp() + plan.timeout;
-	waited := await_replication(plan, deadline);
-	IF waited.problem IS NULL AND plan.recheck > 0 THEN
-		before := found;
-		plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-		found := search(plan, found.figures);
-		waited.problem := CASE
-			WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
-			THEN 'Live digests could tell the keys at first, and could not any more.'
-			WHEN NOT persist(before, found)
-			THEN 'Most of them did not differ before replication passed.' END;
+	IF found.sums_before IS NULL THEN
+		deadline := clock_timestamp() + plan.timeout;
+		waited.problem := 'Replication of this relation is not ready. ' || unready(plan);
+		IF waited.problem IS NULL AND plan.recheck > 0 THEN
+			PERFORM progress(plan.progress, format(
+				'more than %s keys differ: waiting for replication, to compare once more',
+				plan.max_differences));
+			waited.problem := settle_all(plan, deadline);
+			IF waited.problem IS NULL THEN
+				waited := pass(plan, deadline);
+			END IF;
+			waited.problem := 'iblt did not see replication pass within the timeout ('
+				|| plan.timeout || '): ' || waited.problem || '.';
+		END IF;
+		IF waited.problem IS NULL AND plan.recheck > 0 THEN
+			before := found;
+			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+			found := search(plan, found.figures);
+			found.sums_before := before.sums;
+			IF found.keys IS NOT NULL THEN
+				RETURN found;
+			END IF;
+		END IF;
 	END IF;
-	IF found.keys IS NULL THEN
-		found := take_sample(plan, found, waited);
-	END IF;
-	RETURN found;
+	waited.problem := coalesce(waited.problem, CASE
+		WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
+		THEN 'Live digests could tell the keys at first, and could not any more.'
+		WHEN found.sums_before IS NOT NULL THEN CASE
+			WHEN NOT plain_persist(found.sums_before, found.sums)
+			THEN 'Perhaps most of them did not differ before replication passed.' END
+		WHEN before.number IS NOT NULL AND NOT persist(before, found)
+		THEN 'Most of them did not differ before replication passed.' END);
+	RETURN take_sample(plan, found, waited);
 END
 $$;

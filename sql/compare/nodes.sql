@@ -83,9 +83,8 @@ BEGIN
 		FOREACH b IN ARRAY sides LOOP
 			IF a.side <> b.side AND a.identity = b.identity THEN
 				PERFORM refuse_one_database(a.place, a.side, b.side);
-			ELSIF a.collations <> b.collations THEN
-				PERFORM check_collations(a.collations, b.collations, texts_of(a) = texts_of(b));
 			END IF;
+			PERFORM check_collations(a, b);
 		END LOOP;
 	END LOOP;
 END

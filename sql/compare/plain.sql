@@ -22,13 +22,17 @@ BEGIN
 			described := ask_call(conns[n], format('describe(pg_catalog.to_regclass(%L), %L, %L)',
 				relations[n], conditions[n], mappings[n]));
 		END IF;
-		sides[n] := side_of(described || jsonb_build_object('condition', conditions[n]),
-			CASE n WHEN 1 THEN 'here' ELSE 'there' END, conns[n]);
+		sides[n] := described(described || jsonb_build_object('condition', conditions[n],
+			'bare', peer_is_bare(conns[n])), CASE n WHEN 1 THEN 'here' ELSE 'there' END, conns[n]);
 	END LOOP;
 END
 $$;
 
--- The plan for two relations, as plain_sides described both.
+-- The plan for two relations, as plain_sides described both; an error for what plain queries cannot
+-- compare.
+-- A peer without iblt cannot check a condition or an expression.  So it is checked on the relation
+-- of the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
+-- and of columns that both sides have with the same types.
 CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -40,28 +44,57 @@ DECLARE
 	mapped jsonb[] := told;
 	s side;
 	other side;
+	read side;
 	checks side;
-	expression text;
+	expression record;
+	used text[];			-- columns
 	problems text;			-- columns whose values texts do not compare safely
 	types text[];
 	plan plan;
 BEGIN
-	PERFORM plain_check_sides(with_own_rows(here, there, options), mine, theirs),
-		plain_check_sides(with_own_rows(there, here, options), theirs, mine);
+	PERFORM plain_check(CASE
+		WHEN least((mine ->> 'version')::integer, (theirs ->> 'version')::integer) < 140000
+			THEN 'both servers must have PostgreSQL 14 or later'
+		-- the same bytes may be other characters
+		WHEN mine -> 'encoding' <> theirs -> 'encoding'
+			THEN format('the encoding is %s here and %s on the peer', mine ->> 'encoding',
+				theirs ->> 'encoding')
+		-- all rows would travel, and their keys not be found again
+		WHEN mine -> 'hash' <> theirs -> 'hash'
+			THEN 'the peer hashes texts differently, perhaps because of its byte order' END,
+		'Install iblt on the peer, and use method => ''sketch''.');
 	options.live := 'off';
 	FOR n IN 1 .. 2 LOOP
 		s := CASE n WHEN 1 THEN here ELSE there END;
 		other := CASE n WHEN 1 THEN there ELSE here END;
+		read := with_own_rows(s, other, options);
+		PERFORM plain_check(CASE WHEN read.remote OR read.distributed
+				THEN format('rows of %s (%s) are on other servers', s.relation, s.side) END,
+			'Install iblt on the peer, and use method => ''sketch''.');
 		-- the other side checks the condition and the expressions of one without iblt
 		checks := CASE WHEN s.bare THEN other ELSE s END;
-		IF s.bare AND s.condition IS NOT NULL THEN
-			PERFORM plain_check_expression(other, s.condition, true, told[3 - n], told[n]);
-		END IF;
+		FOR expression IN SELECT * FROM (SELECT s.condition, true UNION ALL SELECT value, false
+					FROM jsonb_each_text(mappings[n] -> 'expressions')) AS e(text, is_condition)
+				WHERE e.text IS NOT NULL AND s.bare LOOP
+			PERFORM plain_check(CASE WHEN other.bare
+					THEN concat('there is ', CASE WHEN expression.is_condition THEN 'a condition'
+						ELSE 'an expression' END, ', and no side is asked through iblt, which '
+						'checks it') END,
+				'Install iblt on one of the sides, and compare there.');
+			used := ask_one(other.place, format('SELECT (iblt_internal'
+				'.iblt_compare_check_expression(%L, %L, %L, true)).columns', other.relation,
+				expression.text, expression.is_condition));
+			SELECT string_agg(format('"%s"', name), ', ') INTO problems FROM unnest(used) AS name
+			LEFT JOIN jsonb_to_recordset(told[3 - n] -> 'columns') AS h(name text, text text,
+				vague boolean) USING (name)
+			LEFT JOIN jsonb_to_recordset(told[n] -> 'columns') AS t(name text, text text,
+				vague boolean) USING (name)
+			WHERE NOT coalesce(h.text = t.text AND NOT (h.vague OR t.vague), false);
+			PERFORM plain_check('an expression may mean something else on the peer, because of '
+					'columns that it names: ' || problems,
+				'Compare columns that both sides have, of the same built-in types or enums.');
+		END LOOP;
 		IF mappings[n] IS NOT NULL THEN
-			FOREACH expression IN ARRAY ARRAY(SELECT value
-					FROM jsonb_each_text(mappings[n] -> 'expressions') WHERE s.bare) LOOP
-				PERFORM plain_check_expression(other, expression, false, told[3 - n], told[n]);
-			END LOOP;
 			mapped[n] := map_columns(told[n], mappings[n], ask_call(checks.place, format(
 				'made_columns(%L::pg_catalog.regclass, %L)', checks.relation, mappings[n]))::jsonb);
 		END IF;
@@ -99,24 +132,31 @@ BEGIN
 END
 $$;
 
--- By how much the sums of each bucket differ from those of the first side, as a list for each side,
--- the buckets in which any do, and of each side the number of rows and the milliseconds.
-CREATE FUNCTION plain_sums(plan plan, OUT sums text[], OUT buckets integer[],
-	OUT rows bigint[], OUT times numeric[]) RETURNS record
+-- As search(): the buckets in which rows differ, by how much the sums of each bucket differ from
+-- those of the first side, as a list for each side, and about how many keys do; without "keys" if
+-- these are surely too many.
+-- If d of n buckets differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more is known
+-- than that they are many.
+CREATE FUNCTION plain_search(plan plan, figures figures) RETURNS found_keys
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	started timestamptz := clock_timestamp();
 	sides side[] := sides_of(plan);
+	number double precision := plan.buckets;
 	answers text[];
 	words text[];
 	first numeric[];
 	differ numeric[];
+	rows bigint[];
+	times numeric[];
+	found found_keys;
 BEGIN
 	PERFORM progress(plan.progress, format('summing the rows of %s relations up in %s buckets',
 		cardinality(sides), plan.buckets));
 	answers := ask_values(places_of(plan),
 		ARRAY(SELECT plain_sums_sql(plan, s) FROM unnest(sides) AS s), NULL, reading_of(plan));
-	buckets := '{}';
+	found.buckets := '{}';
 	FOR n IN 1 .. cardinality(sides) LOOP
 		words := string_to_array(answers[n], ' ');
 		PERFORM require_side_described(sides[n], words[1]);
@@ -128,10 +168,27 @@ BEGIN
 		-- 0.5 is that of no rows, which no sum is
 		differ := ARRAY(SELECT coalesce(u.a, 0.5) - coalesce(u.b, 0.5)
 			FROM unnest(first, words[3]::numeric[]) WITH ORDINALITY AS u(a, b, n) ORDER BY u.n);
-		sums[n] := differ;
-		buckets := ARRAY(SELECT u.n - 1 FROM unnest(differ) WITH ORDINALITY AS u(sum, n)
-			WHERE u.sum <> 0 UNION SELECT unnest(buckets) ORDER BY 1);
+		found.sums[n] := differ;
+		found.buckets := ARRAY(SELECT u.n - 1 FROM unnest(differ) WITH ORDINALITY AS u(sum, n)
+			WHERE u.sum <> 0 UNION SELECT unnest(found.buckets)::bigint ORDER BY 1);
 	END LOOP;
+	figures.rows_here := rows[1];
+	figures.rows_there := (SELECT max(r) FROM unnest(rows[2 :]) AS r);
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + times[1];
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + times[2];
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
+	found.plan := plan;
+	found.figures := figures;
+	found.number := cardinality(found.buckets);
+	IF found.number <= plan.max_differences AND (greatest(figures.rows_here, figures.rows_there)
+			< 200000 OR -number * ln(1 - least(found.number, number - 1) / number)
+			<= plan.max_differences) THEN
+		found.keys := '';
+	ELSIF found.number < number THEN
+		found.number := round(-number * ln(1 - found.number / number));
+		found.exact := false;
+	END IF;
+	RETURN found;
 END
 $$;
 
@@ -139,10 +196,8 @@ $$;
 -- The rows of a batch are in memory on both sides, as texts: about 100 MB.
 CREATE FUNCTION plain_batch(plan plan, figures figures) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT greatest(1, least(plan.buckets, least(100e6 * plan.buckets / greatest(plan.bytes, 1),
-		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer
-$$;
+	RETURN greatest(1, least(plan.buckets, least(100e6 * plan.buckets / greatest(plan.bytes, 1),
+		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer;
 
 -- The rows on each side whose keys have these hashes, or are in these buckets.
 -- Each side answers with a fingerprint and an array of rows, each an array of texts.
@@ -202,84 +257,4 @@ AS $$
 		FROM unnest(before[n]::numeric[], after[n]::numeric[]) AS u(b, a) WHERE a <> 0)
 		AS c(number, same)
 	ORDER BY number DESC LIMIT 1
-$$;
-
--- Compares as a plan for plain queries says.
--- If too many keys differ, also after a wait for what is in flight, an error.  If d of n buckets
--- differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more is known than that they are
--- many.  Rows that are not rechecked are answered as they are read.
-CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF batch
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	deadline timestamptz := clock_timestamp() + plan.timeout;
-	started timestamptz;
-	n double precision := plan.buckets;
-	summed record;
-	number integer;			-- of buckets that differ
-	about bigint;
-	many text;				-- how many keys differ, in words, if too many
-	size integer;
-	part text[];
-	looked difference[];
-	batches held[];
-	total bigint;
-	before text[];			-- sums before the wait
-	waited waited;
-	figures figures;
-BEGIN
-	LOOP
-		started := clock_timestamp();
-		summed := plain_sums(plan);
-		number := cardinality(summed.buckets);
-		figures.rows_here := summed.rows[1];
-		figures.rows_there := (SELECT max(r) FROM unnest(summed.rows[2 :]) AS r);
-		figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + summed.times[1];
-		figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + summed.times[2];
-		figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-		started := clock_timestamp();
-		about := CASE WHEN number < n THEN round(-n * ln(1 - number / n)) END;
-		many := CASE WHEN number > plan.max_differences
-				OR greatest(figures.rows_here, figures.rows_there) >= 200000
-				AND coalesce(about, round(n * ln(n))) > plan.max_differences
-			THEN coalesce('about ' || about, 'at least ' || number) END;
-		size := plain_batch(plan, figures);
-		batches := '{}';
-		total := 0;
-		FOR done IN 0 .. number - 1 BY size LOOP
-			EXIT WHEN many IS NOT NULL;
-			part := summed.buckets[done + 1 : done + size];
-			PERFORM progress(plan.progress, format('reading the rows of %s buckets on %s sides',
-				cardinality(part), CASE WHEN plan.sides IS NULL THEN 'both' ELSE 'all' END));
-			looked := differing(plan, plain_find(plan, part, true), NULL);
-			total := total + cardinality(looked);
-			IF total > plan.max_differences THEN
-				many := CASE WHEN done + size < number THEN 'at least ' ELSE '' END || total;
-			ELSIF plan.recheck > 0 THEN
-				batches := kept(batches, hold(looked), number > size);
-			ELSE
-				RETURN NEXT ROW(looked, NULL, NULL)::batch;
-			END IF;
-		END LOOP;
-		figures.lookup_ms := CASE WHEN number > 0
-			THEN coalesce(figures.lookup_ms, 0) + ms(started) END;
-		EXIT WHEN many IS NULL;
-		IF before IS NULL THEN
-			waited := await_replication(plan, deadline);
-		ELSIF NOT plain_persist(before, summed.sums) THEN
-			waited.problem := 'Perhaps most of them did not differ before replication passed.';
-		END IF;
-		IF before IS NOT NULL OR waited.problem IS NOT NULL OR plan.recheck = 0 THEN
-			PERFORM raise_too_many(plan,
-				format('%s keys differ, and max_differences is %s', many, plan.max_differences),
-				CASE WHEN many LIKE 'about%' THEN 'The number is an estimate.' END,
-				'Raise max_differences, compare a part of the rows by a condition, '
-					'or install iblt on the peer.', waited, figures);
-		END IF;
-		before := summed.sums;
-		plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-	END LOOP;
-	RETURN QUERY SELECT * FROM last_batches(plan, batches, figures, total,
-		CASE WHEN plan.recheck > 0 THEN 0 ELSE total END);
-END
 $$;

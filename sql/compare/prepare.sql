@@ -1,20 +1,23 @@
 -- Checks of a plan -----------------------------------------------------------------
 
--- The condition and the expressions of a side, NULL for one that has not checked them.
-CREATE FUNCTION texts_of(s side) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT s.condition || ARRAY(SELECT c.expression FROM unnest(s.columns) AS c
-		WHERE c.expression IS NOT NULL ORDER BY c.name) WHERE NOT s.bare
-$$;
-
--- An error if the conditions of both sides depend on collations, and not on the same; or if
--- only one does, although they are the same.
-CREATE FUNCTION check_collations(here text[], there text[], same boolean DEFAULT false)
-RETURNS void
+-- An error if the conditions or expressions of two sides depend on collations, and not on the same;
+-- or if only one does, although both sides have the same ones.
+-- A side that has not checked them does not know.
+CREATE FUNCTION check_collations(a side, b side) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	here text[] := a.collations;
+	there text[] := b.collations;
+	same boolean;
 BEGIN
+	IF here <> there THEN
+		same := NOT (a.bare OR b.bare)
+			AND a.condition || ARRAY(SELECT c.expression FROM unnest(a.columns) AS c
+				WHERE c.expression IS NOT NULL ORDER BY c.name)
+			= b.condition || ARRAY(SELECT c.expression FROM unnest(b.columns) AS c
+				WHERE c.expression IS NOT NULL ORDER BY c.name);
+	END IF;
 	IF here <> there AND (same IS TRUE OR here <> '{}' AND there <> '{}') THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('the condition depends on %s that differ between the sides',
@@ -52,13 +55,9 @@ $$;
 
 -- Does a side of this database have rows of other servers?
 CREATE FUNCTION is_remote_here(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN (plan.here).remote AND (plan.here).place IS NULL
 		OR (plan.there).remote AND (plan.there).place IS NULL;
-END
-$$;
 
 -- The plan of a comparison of two described relations, checked.
 CREATE FUNCTION checked_plan(here side, there side, options options) RETURNS plan
@@ -68,8 +67,7 @@ DECLARE
 	plan plan;
 BEGIN
 	IF here.collations <> there.collations THEN
-		PERFORM check_collations(here.collations, there.collations,
-			texts_of(here) = texts_of(there));
+		PERFORM check_collations(here, there);
 	END IF;
 	plan := make_plan(here, there, options);
 	-- is there a condition that an index could read?  Small tables (audit_core) are read whole
@@ -118,9 +116,8 @@ $$;
 -- over connections to those that are not here.  If the first is not, "relation" is NULL, and the
 -- options have its name.  Nodes have one name for it.
 -- With digests, the question to the peer has a fold of the digest here, and the answer a fold of
--- the digest there.  If their difference tells all keys, the plan has them.  Both digests were read
--- with a fingerprint, and each has to be of the relation as described.  A digest that is started
--- again gets another generation.
+-- the digest there.  Both are read with a fingerprint.  A digest that is started again gets another
+-- generation.
 -- Relies on: the stores of the digest, in the snapshot of a statement.
 CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, options options,
 	nodes text[] DEFAULT NULL, named integer DEFAULT NULL) RETURNS plan
@@ -142,9 +139,6 @@ DECLARE
 	theirs live_digest;
 	mine declared.sketch%TYPE;
 	small text;
-	difference declared.sketch%TYPE;
-	status record;
-	found live_found;
 	plan plan;
 BEGIN
 	IF options.method = 'plain' THEN
@@ -187,8 +181,18 @@ BEGIN
 		END IF;
 	END IF;
 	FOR n IN 1 .. cardinality(conns) LOOP
-		IF sides[n].relation IS NULL THEN
-			PERFORM refuse_missing(names[n], n, conns[n], nodes[n]);
+		IF sides[n].relation IS NULL AND nodes IS NULL AND conns[n] IS NULL THEN
+			-- it was there
+			PERFORM refuse_altered(names[n], CASE n WHEN 1 THEN 'here' ELSE 'there' END);
+		ELSIF sides[n].relation IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+				MESSAGE = CASE WHEN nodes IS NULL
+					THEN format('relation %s does not exist on %s', names[n], peer_title(conns[n]))
+					ELSE format('on "%s": relation %s does not exist', nodes[n], names[n]) END,
+				HINT = CASE WHEN nodes IS NOT NULL THEN ''
+					WHEN n = 1 THEN 'Give its name there as here_relation, with its schema.'
+					ELSE 'If it has another name there, give that as peer_relation, with its '
+						'schema.' END;
 		ELSIF nodes IS NOT NULL THEN
 			sides[n].side := nodes[n];
 		END IF;
@@ -206,25 +210,12 @@ BEGIN
 	END IF;
 	theirs := (plan.there).live;
 	IF plan.from_digests AND theirs.fold IS NOT NULL THEN
-		PERFORM require_side_described(plan.here, own.fingerprint),
-			require_side_described(plan.there, theirs.fingerprint);
 		IF own.generation <> ((plan.here).live).generation THEN
 			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
 		END IF;
-		PERFORM iblt_traffic_add(0, 0, 0, octet_length(theirs.fold));
-		difference := theirs.fold;
-		difference := iblt_subtract(mine, difference);
-		status := iblt_compare_decode(difference);
-		IF status.complete THEN
-			found.rows_here := (iblt_header(mine)).rows;
-			found.rows_there := found.rows_here - (iblt_header(difference)).rows;
-			found.ms_here := own.ms;
-			found.ms_there := theirs.ms;
-			found.keys := status.keys;
-			found.number := status.recovered;
-			found.sample := iblt_fold(difference, 9, 0.1)::text;
-			plan.found := found;
-		END IF;
+		PERFORM iblt_session_keep(kept_name(plan, plan.here), mine);
+		plan.found := ARRAY[ROW(own.fingerprint, own.ms, kept_name(plan, plan.here), NULL)::scanned,
+			ROW(theirs.fingerprint, theirs.ms, NULL, theirs.fold)::scanned];
 	END IF;
 	theirs.fold := NULL;
 	plan.there.live := theirs;

@@ -22,59 +22,50 @@ AS $$
 	SELECT concat('iblt ', CASE s.side WHEN 'there' THEN 'there' ELSE 'here' END, chr(9), plan.kept)
 $$;
 
--- A query for what the scan of a side gives.
+-- A query for what the scan of a side gives, or its digest.
 CREATE FUNCTION scan_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
 	SELECT format('SELECT scan_answer(%L, s, f, %s%s)::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
 		kept_name(plan, s), elapsed_sql(s), CASE WHEN s.place IS NULL THEN ', false' END,
-		sketch_sql(plan, s, capacity))
-$$;
-
--- The sketch of a side, which is not kept any more, or the fold of it that it has sent.
-CREATE FUNCTION sketch_of(scanned scanned) RETURNS @extschema@.iblt
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	s declared.sketch%TYPE;
-BEGIN
-	IF scanned.wire IS NULL THEN
-		s := iblt_session_get(scanned.kept);
-		PERFORM iblt_session_drop(scanned.kept);
-		RETURN s;
-	END IF;
-	PERFORM iblt_traffic_add(0, 0, 0, octet_length(scanned.wire));
-	RETURN scanned.wire;
-END
+		CASE WHEN plan.from_digests THEN format('live_read(%L, %L, %L), %s', s.relation,
+			(s.live).generation, plan.live_cells, fingerprint_sql(s))
+		ELSE sketch_sql(plan, s, capacity) END)
 $$;
 
 -- An empty sketch of the size of those that both sides keep.
 CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN CASE WHEN plan.from_digests
 		THEN iblt_compare_fold(iblt_compare_template(4 * plan.live_cells, plan.key_size, plan.seed),
 			plan.live_cells)
 		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END;
-END
-$$;
 
--- Counts the fold that a place answers, which travels as base64; an error unless it has the size
--- that was asked for, or the exchange would not end.
-CREATE FUNCTION check_fold(fold @extschema@.iblt, subtable_cells integer, place text) RETURNS void
+-- Folds of that size of the sketches that these sides keep; an error for one of another size, or
+-- the exchange would not end.
+CREATE FUNCTION larger_folds(plan plan, numbers integer[], subtable_cells integer)
+RETURNS @extschema@.iblt[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	header record := iblt_header(fold);
+	sides side[] := ARRAY(SELECT (sides_of(plan))[n] FROM unnest(numbers) AS n);
+	form declared.sketch%TYPE;
+	folds declared.sketches%TYPE := ask_values(iblt_field(sides, 'place'), ARRAY(SELECT format(
+			'SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text', kept_name(plan, s),
+			subtable_cells) FROM unnest(sides) AS s), form => form);
+	header record;
 BEGIN
-	PERFORM iblt_traffic_add(0, 0, 0, 4 * ((pg_column_size(fold) - 2) / 3));
-	IF header.cells = header.hashes * subtable_cells THEN
-		RETURN;
-	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'data_exception',
-		MESSAGE = format('%s answered with a sketch of another size', peer_title(place)),
-		DETAIL = format('%s cells in place of %s.', header.cells, header.hashes * subtable_cells);
+	FOR i IN 1 .. cardinality(folds) LOOP
+		header := iblt_header(folds[i]);
+		IF header.cells <> header.hashes * subtable_cells THEN
+			RAISE EXCEPTION USING ERRCODE = 'data_exception',
+				MESSAGE = format('%s answered with a sketch of another size',
+					peer_title(sides[i].place)),
+				DETAIL = format('%s cells in place of %s.', header.cells,
+					header.hashes * subtable_cells);
+		END IF;
+	END LOOP;
+	RETURN folds;
 END
 $$;
 
@@ -82,12 +73,8 @@ $$;
 -- The estimate of keys is above 1.6 times their number in one case of a million.  Rows
 -- of a key that is not unique may count more than once in it.
 CREATE FUNCTION surely_more(plan plan, estimated bigint, most bigint) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN plan.is_unique AND estimated > 1.6 * most;
-END
-$$;
 
 -- The one of several sides from which the others differ least.
 -- Any would do, but if it were the one that deviates, all folds would have to be as large as its
@@ -143,22 +130,28 @@ DECLARE
 	difference declared.sketch%TYPE;
 	status record;
 	more boolean;
-	asked text[];
 BEGIN
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
-	PERFORM progress_by_time(plan.progress);
-	IF plan.from_digests THEN
-		scanned := live_sketches(plan);
-	ELSE
+	PERFORM progress_by_time(nullif(plan.progress, false));
+	scanned := plan.found;
+	IF scanned IS NULL THEN
 		FOR n IN 1 .. cardinality(sides) LOOP
 			queries[n] := scan_sql(plan, sides[n], capacity);
 		END LOOP;
-		scanned := ask_values(places, queries, NULL, reading_of(plan))::scanned[];
+		scanned := ask_values(places, queries, NULL, CASE WHEN plan.from_digests IS NOT TRUE
+			THEN reading_of(plan) END)::scanned[];
 	END IF;
-	PERFORM progress_by_time(false);
+	PERFORM progress_by_time(CASE WHEN plan.progress THEN false END);
 	FOR n IN 1 .. cardinality(sides) LOOP
-		folds[n] := sketch_of(scanned[n]);
 		PERFORM require_side_described(sides[n], scanned[n].fingerprint);
+		IF scanned[n].wire IS NULL THEN
+			folds[n] := iblt_session_get(scanned[n].kept);
+			PERFORM iblt_session_drop(scanned[n].kept);
+		ELSE
+			folds[n] := scanned[n].wire;
+			figures.sketch_bytes := coalesce(figures.sketch_bytes, 0)
+				+ octet_length(scanned[n].wire);
+		END IF;
 		header := iblt_header(folds[n]);
 		rows[n] := header.rows;
 		cells := least(cells, header.cells / header.hashes);
@@ -168,27 +161,27 @@ BEGIN
 	figures.rows_there := rows[2];
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-	IF mine IS NULL THEN
-		empty := empty_sketch(plan, capacity);
-	END IF;
+	figures.scan_ms := coalesce(figures.scan_ms, 0)
+		+ greatest(ms(started), scanned[1].ms, scanned[2].ms);
+	empty := CASE WHEN mine IS NULL THEN empty_sketch(plan, capacity) END;
 	-- a variable would be a copy
 	most := iblt_header(CASE WHEN mine IS NULL THEN empty ELSE folds[mine] END);
 	base := 1;
+	waiting := '{2}';
 	IF several THEN
 		small := folds;
 		small[coalesce(mine, 1)] := iblt_fold(folds[coalesce(mine, 1)], 9, 0.1);
 		base := base_of(small);
+		waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), base);
 		said := array_fill(NULL::key_sides, ARRAY[cardinality(sides)]);
 	END IF;
-	waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), base);
 	LOOP
 		still := '{}';
 		number := 0;
 		FOR i IN 1 .. cardinality(waiting) LOOP
 			difference := iblt_subtract(folds[base], folds[waiting[i]]);
 			status := iblt_compare_decode(difference);
-			IF sample IS NULL OR decoded = 0 AND status.recovered > 0 THEN
+			IF decoded = 0 AND (status.recovered > 0 OR sample IS NULL AND NOT status.complete) THEN
 				-- a difference without rows has no type of key
 				sample := iblt_fold(difference, 9, 0.1);
 			END IF;
@@ -212,8 +205,8 @@ BEGIN
 			number := CASE WHEN several AND decoded > 0 THEN cardinality(
 				(iblt_compare_keys(sample, list, 0, 2147483647)).keys) ELSE decoded END;
 		END IF;
-		more := waiting <> '{}' AND NOT surely_more(plan, number, most.capacity)
-			AND cells * most.hashes <> most.cells;
+		more := waiting <> '{}' AND plan.found IS NULL
+			AND NOT surely_more(plan, number, most.capacity) AND cells * most.hashes <> most.cells;
 		PERFORM progress(plan.progress, format('sketches of %s rows: %s',
 			array_to_string(rows, ' and '), format(CASE WHEN keys IS NOT NULL
 				THEN '%s keys differ' WHEN more AND mine IS NULL
@@ -227,29 +220,15 @@ BEGIN
 			least(1.2 * number, most.capacity)::integer);
 		-- of the base and of those that are still waiting
 		still := array_remove(base || waiting, mine);
-		asked := '{}';
-		queries := '{}';
+		larger := larger_folds(plan, still, cells);
 		FOR i IN 1 .. cardinality(still) LOOP
-			asked[i] := places[still[i]];
-			queries[i] := format('SELECT iblt_compare_fold(iblt_session_get(%L), %s)::text',
-				kept_name(plan, sides[still[i]]), cells);
-		END LOOP;
-		larger := ask_values(asked, queries, form => empty);
-		FOR i IN 1 .. cardinality(still) LOOP
-			PERFORM check_fold(larger[i], cells, asked[i]);
 			folds[still[i]] := larger[i];
+			-- it travels as base64
+			figures.sketch_bytes := coalesce(figures.sketch_bytes, 0)
+				+ 4 * ((pg_column_size(larger[i]) - 2) / 3);
 		END LOOP;
 	END LOOP;
 END
-$$;
-
--- The largest capacity of a sketch that both sides are scanned into.
--- The memory of a comparison is several sketches.  Those of more keys than this are
--- made of one part of the keys after the other, each with a scan of its own.
-CREATE FUNCTION part_capacity() RETURNS integer
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT 950000
 $$;
 
 -- The keys that differ, and the plan with the seed used; without keys, and with about how
@@ -263,16 +242,17 @@ $$;
 -- If the first sketch was too small, the next try is larger and has another seed.  An
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Of more keys it
--- has a standard deviation of a tenth.  Parts are
--- for so many keys that an estimate which is 1.5 times too small would do.
-CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT number bigint,
-	OUT exact boolean, OUT keys bytea, OUT sample @extschema@.iblt, OUT base integer,
-	OUT said key_sides[], OUT small @extschema@.iblt[]) RETURNS record
+-- has a standard deviation of a tenth.
+-- The memory of a comparison is several sketches.  Those of more keys than part_capacity are made
+-- of one part of the keys after the other, each with a scan of its own.  Parts are for a number of
+-- keys that an estimate which is 1.5 times too small would do for.
+CREATE FUNCTION search(plan plan, figures figures) RETURNS found_keys
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	most bigint := plan.max_differences;
-	capacity integer := least(part_capacity(), greatest(4000, least(most, CASE
+	part_capacity CONSTANT integer := 950000;
+	capacity integer := least(part_capacity, greatest(4000, least(most, CASE
 			WHEN has_bounds(plan) THEN 8000
 			WHEN (plan.here).remote OR (plan.there).remote THEN 4000
 			WHEN plan.content = 'texts' AND most > 120000 THEN most / 2 ELSE 60000 END)),
@@ -280,24 +260,13 @@ DECLARE
 			coalesce((plan.there).most_rows, 60000)));
 	e record;
 	list bytea;
+	number bigint;
 	rows_here bigint;
 	rows_there bigint;
+	found found_keys;
 BEGIN
-	IF (plan.found).keys IS NOT NULL THEN
-		figures.rows_here := (plan.found).rows_here;
-		figures.rows_there := (plan.found).rows_there;
-		figures.scan_here_ms := (plan.found).ms_here;
-		figures.scan_there_ms := (plan.found).ms_there;
-		figures.scan_ms := greatest((plan.found).ms_here, (plan.found).ms_there);
-		number := (plan.found).number;
-		exact := true;
-		keys := CASE WHEN number <= most THEN (plan.found).keys END;
-		sample := (plan.found).sample;
-		base := 1;
-		plan.found := NULL;
-		PERFORM progress(plan.progress, format('sketches of %s and %s rows: %s keys differ',
-			figures.rows_here, figures.rows_there, number));
-		RETURN;
+	IF plan.buckets IS NOT NULL THEN
+		RETURN plain_search(plan, figures);
 	END IF;
 	plan.parts := 1;
 	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
@@ -307,46 +276,55 @@ BEGIN
 		FOR part IN 0 .. plan.parts - 1 LOOP
 			plan.part := part;
 			e := exchange(plan, capacity, figures);
+			IF plan.found IS NOT NULL AND e.keys IS NULL THEN
+				-- the fold that came with the description was too small
+				plan.found := NULL;
+				e := exchange(plan, capacity, figures);
+			END IF;
 			figures := e.figures;
-			exact := e.keys IS NOT NULL;
+			found.exact := e.keys IS NOT NULL;
 			number := number + e.number;
 			rows_here := rows_here + figures.rows_here;
 			rows_there := rows_there + figures.rows_there;
-			sample := coalesce(sample, e.sample);
+			found.sample := coalesce(found.sample, e.sample);
 			-- a part without rows has no type of key
 			list := CASE WHEN number = e.number THEN e.keys WHEN e.number = 0 THEN list
-				ELSE iblt_compare_join(sample, list, e.keys) END;
-			IF NOT exact THEN
+				ELSE iblt_compare_join(found.sample, list, e.keys) END;
+			IF NOT found.exact THEN
 				number := number * plan.parts / (part + 1);
 				EXIT;
 			END IF;
 		END LOOP;
 		figures.rows_here := rows_here;
 		figures.rows_there := rows_there;
-		base := e.base;
-		said := e.said;
-		small := coalesce(small, e.small);
-		IF exact AND number <= most THEN
-			keys := list;
+		found.base := e.base;
+		found.said := e.said;
+		found.small := coalesce(found.small, e.small);
+		IF found.exact AND number <= most THEN
+			found.keys := list;
 			EXIT;
 		END IF;
-		EXIT WHEN exact OR attempt = 3 OR surely_more(plan, number, most);
+		EXIT WHEN found.exact OR attempt = 3 OR surely_more(plan, number, most);
 		IF plan.from_digests THEN
 			EXIT WHEN plan.live = 'require';
 			plan := live_give_up(plan,
 				'more keys differ than digests of their capacity can tell');
-			sample := NULL;
-			small := NULL;
+			found.sample := NULL;
+			found.small := NULL;
 			CONTINUE;
 		END IF;
 		EXIT WHEN capacity::bigint * plan.parts >= most AND number > 1.2 * most;
 		PERFORM progress(plan.progress,
 			'the sketches were too small, the relations are scanned again');
-		capacity := least(most, part_capacity(),
+		capacity := least(most, part_capacity,
 			greatest(4 * capacity, 1.7 * least(number, most)));
-		plan.parts := ceil(attempt * 1.5 * least(number, most) / part_capacity());
+		plan.parts := ceil(attempt * 1.5 * least(number, most) / part_capacity);
 		plan.seed := random_seed();
 	END LOOP;
 	plan.parts := NULL;
+	found.plan := plan;
+	found.figures := figures;
+	found.number := number;
+	RETURN found;
 END
 $$;

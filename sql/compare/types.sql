@@ -46,7 +46,10 @@ CREATE TYPE found_keys AS (
 	sample @extschema@.iblt,	-- a small fold of the difference
 	base integer,			-- the side from which the others differ
 	said key_sides[],		-- how each of several nodes differs from the base, NULL for two
-	small @extschema@.iblt[]	-- small folds of what each of several nodes had at first
+	small @extschema@.iblt[],	-- small folds of what each of several nodes had at first
+	buckets text[],			-- of plain queries, in place of keys: those in which rows differ,
+	sums text[],			-- by how much on each side,
+	sums_before text[]		-- and by how much before a wait for replication
 );
 
 -- A key whose rows differ.
@@ -91,8 +94,6 @@ CREATE TYPE held AS (
 
 -- How the rows of keys are found on a side, as SQL.  finder() makes the choice.
 CREATE TYPE finder AS (
-	indexed boolean,		-- an index finds the rows, and each key has one at most
-	key text,				-- expression of a row's key, as it goes into the sketch
 	keys text,				-- the keys in $1 as a table iblt_k, an item of FROM
 	matches text,			-- condition that a row t has the key of iblt_k
 	lookup text				-- query for the rows of the keys in $1, as one found_rows

@@ -80,26 +80,15 @@ $$;
 -- Why differences are not confirmed, for people.
 CREATE FUNCTION unconfirmed_cause(problem text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(problem, 'rows kept changing, or replication did not pass in time')
-$$;
+	RETURN coalesce(problem, 'rows kept changing, or replication did not pass in time');
 
 -- The positions of the slots of a comparison, NULL if there are none.
 CREATE FUNCTION slot_positions(plan plan) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	link link;
-	positions text;
-BEGIN
-	FOREACH link IN ARRAY plan.links LOOP
-		IF link.slot IS NOT NULL THEN
-			positions := concat_ws(', ', positions, link.slot,
-				ask_call(link.source_place, format('slot_applied(%L)', link.slot)));
-		END IF;
-	END LOOP;
-	RETURN positions;
-END
+	SELECT string_agg(concat_ws(', ', l.slot,
+		ask_call(l.source_place, format('slot_applied(%L)', l.slot))), ', ' ORDER BY l.ordinality)
+	FROM unnest(plan.links) WITH ORDINALITY AS l WHERE l.slot IS NOT NULL
 $$;
 
 -- Waits until what the source of each link shows now has reached its follower, but not again where

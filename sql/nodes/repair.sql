@@ -97,7 +97,7 @@ BEGIN
 	reached.sides := '{}';
 	FOR n IN 1 .. cardinality(names) LOOP
 		BEGIN
-			IF peers_open(nodes[n : n], ARRAY[(s.sides[n]).place], s.timeout) IS NOT NULL THEN
+			IF connect(nodes[n : n], ARRAY[(s.sides[n]).place], s.timeout) IS NOT NULL THEN
 				reached.sides := array_append(reached.sides, s.sides[n]);
 			END IF;
 		EXCEPTION WHEN @on_error@ THEN

@@ -92,8 +92,7 @@ $$;
 -- and what a view reads, because a statement may not read what its snapshot sees (fingerprint.c).
 CREATE FUNCTION plain_fingerprint_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
+	RETURN format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
 			(SELECT string_agg(concat_ws(' ', '', iblt_f2.attnum, iblt_f2.atttypid,
 				iblt_f2.atttypmod, iblt_f2.attcollation, iblt_f2.attnotnull,
 				octet_length(iblt_f2.attname::text), iblt_f2.attname), '' ORDER BY iblt_f2.attnum)
@@ -101,5 +100,4 @@ AS $$
 				AND iblt_f2.attnum > 0 AND NOT iblt_f2.attisdropped), (%s)),
 			getdatabaseencoding())), 'hex')
 		FROM pg_class AS iblt_f WHERE iblt_f.oid = %s)$q$,
-		plain_call('relation_sources(ARRAY[iblt_f.oid::regclass])'), id)
-$$;
+		plain_call('relation_sources(ARRAY[iblt_f.oid::regclass])'), id);

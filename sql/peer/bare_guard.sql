@@ -18,8 +18,7 @@
 -- table_to_xml and its like read any relation.
 CREATE FUNCTION plain_code_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format($q$
+	RETURN format($q$
 		WITH RECURSIVE function(oid) AS (
 			SELECT p.oid FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
 			WHERE p.oid >= 16384 AND NOT r.rolsuper AND r.rolname <> current_user
@@ -65,8 +64,7 @@ AS $$
 				WHERE p.provolatile = 'v' OR p.oid >= 16384 AND p.provolatile <> 'i'
 					OR p.proname ~ '^(table|schema|database)_to_xml'
 					OR p.oid IN (SELECT oid FROM function))$q$,
-		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)))
-$$;
+		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)));
 
 -- Statements of PL/pgSQL that lock a relation until the transaction ends, and raise an error if it
 -- is not what was described, or the planner would call code of other roles.

@@ -45,14 +45,9 @@ CREATE FUNCTION @extschema@.iblt_disconnect() RETURNS integer
 COMMENT ON FUNCTION @extschema@.iblt_disconnect IS
 'closes the connections that this session keeps for the calling role, and counts them';
 
--- Counts messages and bytes between this session and a peer.
-CREATE FUNCTION iblt_traffic_add(messages bigint, sent bigint, received bigint,
-	sketches bigint DEFAULT 0) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
--- The messages and bytes counted since this was called last.
-CREATE FUNCTION iblt_traffic_take(OUT messages bigint, OUT sent bigint,
-	OUT received bigint, OUT sketches bigint) RETURNS record
+-- The messages and bytes between this session and peers since this was called last.
+CREATE FUNCTION iblt_traffic_take(OUT messages bigint, OUT sent bigint, OUT received bigint)
+RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Is it a connection string, which messages must not show? Otherwise it is a foreign server.
@@ -86,13 +81,9 @@ CREATE FUNCTION peers_known(field text) RETURNS jsonb
 
 -- Changes one of these.
 CREATE FUNCTION peers_know(field text, value jsonb) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM set_config('iblt.peers', (coalesce(nullif(current_setting('iblt.peers', true), ''),
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN set_config('iblt.peers', (coalesce(nullif(current_setting('iblt.peers', true), ''),
 		'{}')::jsonb || jsonb_build_object(field, value))::text, true);
-END
-$$;
 
 -- What messages call the other end of a connection: by its name where there are several (connect).
 CREATE FUNCTION peer_title(conn text) RETURNS text
@@ -126,17 +117,36 @@ BEGIN
 END
 $$;
 
--- Opens the connections of a driver that are not open, and returns their names; an error for the
--- first that cannot be made.
-CREATE FUNCTION peers_open(peers text[], conns text[], timeout interval DEFAULT NULL)
-RETURNS text[]
+-- Opens connections to peers that are not open, and returns their names; an error for the first
+-- that cannot be made.  With several, it begins an attempt of a driver, with counters at 0.
+-- Messages call nodes by these names.  Of two sides they call a foreign server by its name, and a
+-- peer of a connection string by its side.
+CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NULL,
+	names text[] DEFAULT NULL) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	failures failure[] := iblt_peers_open(conns, peers,
-		coalesce(extract(epoch FROM timeout), 'infinity'));
+	several boolean := cardinality(conns) > 1;
+	traffic record;
+	failures failure[];
 	e failure;
 BEGIN
+	IF several THEN
+		traffic := iblt_traffic_take();
+	END IF;
+	IF several AND names IS NULL AND conns[1] IS NOT NULL THEN
+		names := '{here,there}';
+		FOR n IN 1 .. 2 LOOP
+			IF NOT iblt_peer_is_string(peers[n]) THEN
+				names[n] := peers[n];
+			END IF;
+		END LOOP;
+	END IF;
+	IF names IS NOT NULL THEN
+		PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
+			FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
+	END IF;
+	failures := iblt_peers_open(conns, peers, coalesce(extract(epoch FROM timeout), 'infinity'));
 	FOR n IN 1 .. cardinality(failures) LOOP
 		e := failures[n];
 		CONTINUE WHEN e.state IS NULL;
@@ -154,33 +164,6 @@ BEGIN
 		PERFORM iblt_raise(e);
 	END LOOP;
 	RETURN conns;
-END
-$$;
-
--- Begins an attempt of a driver: with counters at 0, and a connection to each side that is not
--- here.
--- Messages call nodes by these names.  Of two sides they call a foreign server by its name, and a
--- peer of a connection string by its side.
-CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NULL,
-	names text[] DEFAULT NULL) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	traffic record := iblt_traffic_take();
-BEGIN
-	IF names IS NULL AND conns[1] IS NOT NULL THEN
-		names := '{here,there}';
-		FOR n IN 1 .. 2 LOOP
-			IF NOT iblt_peer_is_string(peers[n]) THEN
-				names[n] := peers[n];
-			END IF;
-		END LOOP;
-	END IF;
-	IF names IS NOT NULL THEN
-		PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
-			FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
-	END IF;
-	RETURN peers_open(peers, conns, timeout);
 END
 $$;
 

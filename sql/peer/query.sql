@@ -31,18 +31,20 @@ CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) 
 				current_setting('IntervalStyle'), current_setting('timezone_abbreviations'),
 				left(label, 63)), shown));
 
--- Starts a query on the peer, and does not wait for it; true.
-CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- The error for a query that could not be sent.
+CREATE FUNCTION peer_unsent(conn text) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF iblt_peer_send(conn, query) IS NOT TRUE THEN
-		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
-			MESSAGE = 'could not send a query to ' || peer_title(conn);
-	END IF;
-	RETURN true;
+	RAISE EXCEPTION USING ERRCODE = 'connection_failure',
+		MESSAGE = 'could not send a query to ' || peer_title(conn);
 END
 $$;
+
+-- Starts a query on the peer, and does not wait for it; true.
+CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN iblt_peer_send(conn, query) IS TRUE OR peer_unsent(conn);
 
 -- Raises an error that a query on the peer ended with; the message says so.
 CREATE FUNCTION peer_refuse(conn text, e failure) RETURNS void
@@ -60,23 +62,17 @@ BEGIN
 END
 $$;
 
--- What a query sent to the peer gives, in the result behind so many (as a rule 2, of the settings),
--- of the type of "answer"; an error of the peer's is raised here, and says so.
-CREATE FUNCTION peer_answer(conn text, INOUT answer anyelement, before integer DEFAULT 2)
-RETURNS anyelement
+-- The single value that a query sent to the peer gives, in the result behind so many (as a rule 2,
+-- of the settings); an error of the peer's is raised here, and says so.
+CREATE FUNCTION peer_value(conn text, before integer DEFAULT 2) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	fetched record := iblt_peer_fetch(conn, before, answer);
+	fetched record := iblt_peer_fetch(conn, before, NULL::text);
 BEGIN
 	IF (fetched.e).state IS NOT NULL THEN
 		PERFORM peer_refuse(conn, fetched.e);
 	END IF;
-	answer := fetched.answer;
+	RETURN fetched.answer;
 END
 $$;
-
--- The single value that a query sent to the peer gives.
-CREATE FUNCTION peer_value(conn text, before integer DEFAULT 2) RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN peer_answer(conn, NULL::text, before);

@@ -20,8 +20,7 @@
 -- bytes is known to be the same on both sides.
 CREATE FUNCTION plain_keys_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format($q$
+	RETURN format($q$
 		SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || u.sorted
 			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
 		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, (
@@ -67,8 +66,7 @@ AS $$
 			WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
 			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
 		WHERE cardinality(u.columns) = u.indnkeyatts$q$,
-		ordered_types())
-$$;
+		ordered_types());
 
 -- A query of built-in functions that describes relations, each as a jsonb in the form of type
 -- side with more of it: its bytes, and an estimate of its rows.

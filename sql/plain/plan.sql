@@ -60,66 +60,8 @@ BEGIN
 END
 $$;
 
--- An error for sides that plain queries cannot compare, as plain_sides described both.
-CREATE FUNCTION plain_check_sides(here side, mine jsonb, theirs jsonb) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM plain_check(CASE
-		WHEN least((mine ->> 'version')::integer, (theirs ->> 'version')::integer) < 140000
-			THEN 'both servers must have PostgreSQL 14 or later'
-		-- the same bytes may be other characters
-		WHEN mine -> 'encoding' <> theirs -> 'encoding'
-			THEN format('the encoding is %s here and %s on the peer', mine ->> 'encoding',
-				theirs ->> 'encoding')
-		-- all rows would travel, and their keys not be found again
-		WHEN mine -> 'hash' <> theirs -> 'hash'
-			THEN 'the peer hashes texts differently, perhaps because of its byte order'
-		WHEN here.remote OR here.distributed
-			THEN format('rows of %s (%s) are on other servers', here.relation, here.side) END,
-		'Install iblt on the peer, and use method => ''sketch''.');
-END
-$$;
-
--- Conditions
---
--- A peer without iblt cannot check a condition.  So its condition is checked on the relation of
--- the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
--- and of columns that both sides have with the same types.
-
--- An error for a condition, or another expression, of a side that may mean something else than on
--- another side, which checks it.
-CREATE FUNCTION plain_check_expression(checks side, expression text, is_condition boolean,
-	mine jsonb, theirs jsonb) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	used text[];
-	problems text;
-BEGIN
-	PERFORM plain_check(CASE WHEN checks.bare
-			THEN format('there is %s, and no side is asked through iblt, which checks it',
-				CASE WHEN is_condition THEN 'a condition' ELSE 'an expression' END) END,
-		'Install iblt on one of the sides, and compare there.');
-	used := ask_one(checks.place, format('SELECT (iblt_internal.iblt_compare_check_expression('
-		'%L, %L, %L, true)).columns', checks.relation, expression, is_condition));
-	SELECT string_agg(format('"%s"', name), ', ') INTO problems
-	FROM unnest(used) AS name
-	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text, vague boolean)
-		USING (name)
-	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text, vague boolean)
-		USING (name)
-	WHERE NOT coalesce(h.text = t.text AND NOT (h.vague OR t.vague), false);
-	PERFORM plain_check('an expression may mean something else on the peer, because'
-			' of columns that it names: ' || problems,
-		'Compare columns that both sides have, of the same built-in types or enums.');
-END
-$$;
-
 -- Into how many buckets the rows are put, of which there are about so many.
 -- Sums of more buckets are more to send, and of fewer buckets more rows.
 CREATE FUNCTION plain_buckets(row_number bigint) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer
-$$;
+	RETURN greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer;

@@ -48,37 +48,28 @@ $$;
 -- that decide here whether rows are equal.
 CREATE FUNCTION plain_seed(plan plan) RETURNS bigint
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ('x' || left(encode(sha256(('plain ' || plan.seed)::bytea), 'hex'), 16))::bit(64)::bigint
-$$;
+	RETURN ('x' || left(encode(sha256(('plain ' || plan.seed)::bytea), 'hex'), 16))::bit(64)
+		::bigint;
 
 -- The expression of the hash of a key.
 CREATE FUNCTION plain_key_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN plain_chain_sql(plain_texts_sql(plan.key, plain_seed(plan) # 1),
 		format('%L::int8', plain_seed(plan) # 1));
-END
-$$;
 
 -- The condition that a row's key has one of the hashes, or is in one of the buckets, of an
 -- array.
 CREATE FUNCTION plain_matches_sql(plan plan, keys text, in_buckets boolean) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN in_buckets THEN '(%s & 9223372036854775807) %% %s = ANY (%3$s::int8[])'
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN format(CASE WHEN in_buckets THEN '(%s & 9223372036854775807) %% %s = ANY (%3$s::int8[])'
 			ELSE '%s = ANY (%3$s::int8[])' END,
-		plain_key_sql(plan), plan.buckets, keys)
-$$;
+		plain_key_sql(plan), plan.buckets, keys);
 
 -- The expression of the fingerprint of a side's relation, whose OID is the expression id.
 CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT same_server_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
-		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END)
-$$;
+	RETURN fingerprint_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
+		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END);
 
 -- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
 -- milliseconds, as four words.
@@ -113,7 +104,5 @@ $$;
 -- this side would make another one of a key, the peer would not find its row again.
 CREATE FUNCTION plain_extra(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
-		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END
-$$;
+	RETURN CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
+		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END;

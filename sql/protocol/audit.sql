@@ -188,9 +188,7 @@ $$;
 -- 128 bits of a SHA-256, in hexadecimal.
 CREATE FUNCTION audit_hash(bytes bytea) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT left(encode(sha256(bytes), 'hex'), 32)
-$$;
+	RETURN left(encode(sha256(bytes), 'hex'), 32);
 
 -- A hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL.
 -- What a plan depends on, except what audit_answer gives, and the names of indexes, by which

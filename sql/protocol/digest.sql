@@ -105,22 +105,8 @@ BEGIN
 END
 $$;
 
--- Keeps the digest of a relation under a name, and answers a small fold of the other side's
--- with a fold.
-CREATE FUNCTION live_answer(relation text, generation bigint, subtable_cells integer,
-	small text, name text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	asked declared.sketch%TYPE := small;
-BEGIN
-	RETURN live_fold(iblt_session_keep(name,
-		live_read(relation, generation, subtable_cells)), asked)::text;
-END
-$$;
-
--- The same with the live digest, and if that of the asker is of the same kind, a fold that is
--- large enough to tell how they differ; "small" is a fold of the asker's.
+-- What hello answers with the live digest, and if that of the asker is of the same kind, a fold
+-- that is large enough to tell how they differ; "small" is a fold of the asker's.
 -- What cannot be answered is left out, and the asker reads the digests later or scans.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
 CREATE FUNCTION hello_live(protocol integer, relation regclass, condition text, small text,

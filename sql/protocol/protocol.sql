@@ -9,9 +9,7 @@
 -- The version of what servers ask of each other; both must have the same.
 CREATE FUNCTION protocol() RETURNS integer
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT 1
-$$;
+	RETURN 1;
 
 -- Whoever asks locks this view, so that nobody drops iblt before the message ends.
 CREATE VIEW installed AS SELECT 1;
@@ -76,9 +74,7 @@ CREATE FUNCTION iblt_peer_show(label text) RETURNS void
 CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric,
 	travels boolean DEFAULT true) RETURNS scanned
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-AS $$
-	SELECT CASE WHEN iblt_session_keep(name, s) IS NOT NULL
+	RETURN CASE WHEN iblt_session_keep(name, s) IS NOT NULL
 		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
 			CASE WHEN travels THEN iblt_fold(s, 9, 0.1)::text END)::scanned
-		END
-$$;
+		END;

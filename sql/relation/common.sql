@@ -44,9 +44,7 @@ $$;
 -- Milliseconds since then.
 CREATE FUNCTION ms(since timestamptz) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT round(1000.0 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
-$$;
+	RETURN round(1000.0 * extract(epoch FROM clock_timestamp() - since)::numeric, 1);
 
 -- A random seed that nobody can foresee.
 CREATE FUNCTION random_seed() RETURNS bigint

@@ -145,7 +145,5 @@ $$;
 -- The answer of describe() as a row; NULL for NULL.
 CREATE FUNCTION described(described jsonb, side text, place text DEFAULT NULL) RETURNS side
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT jsonb_populate_record(NULL::side,
-		'{"bare": false}' || described || jsonb_build_object('side', side, 'place', place))
-$$;
+	RETURN jsonb_populate_record(NULL::side,
+		'{"bare": false}' || described || jsonb_build_object('side', side, 'place', place));

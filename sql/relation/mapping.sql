@@ -18,10 +18,8 @@ $$;
 -- The name that a mapping has for a column of the relation.
 CREATE FUNCTION mapped_name(mapping jsonb, name text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce((SELECT key FROM jsonb_each_text(mapping -> 'columns') WHERE value = name
-		LIMIT 1), name)
-$$;
+	RETURN coalesce((SELECT key FROM jsonb_each_text(mapping -> 'columns') WHERE value = name
+		LIMIT 1), name);
 
 -- What stands for the expressions of a mapping on a relation: "columns" by their names, and
 -- "collations" and "enums" that they depend on; an error for a record, which does not tell the

@@ -10,10 +10,8 @@
 -- Text does by the same collation.  An enum's order is a matter of its database.
 CREATE FUNCTION ordered_types() RETURNS oid[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT '{16,17,19,20,21,23,25,26,700,701,774,829,869,1042,1082,1083,1114,1184,1186,1266,1560,'
-		'1562,1700,2950,3220,5069}'::oid[]
-$$;
+	RETURN '{16,17,19,20,21,23,25,26,700,701,774,829,869,1042,1082,1083,1114,1184,1186,1266,1560,'
+		'1562,1700,2950,3220,5069}'::oid[];
 
 -- The order of a collation in one word, why an index may not have it, and all that values depend
 -- on that are compared by it.

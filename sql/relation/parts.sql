@@ -8,9 +8,7 @@
 -- numeric.
 CREATE FUNCTION modified_types() RETURNS bigint[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT '{1042,1014,1560,1561,1700,1231}'::bigint[]
-$$;
+	RETURN '{1042,1014,1560,1561,1700,1231}'::bigint[];
 
 -- The columns, elements and bounds that values of a type with that modifier have, with their types.
 -- Domains count as what they are over, and an enum's labels show in its values.

@@ -46,14 +46,9 @@ $$;
 
 -- A relation of this database as schema.name, quoted.
 CREATE FUNCTION relation_name(relation regclass) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	named record := pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0);
-BEGIN
-	RETURN named.schema || '.' || named.name;
-END
-$$;
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).schema || '.'
+		|| (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).name;
 
 -- The peer's relation as schema.name, quoted: as the one here, whose name is given in that form,
 -- unless it names another name or schema.
@@ -79,16 +74,12 @@ $$;
 
 -- Names for a message, NULL if there are none.
 CREATE FUNCTION quoted(names text[]) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN '"' || nullif(array_to_string(names, '", "'), '') || '"';
-END
-$$;
 
 -- An error that names columns, if there are any.
 CREATE FUNCTION require_none(names text[], message text, hint text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	IF cardinality(names) > 0 THEN
@@ -113,7 +104,7 @@ DECLARE
 	t side_column;
 	as_here side_column;	-- with types of its relation's schema as if they were of the one here
 	bases bigint[];
-	cast_to text;			-- the type to compare in, '' for their own; value_sql converts
+	cast_to text;			-- the type to compare in, '' for their own; values_sql converts
 	form text;				-- says what types are made of, if that is what differs
 	n integer;
 	result plan_column[] := '{}';
@@ -185,39 +176,6 @@ BEGIN
 END
 $$;
 
--- An error that names the columns of different types.
--- bare: neither relation has a column, so they are equal if they have as many rows.  Plain
--- queries cast nothing, and plain_plan refuses what has one name on both sides.
-CREATE FUNCTION check_types(columns plan_column[], options options, bare boolean) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	plain boolean := options.method = 'plain';
-	problems text;
-	c plan_column;
-BEGIN
-	FOREACH c IN ARRAY columns LOOP
-		IF c.cast_to <> '' AND NOT (plain IS TRUE AND c.type_here = c.type_there) THEN
-			problems := concat_ws('; ', problems, format('"%s" is %s here and %s on the peer%s',
-				c.name, c.type_here, c.type_there, CASE WHEN c.type_here <> c.type_there THEN ''
-				WHEN NOT c.same_textual THEN ', which has a send function on one side only'
-				ELSE ', which is made of another type there' END));
-		END IF;
-	END LOOP;
-	IF cardinality(columns) = 0 AND NOT bare THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
-			MESSAGE = 'the relations have no columns to compare';
-	ELSIF problems IS NOT NULL AND NOT options.cast_types THEN
-		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
-			MESSAGE = 'column types differ: ' || problems,
-			HINT = CASE WHEN plain
-				THEN 'Exclude the columns, or use method => ''sketch'' with iblt on both sides.'
-				ELSE 'Set cast_types => true to compare numbers by value and all else as text, '
-				'or exclude the columns.' END;
-	END IF;
-END
-$$;
-
 -- The columns of these names, in their order.
 CREATE FUNCTION columns_named(columns plan_column[], names text[]) RETURNS plan_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -239,9 +197,7 @@ $$;
 -- The columns that identify a row: as asked, or of a unique index here or there; NULL for
 -- none.
 CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN coalesce(asked, (
 		SELECT names FROM (
 			SELECT k.columns, k.ordinality, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
@@ -249,24 +205,6 @@ BEGIN
 			SELECT k.columns, k.ordinality, 2 FROM unnest(there.keys) WITH ORDINALITY AS k
 		) AS candidate(names, position, side)
 		WHERE names <@ common ORDER BY side, position LIMIT 1));
-END
-$$;
-
--- Does a unique index of a side make these columns unique?
-CREATE FUNCTION is_unique(s side, names text[]) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	k unique_key;
-BEGIN
-	FOREACH k IN ARRAY coalesce(s.keys, '{}') LOOP
-		IF k.columns @> names AND k.columns <@ names THEN
-			RETURN s.ordinary;
-		END IF;
-	END LOOP;
-	RETURN false;
-END
-$$;
 
 -- Bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash.
 -- A type counts if its values have one width, one representation each (unlike -0 and 0 of
@@ -325,7 +263,13 @@ DECLARE
 	mine text[];
 	theirs text[];
 	common plan_column[];
+	c plan_column;
+	problems text;			-- columns of different types
+	plain boolean := options.method = 'plain';
 	names text[];
+	s side;
+	k unique_key;
+	is_key boolean;
 	size integer;
 BEGIN
 	IF options.own_rows IS NOT NULL THEN
@@ -356,20 +300,49 @@ BEGIN
 	IF options.columns IS NULL THEN
 		plan.columns := common;
 	ELSE
-		plan.columns := ARRAY(SELECT c FROM unnest(common) AS c
-			WHERE c.name = ANY (options.columns) OR c.name = ANY (names));
+		plan.columns := ARRAY(SELECT u FROM unnest(common) AS u
+			WHERE u.name = ANY (options.columns) OR u.name = ANY (names));
 	END IF;
-	IF ('' = ALL (iblt_field(plan.columns, 'cast_to'))) IS NOT TRUE
-			OR cardinality(plan.columns) = 0 THEN
-		PERFORM check_types(plan.columns, options,
-			cardinality(here.columns) + cardinality(there.columns) = 0);
+	-- neither has a column: then they are equal if they have as many rows
+	IF cardinality(plan.columns) = 0
+			AND cardinality(here.columns) + cardinality(there.columns) > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = 'the relations have no columns to compare';
+	ELSIF NOT options.cast_types THEN
+		-- plain queries cast nothing, and plain_plan refuses what has one name on both sides
+		FOREACH c IN ARRAY plan.columns LOOP
+			IF c.cast_to <> '' AND (plain AND c.type_here = c.type_there) IS NOT TRUE THEN
+				problems := concat_ws('; ', problems, format('"%s" is %s here and %s on the peer%s',
+					c.name, c.type_here, c.type_there, CASE WHEN c.type_here <> c.type_there THEN ''
+					WHEN NOT c.same_textual THEN ', which has a send function on one side only'
+					ELSE ', which is made of another type there' END));
+			END IF;
+		END LOOP;
+		IF problems IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+				MESSAGE = 'column types differ: ' || problems,
+				HINT = CASE WHEN plain THEN 'Exclude the columns, or use method => ''sketch'' with '
+						'iblt on both sides.'
+					ELSE 'Set cast_types => true to compare numbers by value and all else as text, '
+						'or exclude the columns.' END;
+		END IF;
 	END IF;
 	plan.whole_row := names IS NULL;
 	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE columns_named(common, names) END;
-	plan.is_unique := names IS NOT NULL AND is_unique(here, names)
-		AND is_unique(there, names);
+	-- unique indexes of all rows of both sides
+	plan.is_unique := names IS NOT NULL;
+	FOREACH s IN ARRAY ARRAY[here, there] LOOP
+		is_key := false;
+		FOREACH k IN ARRAY coalesce(s.keys, '{}') LOOP
+			is_key := is_key OR k.columns @> names AND k.columns <@ names;
+		END LOOP;
+		plan.is_unique := plan.is_unique AND is_key AND s.ordinary;
+	END LOOP;
 	size := CASE WHEN plan.is_unique AND options.not_unique IS NULL THEN key_size(plan.key) END;
-	plan.by_hash := by_hash(plan.key, size, here.distributed OR there.distributed);
+	-- for Citus, a key that goes into sketches as it is becomes bigint (iblt_agg_bigint)
+	plan.by_hash := size IS NULL OR size > 32 OR (here.distributed OR there.distributed)
+		AND NOT (cardinality(plan.key) = 1
+		AND ((plan.key[1]).cast_to = 'int8' OR (plan.key[1]).base IN (20, 21, 23)));
 	plan.key_size := least(coalesce(size, 8), 32);
 	plan.links := links(here, there);
 	plan.recheck := coalesce(options.recheck,

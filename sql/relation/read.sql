@@ -17,10 +17,8 @@ RETURNS boolean
 -- What was described of a side, for a statement that reads it.
 CREATE FUNCTION described_as(s side) RETURNS described
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT ROW(s.place, s.side, s.relation, split_part(s.identity, ' ', 1), left(s.fingerprint, 32),
-		s.kind IN ('v', 'f') OR s.remote)::described
-$$;
+	RETURN ROW(s.place, s.side, s.relation, split_part(s.identity, ' ', 1), left(s.fingerprint, 32),
+		s.kind IN ('v', 'f') OR s.remote)::described;
 
 -- Begins to read relations; an error if one is not what was described.
 -- Its caller has a SET clause, because what may be read is said until that ends.

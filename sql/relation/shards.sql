@@ -7,9 +7,7 @@
 -- The rights to a partition and its policies count only where it is named.  Statements
 -- name it only if there is a right and no policy.
 CREATE FUNCTION shards(relation regclass) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
 	RETURN (WITH RECURSIVE tree(oid) AS (
 			SELECT c.oid FROM pg_class c WHERE c.oid = relation AND c.relkind = 'p'
 			UNION
@@ -23,8 +21,6 @@ BEGIN
 				AND bool_and(relkind = 'p' OR has_table_privilege(oid, 'SELECT'))
 			THEN array_agg(name ORDER BY oid) FILTER (WHERE relkind <> 'p') ELSE '{}' END
 		FROM part);
-END
-$$;
 
 -- The sketch that a query of a table of Citus gives, and the fingerprint of the table.
 CREATE FUNCTION sum_distributed(query text, relation text, template @extschema@.iblt,
@@ -53,13 +49,4 @@ BEGIN
 	rows.fingerprint := iblt_compare_fingerprint(relation::regclass);
 	RETURN rows;
 END
-$$;
-
--- Must a key of that size, or NULL for none, go into sketches as a hash?
--- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
-CREATE FUNCTION by_hash(key plan_column[], size integer, distributed boolean) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT size IS NULL OR size > 32 OR distributed AND NOT (cardinality(key) = 1
-		AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)))
 $$;

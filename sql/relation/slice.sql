@@ -11,12 +11,8 @@
 
 -- Has a plan bounds?
 CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN plan.lo IS NOT NULL OR plan.hi IS NOT NULL;
-END
-$$;
 
 -- The key of slices
 

@@ -4,49 +4,39 @@
 -- pg_catalog on both sides.  t is a row of the relation.  Names of our own begin with
 -- iblt_, and stand where no column of the relation can be meant.
 
--- A column's value as it is compared.
+-- The values of columns as they are compared, with commas between them; NULL for no columns.
 -- Both sides convert in the same way, so it takes either type.  A cast of a floating-point number
 -- to numeric has 15 or 6 digits only.  Its text has the fewest digits that read back as the number.
 -- Beyond 2^53 these are not those of the integer that it is, which a cast to bigint gives.
 -- The text of an array of numbers has zeros at the end of decimals before a comma or brace.
-CREATE FUNCTION value_sql(c plan_column) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	bases bigint[] := ARRAY[c.base, c.base_there];
-	by_text text := 'pg_catalog.trim_scale(%1$s::pg_catalog.text::pg_catalog.numeric)';
-BEGIN
-	RETURN CASE c.cast_to
-		WHEN '' THEN format('t.%I', c.name)
-		WHEN 'numeric' THEN format(CASE
-			WHEN NOT bases && '{700,701}' THEN 'pg_catalog.trim_scale(%s::pg_catalog.numeric)'
-			WHEN 1700 = ANY (bases) THEN by_text
-			ELSE 'CASE WHEN %1$s::pg_catalog.float8 OPERATOR(pg_catalog.=)'
-				' pg_catalog.trunc(%1$s::pg_catalog.float8) AND %1$s::pg_catalog.float8'
-				' OPERATOR(pg_catalog.>=) ''-9223372036854775808''::pg_catalog.float8'
-				' AND %1$s::pg_catalog.float8'
-				' OPERATOR(pg_catalog.<) ''9223372036854775808''::pg_catalog.float8'
-				' THEN %1$s::pg_catalog.int8::pg_catalog.numeric ELSE ' || by_text || ' END' END,
-			format('t.%I', c.name))
-		WHEN 'numeric[]' THEN format('pg_catalog.regexp_replace(t.%I::pg_catalog.text'
-			' COLLATE pg_catalog."C", %L, %L, ''g'')::pg_catalog.numeric[]', c.name,
-			'(\.[0-9]*[1-9])0+(?=[,}])|\.0+(?=[,}])', '\1')
-		ELSE format('t.%I::pg_catalog.%s', c.name, c.cast_to) END;
-END
-$$;
-
--- The values of columns as they are compared, with commas between them; NULL for no columns.
-CREATE FUNCTION values_sql(columns plan_column[]) RETURNS text
+CREATE FUNCTION values_sql(VARIADIC columns plan_column[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	c plan_column;
-	list text[] := '{}';
+	bases bigint[];
+	by_text text := 'pg_catalog.trim_scale(%1$s::pg_catalog.text::pg_catalog.numeric)';
+	list text;
 BEGIN
 	FOREACH c IN ARRAY columns LOOP
-		list := array_append(list, value_sql(c));
+		bases := ARRAY[c.base, c.base_there];
+		list := concat(list || ', ', format(CASE c.cast_to
+			WHEN '' THEN '%s'
+			WHEN 'numeric' THEN CASE
+				WHEN NOT bases && '{700,701}' THEN 'pg_catalog.trim_scale(%s::pg_catalog.numeric)'
+				WHEN 1700 = ANY (bases) THEN by_text
+				ELSE 'CASE WHEN %1$s::pg_catalog.float8 OPERATOR(pg_catalog.=)'
+					' pg_catalog.trunc(%1$s::pg_catalog.float8) AND %1$s::pg_catalog.float8'
+					' OPERATOR(pg_catalog.>=) ''-9223372036854775808''::pg_catalog.float8'
+					' AND %1$s::pg_catalog.float8'
+					' OPERATOR(pg_catalog.<) ''9223372036854775808''::pg_catalog.float8'
+					' THEN %1$s::pg_catalog.int8::pg_catalog.numeric ELSE ' || by_text || ' END' END
+			WHEN 'numeric[]' THEN 'pg_catalog.regexp_replace(%1$s::pg_catalog.text'
+				' COLLATE pg_catalog."C", %3$L, %4$L, ''g'')::pg_catalog.numeric[]'
+			ELSE '%s::pg_catalog.%s' END,
+			format('t.%I', c.name), c.cast_to, '(\.[0-9]*[1-9])0+(?=[,}])|\.0+(?=[,}])', '\1'));
 	END LOOP;
-	RETURN nullif(array_to_string(list, ', '), '');
+	RETURN list;
 END
 $$;
 
@@ -54,25 +44,11 @@ $$;
 -- A function takes 100 arguments; a row has room for more columns.  A sole column is in
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
 CREATE FUNCTION checksum_sql(columns plan_column[], seed bigint) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
 			THEN 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, %s)'
 			ELSE 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
-		seed, coalesce(values_sql(columns), 'NULL::pg_catalog.text'));
-END
-$$;
-
--- The expression of the hash that stands for a key too wide for a cell; it has a seed of its
--- own.
-CREATE FUNCTION key_hash_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN checksum_sql(plan.key, plan.seed # 1);
-END
-$$;
+		seed, coalesce(values_sql(VARIADIC columns), 'NULL::pg_catalog.text'));
 
 -- The condition that the user gave for a side, NULL if there is none.
 -- In a slice, it is written so that no index can serve it.  Then only the indexes of the key hide
@@ -92,33 +68,25 @@ $$;
 -- would make up for a row that the index lacks, so the row itself is compared with the bounds.
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
+	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ',
 		CASE WHEN s.mapped IS NOT TRUE THEN own_condition_sql(plan, s) END,
 		CASE WHEN has_bounds(plan) THEN format(CASE WHEN slice_may_count(plan)
 				THEN '%1$s AND CASE WHEN %1$s THEN true END' ELSE '%s' END,
 			slice_condition_sql(plan, s)) END,
 		CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
-			checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END), ''), '')
-$$;
+			checksum_sql(plan.key, plan.seed # 2), plan.parts, plan.part) END), ''), '');
 
 -- What the relation of a side calls columns of the plan.
 CREATE FUNCTION own_names(s side, columns plan_column[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT coalesce((SELECT o.source FROM unnest(s.columns) AS o
+	RETURN ARRAY(SELECT coalesce((SELECT o.source FROM unnest(s.columns) AS o
 			WHERE o.name = (columns[i]).name), (columns[i]).name)
-		FROM generate_subscripts(columns, 1) AS i ORDER BY i)
-$$;
+		FROM generate_subscripts(columns, 1) AS i ORDER BY i);
 
 -- A side's relation as statements read and change it.
 CREATE FUNCTION relation_sql(s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE WHEN s.own_rows THEN 'ONLY ' ELSE '' END || s.relation;
-END
-$$;
 
 -- A side's relation as an item t of FROM, with columns by the names that the plan has for them,
 -- and with more of its own by their own names.
@@ -171,70 +139,51 @@ BEGIN
 END
 $$;
 
--- An expression of a fingerprint, which is NULL on another server than the one that has described
--- the side.  Behind a pooler, each query may meet another one.
-CREATE FUNCTION same_server_sql(s side, fingerprint text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format('CASE WHEN %L = extract(epoch FROM pg_postmaster_start_time())::text THEN %s END',
-		split_part(s.identity, ' ', 1), fingerprint)
-$$;
-
--- The expression of a fingerprint, for a statement that has the side's relation in FROM.
--- The parser looks the name up once it has the lock on the relation in FROM.
-CREATE FUNCTION fingerprint_sql(s side) RETURNS text
+-- The expression of the fingerprint of a side's relation, NULL on another server than the one that
+-- has described the side.  Behind a pooler, each query may meet another one.
+-- Without an expression of its own, it is for a statement that has the relation in FROM.  The
+-- parser looks the name up once it has the lock on the relation in FROM.
+CREATE FUNCTION fingerprint_sql(s side, fingerprint text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN s.distributed THEN 'NULL::pg_catalog.text'	-- see find_distributed
-	ELSE same_server_sql(s, format(
-		'iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation)) END
+	SELECT CASE WHEN s.distributed AND fingerprint IS NULL
+		THEN 'NULL::pg_catalog.text'	-- see find_distributed
+	ELSE format('CASE WHEN %L = extract(epoch FROM pg_postmaster_start_time())::text THEN %s END',
+		split_part(s.identity, ' ', 1), coalesce(fingerprint, format(
+			'iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation))) END
 $$;
 
 -- The expression of a row's version, as a number.
 CREATE FUNCTION mark_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.versions
-		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END
-$$;
+	RETURN CASE WHEN plan.versions
+		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END;
 
 -- The contents of rows
 
 -- Columns of t as a jsonb object.
 CREATE FUNCTION json_sql(columns plan_column[], as_compared boolean) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN (SELECT format('(SELECT to_jsonb(iblt_j.*) FROM (SELECT %s) AS iblt_j)',
-		string_agg(format('%s AS %I', CASE WHEN as_compared THEN value_sql(columns[i])
+		string_agg(format('%s AS %I', CASE WHEN as_compared THEN values_sql(columns[i])
 			ELSE format('t.%I', (columns[i]).name) END, (columns[i]).name), ', ' ORDER BY i))
 	FROM generate_subscripts(columns, 1) AS i);
-END
-$$;
 
 -- The type through which values of a column are read and written as text; NULL for their own.
 -- A value of these types is read and written through another type, whose text does not
 -- depend on a locale, is unambiguous, or is of the encoding.
 CREATE FUNCTION text_type(c plan_column) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
 		"24": "regprocedure", "1008": "regprocedure[]",
 		"2203": "regoperator", "2208": "regoperator[]", "790": "numeric", "791": "numeric[]",
 		"142": "text", "143": "text[]"}'::jsonb
 		->> c.base::text) END;
-END
-$$;
 
 -- Are the texts of a column's values short? These types are numbers, times and uuid.
 CREATE FUNCTION is_short(c plan_column) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN c.cast_to = '' AND c.base = ANY ('{20,21,23,26,700,701,1082,1114,1184,2950}'::bigint[]);
-END
-$$;
 
 -- The expression of the text of a column of t.
 -- A cast takes a quarter of the time that format takes, which uses the type's output as it is; a
@@ -248,7 +197,7 @@ BEGIN
 		RETURN format('t.%I::pg_catalog.text', c.name);
 	END IF;
 	RETURN format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END',
-		coalesce(format('t.%I::', c.name) || text_type(c), value_sql(c)));
+		coalesce(format('t.%I::', c.name) || text_type(c), values_sql(c)));
 END
 $$;
 
@@ -256,18 +205,14 @@ $$;
 -- writes a row, and those of the key for one that deletes it.
 CREATE FUNCTION listed_columns(plan plan) RETURNS plan_column[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
-		ELSE '{}' END
-$$;
+	RETURN CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
+		ELSE '{}' END;
 
 -- Is it what stands for a long value in the texts of a row (short_text_sql)? So is a value that
 -- begins like that.
 CREATE FUNCTION is_long(value text) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT starts_with(value, 'iblt long ')
-$$;
+	RETURN starts_with(value, 'iblt long ');
 
 -- The expression of a text, or of what stands for a long one: a checksum, which tells whether two
 -- long values differ.
@@ -275,37 +220,22 @@ $$;
 -- are here as a whole, and those of Citus elsewhere.
 CREATE FUNCTION short_text_sql(plan plan, value text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN plan.buckets IS NOT NULL OR (plan.here).distributed
+	RETURN format(CASE WHEN plan.buckets IS NOT NULL OR (plan.here).distributed
 			OR (plan.there).distributed THEN '%1$s'
 		ELSE 'CASE WHEN octet_length(%1$s) > 65536 AND length(%1$s) > 65536'
 			' THEN concat(''iblt long '', iblt_checksum_seeded(%2$L, %1$s)) ELSE %1$s END' END,
-		value, plan.seed)
-$$;
-
--- The expression of an array of such lists from texts iblt_c1, iblt_c2, ...
-CREATE FUNCTION lists_sql(plan plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format('ARRAY[%s]', string_agg(format('array_agg(%s)', CASE
-			WHEN is_short(listed[i]) THEN 'iblt_c' || i
-			ELSE short_text_sql(plan, 'iblt_c' || i) END), ', ' ORDER BY i))
-	FROM listed_columns(plan) AS listed, generate_subscripts(listed, 1) AS i
-$$;
+		value, plan.seed);
 
 -- The expression of an array of the number that tells how new a row is (repair/winner.sql), NULL
 -- unless the plan asks for it.
 CREATE FUNCTION stamp_sql(plan plan) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format('jsonb_build_array((%s)::text)', plan.stamp) WHERE plan.stamp IS NOT NULL
-$$;
+	RETURN 'jsonb_build_array((' || plan.stamp || ')::text)';
 
 -- The expression of a row's contents, in the form that the plan asks for.
 CREATE FUNCTION content_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE plan.content
+	RETURN CASE plan.content
 		WHEN 'texts' THEN concat_ws(' || ', (
 			SELECT format('(SELECT jsonb_agg(%s) FROM unnest(ARRAY[%s]::text[]) AS iblt_x)',
 				short_text_sql(plan, 'iblt_x'), string_agg(text_sql(columns[i]), ', ' ORDER BY i))
@@ -314,56 +244,40 @@ AS $$
 		WHEN 'stamp' THEN stamp_sql(plan)
 		WHEN 'rows' THEN json_sql(plan.columns, false)
 		WHEN 'changed' THEN json_sql(plan.columns, false)
-		ELSE 'NULL::jsonb' END
-$$;
+		ELSE 'NULL::jsonb' END;
 
 -- Does a plan tell in which columns rows differ?
 CREATE FUNCTION names_columns(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN plan.content IN ('columns', 'changed', 'rows');
-END
-$$;
 
 -- The columns in which two rows with the same key can differ.
 CREATE FUNCTION other_columns(plan plan) RETURNS plan_column[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN ARRAY(SELECT c FROM unnest(plan.columns) AS c
 		WHERE c.name <> ALL (iblt_field(plan.key)));
-END
-$$;
 
 -- The expression of the checksums of these columns, as the text of an array.
 -- The checksum of the row is made in the same way, so two rows with different checksums have a
 -- column with different ones.
 CREATE FUNCTION column_checksums_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT format('ARRAY[%s]::int8[]::text',
 			string_agg(checksum_sql(ARRAY[columns[i]], plan.seed), ', ' ORDER BY i))
 		FROM other_columns(plan) AS o(columns), generate_subscripts(columns, 1) AS i);
-END
-$$;
 
 -- The type that values of a key column are given as.
 CREATE FUNCTION key_type(c plan_column) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END
-$$;
+	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
 
 -- The expression of a row's key, as it goes into the sketch.
-CREATE FUNCTION key_sql(plan plan, s side) RETURNS text
+-- The hash that stands for a key too wide for a cell has a seed of its own.
+CREATE FUNCTION key_sql(plan plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.by_hash THEN key_hash_sql(plan)
-		WHEN cardinality(plan.key) = 1 THEN value_sql(plan.key[1])
-		ELSE format('ROW(%s)', values_sql(plan.key)) END
-$$;
+	RETURN CASE WHEN plan.by_hash THEN checksum_sql(plan.key, plan.seed # 1)
+		ELSE format(CASE cardinality(plan.key) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
+			values_sql(VARIADIC plan.key)) END;
 
 -- The sketch of a side and the fingerprint, as the rest of a SELECT.
 -- Of shards it is the sum.  Then the relation itself is not scanned, but locked.  A partition that
@@ -394,10 +308,10 @@ BEGIN
 	ELSIF s.distributed THEN
 		RETURN format('sketch, fingerprint FROM sum_distributed(%L, %L, %s)',
 			format('SELECT iblt_internal.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s',
-				key_sql(plan, s), checksum_sql(plan.columns, plan.seed), template, s.relation,
+				key_sql(plan), checksum_sql(plan.columns, plan.seed), template, s.relation,
 				condition_sql(plan, s)), s.relation, template);
 	END IF;
-	RETURN format('iblt_agg(%s, %s, %s), %s FROM %s%s', key_sql(plan, s),
+	RETURN format('iblt_agg(%s, %s, %s), %s FROM %s%s', key_sql(plan),
 		checksum_sql(plan.columns, plan.seed), template, fingerprint_sql(s), from_sql(plan, s),
 		condition_sql(plan, s));
 END

@@ -150,15 +150,13 @@ CREATE TYPE link AS (
 	relation text			-- of the source
 );
 
--- The keys that differ, from digests that were read with the descriptions (prepare).
-CREATE TYPE live_found AS (
-	rows_here bigint,
-	rows_there bigint,
-	ms_here numeric,
-	ms_there numeric,
-	keys bytea,
-	number bigint,
-	sample text				-- as it would travel: plans are compared, and sketches have no order
+-- What a scan gives, or a live digest: where the sketch is, or what another server sends of it.
+-- A sketch is not part of it, because every function that hands it on would copy it.
+CREATE TYPE scanned AS (
+	fingerprint text,
+	ms numeric,				-- how long it took
+	kept text,				-- under which name this session keeps the sketch
+	wire text				-- from another server, in place of that
 );
 
 -- What a comparison does, as make_plan decides it once.
@@ -190,7 +188,7 @@ CREATE TYPE plan AS (
 	from_digests boolean,	-- are live digests read in place of scans?
 	live_cells integer,		-- of a subtable, to which both digests are folded
 	live_problem text,		-- why the relations are scanned all the same
-	found live_found,		-- taken once
+	found scanned[],		-- digests that were read with the descriptions, as exchange takes them
 	buckets integer,		-- of plain queries, NULL for sketches
 	bytes bigint,			-- about the size of the larger relation, for plain queries
 	by_index boolean,		-- as in options, where there are indexes to trust
@@ -213,15 +211,6 @@ CREATE TYPE slice_key AS (
 	there unique_key
 );
 
--- What a scan gives, or a live digest: where the sketch is, or what another server sends of it.
--- A sketch is not part of it, because every function that hands it on would copy it.
-CREATE TYPE scanned AS (
-	fingerprint text,
-	ms numeric,				-- how long it took
-	kept text,				-- under which name this session keeps the sketch
-	wire text				-- from another server, in place of that
-);
-
 -- The rows of given keys on one side.
 -- One line a key.  Where lines are the keys that were asked for, in their order, id,
 -- key, n and rows_checksum are NULL; otherwise checksum is NULL.  One large value is made
@@ -235,6 +224,6 @@ CREATE TYPE found_rows AS (
 	mark text[],			-- of their row versions
 	content jsonb[],
 	columns text[],			-- checksums of the columns outside of the key, if a key has one row,
-							-- or lists of texts (lists_sql)
+							-- or lists of texts (lookup_by_key_sql)
 	fingerprint text		-- of the relation that they are of
 );

@@ -145,7 +145,7 @@ DECLARE
 	source text[] := before.source;	-- checksums
 	target text[] := before.target;
 	names text[] := iblt_field((plan.compared).columns);
-	listed text[];			-- expressions of texts, from lists of them (lists_sql)
+	listed text[];			-- expressions of texts, from lists of them (lookup_by_key_sql)
 	made repair_step[];
 	problems boolean := false;
 	places integer[] := '{}';

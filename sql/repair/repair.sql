@@ -73,7 +73,9 @@ BEGIN
 		BEGIN
 			plan := NULL;
 			conns := connect(peers, conns, options.timeout);
-			options.method := plain_method(conns, options.method);
+			IF options.method <> 'sketch' THEN
+				options.method := plain_method(conns, options.method);
+			END IF;
 			options.own_rows := 'of two';
 			plan := repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 			PERFORM live_notice(plan.compared);

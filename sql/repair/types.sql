@@ -3,8 +3,8 @@
 -- A repair compares as iblt_compare does.  The content of its differences is 'texts':
 -- [[count, [text, ...], checksum], ...], the rows of a key as arrays of their values' texts, or
 -- what stands for a long one (is_long).  The texts of keys that an index finds come when the rows
--- are claimed, in lists (lists_sql).  The target is the relation to be changed, and the source is
--- the other one.  Which of the two is here, repair_target and repair_source (plan.sql) say.
+-- are claimed, in lists (lookup_by_key_sql).  The target is the relation to be changed, and the
+-- source is the other one.  Which of the two is here, repair_target and repair_source say.
 
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE repair_options AS (

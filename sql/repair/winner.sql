@@ -34,9 +34,9 @@ BEGIN
 			DETAIL = 'If the column were left out, a row would win without its time.',
 			HINT = 'Names are case-sensitive.';
 	ELSIF type = ANY ('{date,timestamp,timestamptz}'::regtype[]) THEN
-		RETURN format('extract(epoch FROM %s)', value_sql(c));
+		RETURN format('extract(epoch FROM %s)', values_sql(c));
 	ELSIF type = ANY ('{int2,int4,int8,numeric}'::regtype[]) THEN
-		RETURN format('%s::numeric', value_sql(c));
+		RETURN format('%s::numeric', values_sql(c));
 	ELSIF newest_by IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
 			MESSAGE = format('column "%s" does not tell which row is newer', newest_by),

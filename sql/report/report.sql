@@ -13,7 +13,7 @@ DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	answer text;
 BEGIN
-	conn := (peers_open(ARRAY[peer], ARRAY[conn], '5 s'))[1];
+	conn := (connect(ARRAY[peer], ARRAY[conn], '5 s'))[1];
 	PERFORM peers_bare(ARRAY[conn]);
 	answer := ask_one(conn, query);
 	PERFORM peers_close(ARRAY[conn], true);

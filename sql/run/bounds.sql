@@ -48,7 +48,7 @@ BEGIN
 		-- no text is made of the keys that are passed over
 		queries[n] := format('SELECT (SELECT ARRAY[%s]::text[]::text FROM (SELECT %s FROM %s%s'
 				' ORDER BY %s LIMIT 1 OFFSET %s - 1) AS t)',
-			(SELECT string_agg(value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
+			(SELECT string_agg(values_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
 				FROM generate_subscripts(k.columns, 1) AS i),
 			(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
 			from_sql(plan, s),

@@ -41,7 +41,7 @@ DECLARE
 	offer jsonb;
 	e failure;
 BEGIN
-	conn := (peers_open(ARRAY[peer], ARRAY[conn]))[1];
+	conn := (connect(ARRAY[peer], ARRAY[conn]))[1];
 	PERFORM track_require(place) FROM unnest(ARRAY[NULL, conn]) AS place;
 	offer := track_ask(conn, peer_name(relation_name(relation), peer_relation));
 	PERFORM peers_close(ARRAY[conn]);
@@ -95,7 +95,7 @@ BEGIN
 	IF target.kind = 'subscription' THEN
 		peer := audit_peer(target.name, peer);
 	END IF;
-	conn := (peers_open(ARRAY[peer], ARRAY[CASE WHEN peer IS NOT NULL THEN conn END]))[1];
+	conn := (connect(ARRAY[peer], ARRAY[CASE WHEN peer IS NOT NULL THEN conn END]))[1];
 	PERFORM track_require(NULL);
 	IF conn IS NOT NULL THEN
 		PERFORM track_require(conn);
@@ -149,7 +149,7 @@ BEGIN
 		generation := track_start(item.relid, NULL, NULL, capacity, NULL);
 		RETURN;
 	END IF;
-	conn := (peers_open(ARRAY[peer], ARRAY[conn]))[1];
+	conn := (connect(ARRAY[peer], ARRAY[conn]))[1];
 	state := ask_one(conn, format('SELECT track_state(%L)', name), 'iblt_track');
 	IF state IS DISTINCT FROM 'live' THEN
 		-- ends what runs there if this side ends

@@ -29,10 +29,10 @@
 
 /*
  * What this session has sent to a peer and received from it since a driver last took the
- * counters: messages, bytes sent, bytes received, and bytes of sketches
- * among these.  They are not part of a transaction, because a rollback does not undo traffic.
+ * counters: messages, bytes sent and bytes received.  They are not part of a transaction, because
+ * a rollback does not undo traffic.
  */
-#define COUNTERS 4
+#define COUNTERS 3
 
 static int64 counters[COUNTERS];
 
@@ -44,23 +44,9 @@ count_message(int64 sent, int64 received)
 	counters[2] += received;
 }
 
-PG_FUNCTION_INFO_V1(iblt_traffic_add);
-
-/* iblt_traffic_add(messages, sent, received, sketches).  NULL counts as 0. */
-Datum
-iblt_traffic_add(PG_FUNCTION_ARGS)
-{
-	for (int i = 0; i < COUNTERS; i++)
-	{
-		if (!PG_ARGISNULL(i))
-			counters[i] += PG_GETARG_INT64(i);
-	}
-	PG_RETURN_VOID();
-}
-
 PG_FUNCTION_INFO_V1(iblt_traffic_take);
 
-/* iblt_traffic_take() -> (messages, sent, received, sketches), and resets them */
+/* iblt_traffic_take() -> (messages, sent, received), and resets them */
 Datum
 iblt_traffic_take(PG_FUNCTION_ARGS)
 {

@@ -233,8 +233,8 @@ plpgsql_findings() {
 			('cannot determinate a result of dynamic SQL|%', NULL, 'so it says itself'),
 			('record "answer" is not assigned yet|%', NULL, 'its columns are those of dynamic SQL, or of find_keys'),
 			('never read variable "answer"|%', NULL, 'it is read, see above'),
-			('record "taken" is not assigned yet|%', '{ask,ask_here}', 'its columns are those of dynamic SQL'),
-			('never read variable "taken"|%', '{ask,ask_here}', 'it is read, see above'),
+			('record "taken" is not assigned yet|%', '{ask_values}', 'its columns are those of dynamic SQL'),
+			('never read variable "taken"|%', '{ask_values}', 'it is read, see above'),
 			('never read variable "traffic"|%', '{connect}', 'an assignment calls a function for its effect'),
 			('function pg_database_collation_actual_version(oid) does not exist|%', '{collation_order}',
 				'it is called from PostgreSQL 15 on only'),
@@ -247,7 +247,7 @@ plpgsql_findings() {
 			('routine is marked as IMMUTABLE, but expression is STABLE|%', NULL, 'the tests above tell more precisely'),
 			('routine is marked as STABLE, but expression is VOLATILE|%', '{collation_order,describe,describe_replication,describe_storage,describe_system,live_plan,live_read,repair_written}',
 				'stable, to read in the snapshot of their callers; volatile are built-in functions and views, and ones that raise errors'),
-			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_execute_steps,repair_rows,structure_here}',
+			('text type variable is not sanitized|%', '{ask_values,differing,find_distributed,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_execute_steps,repair_rows,structure_here}',
 				'it runs a whole statement that its callers put together with format()'),
 			('OUT variable % is maybe unmodified|%', '{repair_rows}', 'RETURN QUERY EXECUTE gives them')
 		), finding AS (

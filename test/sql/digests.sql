@@ -23,16 +23,22 @@ CREATE FUNCTION live_of(change jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS
 		'there', '{"relation": "a.t", "side": "there", "mapped": false}' || coalesce(change -> 'there' -> 'side', '{}') || jsonb_build_object('live', live || coalesce(change -> 'there' -> 'live', '{}'))))
 	FROM (SELECT '{"generation": 1, "seed_hash": 1, "key_columns": ["id"], "columns": ["id", "v"], "by_hash": false, "key_size": 8, "hashes": 3, "subtable_cells": 140}'::jsonb) AS l(live)
 $$;
+CREATE FUNCTION refused(plan iblt_internal.plan, OUT state text, OUT problem text, OUT hint text) LANGUAGE plpgsql AS $$
+BEGIN
+	plan := iblt_internal.live_plan(plan, NULL);
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, problem = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+END $$;
 SELECT change, u.* FROM unnest(ARRAY['{}', '{"here": {"side": {"condition": "true"}}}', '{"there": {"side": {"condition": "true"}}}', '{"lo": []}', '{"hi": []}', '{"columns": [{"name": "id", "cast_to": ""}, {"name": "v", "cast_to": "text"}]}', '{"there": {"live": {"seed_hash": 2}}}',
 	'{"there": {"live": {"key_columns": ["v"]}}}', '{"there": {"live": {"columns": ["v", "id"]}}}', '{"there": {"live": {"by_hash": true}}}', '{"there": {"live": {"key_size": 16}}}', '{"there": {"live": {"hashes": 4}}}', '{"there": {"live": {"subtable_cells": 210}}}',
 	'{"there": {"live": {"subtable_cells": 207}}}', '{"here": {"live": {"subtable_cells": 138}}, "there": {"live": {"subtable_cells": 207}}}', '{"here": {"side": {"mapped": true}}}', '{"there": {"side": {"mapped": true}}}', '{"key": [{"name": "v"}]}', '{"key": [{"name": "id"}, {"name": "v"}]}',
-	'{"columns": [{"name": "v", "cast_to": ""}, {"name": "id", "cast_to": ""}]}', '{"columns": [{"name": "id", "cast_to": ""}]}', '{"by_hash": true}', '{"key_size": 1}', '{"key_size": 9}']::jsonb[]) AS change, iblt_internal.live_unfit(live_of(change)) AS u;
-SELECT change, u.* FROM unnest(ARRAY['{}', '{"here": {"live": {"generation": null}}}', '{"here": {"live": {"reason": "why"}}}', '{"here": {"side": {"place": "iblt_x"}, "live": {"reason": "why"}}}']::jsonb[]) AS change, iblt_internal.live_untrusted((live_of(change)).here) AS u;
+	'{"columns": [{"name": "v", "cast_to": ""}, {"name": "id", "cast_to": ""}]}', '{"columns": [{"name": "id", "cast_to": ""}]}', '{"by_hash": true}', '{"key_size": 1}', '{"key_size": 9}']::jsonb[]) AS change, refused(live_of(change || '{"live": "require"}')) AS u;
+SELECT change, u.* FROM unnest(ARRAY['{}', '{"here": {"live": {"generation": null}}}', '{"here": {"live": {"reason": "why"}}}', '{"here": {"side": {"place": "iblt_x"}, "live": {"reason": "why"}}}']::jsonb[]) AS change, refused(live_of(change || '{"live": "require"}')) AS u;
 SELECT digests, here, there, iblt_internal.live_said(jsonb_populate_record(live_of(jsonb_build_object('here', jsonb_build_object('live', jsonb_build_object('verified_at', here)), 'there', jsonb_build_object('live', jsonb_build_object('verified_at', there)))),
 	jsonb_build_object('from_digests', digests, 'live_problem', problem)))
 FROM (VALUES (true, NULL, NULL, NULL), (true, '2026-01-01 10:00+00', NULL, NULL), (true, NULL, '2026-01-02 10:00+00', NULL), (false, NULL, NULL, 'why'), (false, NULL, NULL, NULL)) AS v(digests, here, there, problem);
 SELECT state, (iblt_internal.options_again(jsonb_populate_record(NULL::iblt_internal.options, '{"live": "auto"}'), jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', 'live digests cannot be used: why')))).live_problem FROM unnest('{IB004,IB008}'::text[]) AS state;
-DROP FUNCTION live_of;
+DROP FUNCTION live_of, refused;
 
 -- keys of each kind, and the changes of each kind
 CREATE TABLE tracking_small (id smallint PRIMARY KEY, v text);

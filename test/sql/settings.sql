@@ -95,7 +95,7 @@ BEGIN
 	RETURN plan;
 END $$;
 SELECT seed, by_hash, iblt_internal.checksum_sql((plan).columns, (plan).seed) LIKE '%(''' || seed || '''::%' AS content,
-	iblt_internal.key_hash_sql(plan) LIKE '%(''' || (seed # 1) || '''::%' AS key,
+	iblt_internal.key_sql(plan) LIKE '%(''' || (seed # 1) || '''::%' = by_hash AS key,
 	iblt_internal.sketch_sql(plan, (plan).here, 10) LIKE '%iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
 FROM (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash), LATERAL (SELECT pg_temp.plan_of(seed, by_hash) AS plan) AS p
 ORDER BY seed, by_hash;

@@ -62,7 +62,8 @@ SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' ? ('
 FROM unnest(ARRAY['md5(v) = ''8''', 'v::varchar = ''8''', 'v::bytea IS NULL', 'v LIKE ''a%''']) AS condition;
 
 -- what a plan must not do
-SELECT h, t, outcome(format('SELECT iblt_internal.check_collations(%L, %L)', h, t)) FROM (VALUES ('{}', '{}'), ('{C}', '{}'), ('{}', '{C}'), ('{C}', '{C}'), ('{"c en_US 2.36"}', '{"c en_US 2.37"}')) AS x(h, t);
+SELECT h, t, outcome(format('SELECT iblt_internal.check_collations(jsonb_populate_record(NULL::iblt_internal.side, %L), jsonb_populate_record(NULL::iblt_internal.side, %L))',
+	jsonb_build_object('collations', h::text[]), jsonb_build_object('collations', t::text[]))) FROM (VALUES ('{}', '{}'), ('{C}', '{}'), ('{}', '{C}'), ('{C}', '{C}'), ('{"c en_US 2.36"}', '{"c en_US 2.37"}')) AS x(h, t);
 -- many columns, one that has the name of a row, and none
 DO $$
 BEGIN

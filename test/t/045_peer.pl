@@ -136,8 +136,8 @@ is($session->run('SELECT iblt_disconnect()'), '1', 'it is closed');
 is($session->run('SELECT iblt_disconnect()'), '0', 'once');
 nothing_left('after the cancels', $here);
 $here->safe_psql('postgres', "CREATE SERVER moves FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '${\ $here->host}', port '${\ $here->port}', dbname 'there'); CREATE USER MAPPING FOR CURRENT_USER SERVER moves");
-is($session->run("SELECT count(c) FROM iblt_internal.peers_open('{moves,moves}', '{x,y}') AS c; SELECT iblt_internal.peers_close('{x,y}', true); ALTER SERVER moves OPTIONS (SET dbname 'postgres');
-	SELECT iblt_internal.peers_open('{moves}', '{z}'); SELECT iblt_internal.ask_one('z', 'SELECT pg_catalog.current_database()'); SELECT iblt_internal.peers_close('{z}')"), "1\n\n{z}\npostgres\n", 'none of several that were kept leads where a server has led before');
+is($session->run("SELECT count(c) FROM iblt_internal.connect('{moves,moves}', '{x,y}') AS c; SELECT iblt_internal.peers_close('{x,y}', true); ALTER SERVER moves OPTIONS (SET dbname 'postgres');
+	SELECT iblt_internal.connect('{moves}', '{z}'); SELECT iblt_internal.ask_one('z', 'SELECT pg_catalog.current_database()'); SELECT iblt_internal.peers_close('{z}')"), "1\n\n{z}\npostgres\n", 'none of several that were kept leads where a server has led before');
 $session->start("SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
 my $asleep = "FROM pg_stat_activity WHERE datname = 'there' AND wait_event = 'PgSleep'";
 wait_for($here, "SELECT count(*) = 1 $asleep");
@@ -145,7 +145,7 @@ $here->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $asleep");
 is($session->done, '', 'a session of the peer that ends: no answer');
 like($session->{err}, qr/\A\S+ ERROR:  (57P01: on the peer: terminating connection|08006: on the peer: server closed the connection)/, 'but an error, and nothing before it');
 my $mine = 'mine';
-$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
+$session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}')");
 is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine'), iblt_internal.iblt_peer_is_open('another'), iblt_internal.iblt_peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
 is($session->run("SELECT iblt_internal.ask_values(ARRAY['$mine'], ARRAY['SELECT pg_catalog.array_to_string(\$1, ''+'')'], how => ROW('read_planned', '{a,b}', NULL, NULL, NULL))"), '{a+b}', 'a question with keys');
 $session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 1/0')");
@@ -155,7 +155,7 @@ is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine')"), 'f', 'with 
 sub problem
 {
 	my ($question) = @_;
-	$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
+	$session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}')");
 	return $session->run("SELECT (e).reported, (e).state FROM iblt_internal.peer_send('$mine', iblt_internal.peer_settings() || '$question') AS sent,
 		LATERAL iblt_internal.iblt_peer_fetch('$mine', 1 + sent::int, ''::text)");
 }
@@ -165,7 +165,7 @@ problem('SELECT 1, 2');
 like($session->{err}, qr/ERROR:  42804: the peer answered with 2 columns instead of 1/, 'other columns are an error of this side');
 problem('COPY (SELECT 1) TO STDOUT');
 like($session->{err}, qr/ERROR:  08P01: the peer did not answer with rows/, 'so is another protocol');
-$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$mine}')");
+$session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}')");
 is($session->run("SELECT iblt_internal.peers_close('{$mine}'); SELECT iblt_internal.iblt_peer_is_open('$mine')"), "\nf", 'no driver uses it');
 $session->quit;
 nothing_left('at the end of the session', $here);

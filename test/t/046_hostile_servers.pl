@@ -117,7 +117,7 @@ sub most_memory { return slurp_file("/proc/$session->{pid}/status") =~ /^VmHWM:\
 my $before = most_memory();
 foreach my $case (sort keys %cases)
 {
-	my $query = $case eq 'deaf' ? "SELECT iblt_internal.peers_open(ARRAY[${\ peer($case)}], '{deaf}'), iblt_internal.iblt_peer_send('deaf', repeat('x', 30000000))"
+	my $query = $case eq 'deaf' ? "SELECT iblt_internal.connect(ARRAY[${\ peer($case)}], '{deaf}'), iblt_internal.iblt_peer_send('deaf', repeat('x', 30000000))"
 	  : "SELECT * FROM iblt_compare('t', ${\ peer($case)})";
 	my $started = time;
 	$session->run("SET statement_timeout = '" . ($case eq 'mute' ? '9s' : '700ms') . "'; $query");

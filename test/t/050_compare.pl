@@ -124,6 +124,9 @@ foreach my $kind ('UPDATE wire SET v = -v WHERE id % 500 = 0', 'DELETE FROM wire
 }
 is($here->safe_psql('postgres', "CREATE TABLE wire_b AS TABLE wire; ALTER TABLE wire_b ADD PRIMARY KEY (id); DELETE FROM wire_b WHERE id = 9;
 	SELECT key, side FROM iblt_compare('wire', NULL, 'wire_b')"), '{"id": 9}|here', 'both relations in this database');
+is($here->safe_psql('postgres', "DO \$\$ BEGIN PERFORM FROM iblt_compare('wire', ${\ literal($peer)}, max_differences => 1); EXCEPTION WHEN SQLSTATE 'IB002' THEN NULL; END \$\$;
+	SELECT count(*) FROM iblt_compare('wire', NULL, 'wire', peer_condition => 'true'); SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_compare_stats()"), "0\n0|0|0|0",
+	'a comparison after one that failed counts its own messages alone');
 
 # --- parallel plans -------------------------------------------------------------------------
 

@@ -242,7 +242,7 @@ SKIP:
 
 foreach my $capacity (100, 4000, 16000)
 {
-	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT iblt_internal.peers_open(ARRAY[$peer], '{grow}'); BEGIN;
+	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT iblt_internal.connect(ARRAY[$peer], '{grow}'); BEGIN;
 		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_keep(E''iblt there\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g');
 		SELECT answer FROM iblt_internal.iblt_peer_fetch('grow', 0, ''::text);
 		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_get(E''iblt there\\tkept'')');

@@ -270,7 +270,7 @@ foreach my $style ('postgres', 'iso_8601')
 	my $settings = 'SELECT concat_ws(\' \', current_setting(\'row_security\'), current_setting(\'transaction_read_only\'), current_setting(\'search_path\'),
 		now()::date - 1 = current_date - 1, timestamptz \'2026-01-02 03:04+00\', interval \'1 day\', 0.1::float8 + 0.2, current_setting(\'transaction_isolation\'))';
 	my $expected = 'off on iblt_internal, pg_catalog, pg_temp t 2026-01-02 03:04:00+00 ' . ($style eq 'iso_8601' ? 'P1D' : '1 day') . ' 0.30000000000000004 read committed';
-	$session->run("SELECT iblt_internal.peers_open(ARRAY[$peer], '{$conn}')");
+	$session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$conn}')");
 	is($ask->($settings), $expected, "IntervalStyle $style: a query has its settings");
 	my $there_run = sub { $session->run("SELECT answer FROM iblt_internal.iblt_peer_send('$conn', ${\ literal($_[0])}) AS sent, LATERAL iblt_internal.iblt_peer_fetch('$conn', 1 - sent::int, ''::text)") };
 	is($there_run->("SELECT coalesce(string_agg(name, ' ' ORDER BY name), 'none') FROM pg_settings

@@ -325,10 +325,10 @@ my %size = (n1 => 4000, n2 => 1000, n3 => 2000);
 sub track { my ($name) = @_; sql($name, "CALL iblt_track('shop.live', peer => ${\ conninfo($servers[0])}, capacity => $size{$name})"); return }
 track($_) foreach 'n1', 'n2';
 # no node can scan
-my $scan = 'iblt_internal.scan_sql(iblt_internal.plan, iblt_internal.side, integer)';
+my $scan = 'iblt_internal.sketch_sql(iblt_internal.plan, iblt_internal.side, integer)';
 sub scans
 {
-	sql('here', $_[0] ? "DROP FUNCTION $scan; ALTER FUNCTION ${\ ($scan =~ s/scan_sql/kept_back/r)} RENAME TO scan_sql"
+	sql('here', $_[0] ? "DROP FUNCTION $scan; ALTER FUNCTION ${\ ($scan =~ s/sketch_sql/kept_back/r)} RENAME TO sketch_sql"
 		: "ALTER FUNCTION $scan RENAME TO kept_back; CREATE FUNCTION $scan RETURNS text LANGUAGE plpgsql AS \$\$BEGIN RAISE EXCEPTION 'a scan'; END\$\$");
 	return;
 }
