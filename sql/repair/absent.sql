@@ -13,7 +13,7 @@ DECLARE
 	whole plan := plan.compared;
 BEGIN
 	whole.content := 'none';
-	IF (repair_target(plan)).condition IS NOT NULL THEN
+	IF (plan.target).condition IS NOT NULL THEN
 		whole.here.condition := NULL;
 		whole.there.condition := NULL;
 	END IF;
@@ -33,7 +33,7 @@ AS $$
 DECLARE
 	ids text[];
 BEGIN
-	IF NOT (plan.compared).is_unique OR (repair_target(plan)).condition IS NULL THEN
+	IF NOT (plan.compared).is_unique OR (plan.target).condition IS NULL THEN
 		RETURN steps;
 	END IF;
 	-- whose rows are to be inserted or deleted

@@ -60,7 +60,7 @@ CREATE FUNCTION repair_links(plan repair_plan) RETURNS link[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT ARRAY(SELECT l FROM unnest((plan.compared).links) AS l
-		WHERE l.source <> (repair_target(plan)).side)
+		WHERE l.source <> (plan.target).side)
 $$;
 
 -- Waits until the sources show what replication may have brought to the target already
@@ -95,7 +95,7 @@ AS $$
 DECLARE
 	compared plan := plan.compared;
 	how reading;
-	s side := repair_target(plan);
+	s side := plan.target;
 	f finder;
 	found found_rows[];
 BEGIN
@@ -112,7 +112,7 @@ BEGIN
 	IF lock THEN
 		PERFORM repair_settle(plan);
 	END IF;
-	s := repair_source(plan);
+	s := plan.source;
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
 	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
 	source := found[1];

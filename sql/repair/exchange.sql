@@ -70,7 +70,7 @@ RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
+	s side := plan.target;
 BEGIN
 	RETURN (ask_values(ARRAY[s.place], ARRAY[(
 		SELECT format('WITH iblt_v AS MATERIALIZED (SELECT iblt_n, iblt_r::text[] AS iblt_r'

@@ -15,8 +15,8 @@ CREATE FUNCTION repair_fetch(plan repair_plan, step repair_step, i integer) RETU
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	target side := repair_target(plan);
-	s side := CASE step.action WHEN 'delete' THEN target ELSE repair_source(plan) END;
+	target side := plan.target;
+	s side := CASE step.action WHEN 'delete' THEN target ELSE plan.source END;
 	key text[] := ARRAY(SELECT step.texts[array_position(iblt_field(compared.columns), u.name)]
 		FROM unnest(iblt_field(compared.key)) WITH ORDINALITY AS u(name, n) ORDER BY u.n);
 	list text := plan.secret || '/long';

@@ -39,24 +39,6 @@ AS $$
 	SELECT CASE target_side WHEN 'here' THEN there ELSE here END
 $$;
 
--- The target: what is to be changed.
-CREATE FUNCTION repair_target(plan repair_plan) RETURNS side
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN repair_target_of((plan.asked).target_side, (plan.compared).here, (plan.compared).there);
-END
-$$;
-
--- The source: the other side.
-CREATE FUNCTION repair_source(plan repair_plan) RETURNS side
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN repair_source_of((plan.asked).target_side, (plan.compared).here, (plan.compared).there);
-END
-$$;
-
 -- May this transaction have changed a relation?
 -- Its locks tell.  A savepoint that is rolled back gives them back.
 CREATE FUNCTION repair_written(relation regclass) RETURNS boolean
@@ -114,8 +96,8 @@ CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	s side := repair_target(plan);
-	source side := repair_source(plan);
+	s side := plan.target;
+	source side := plan.source;
 BEGIN
 	IF (plan.described).kind NOT IN ('table', 'partitioned table', CASE WHEN s.own_rows
 			THEN 'a table that others inherit from' ELSE 'table' END) THEN
@@ -188,8 +170,8 @@ CREATE FUNCTION repair_describe_sides(INOUT plan repair_plan) RETURNS repair_pla
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
-	source side := repair_source(plan);
+	s side := plan.target;
+	source side := plan.source;
 	places text[] := ARRAY[s.place, source.place];
 	id text := format('pg_catalog.to_regclass(%L)', s.relation);
 	source_id text := format('pg_catalog.to_regclass(%L)', source.relation);
@@ -217,9 +199,9 @@ DECLARE
 	now repair_plan := repair_describe_sides(plan);
 BEGIN
 	IF now.described IS DISTINCT FROM plan.described THEN
-		PERFORM refuse_altered((repair_target(plan)).relation, (repair_target(plan)).side);
+		PERFORM refuse_altered((plan.target).relation, (plan.target).side);
 	ELSIF now.source_naming IS DISTINCT FROM plan.source_naming THEN
-		PERFORM refuse_altered((repair_source(plan)).relation, (repair_source(plan)).side);
+		PERFORM refuse_altered((plan.source).relation, (plan.source).side);
 	END IF;
 END
 $$;
@@ -237,7 +219,8 @@ BEGIN
 	compared.stamp_columns := CASE WHEN asked.winner = 'newest' AND asked.newest_by IS NULL
 		THEN '{tableoid,ctid,xmin}' ELSE '{}' END;
 	plan.compared := compared;
-	plan.asked := asked;
+	plan.target := repair_target_of(asked.target_side, compared.here, compared.there);
+	plan.source := repair_source_of(asked.target_side, compared.here, compared.there);
 	plan := repair_describe_sides(plan);
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
@@ -252,7 +235,7 @@ BEGIN
 			NOT compared.whole_row AND c.name = ANY (iblt_field(compared.key))
 			)::repair_column ORDER BY i), '{}')
 	INTO plan.columns
-	FROM own_names(repair_target(plan), compared.columns) AS names,
+	FROM own_names(plan.target, compared.columns) AS names,
 	generate_subscripts(compared.columns, 1) AS i,
 	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])
 		) AS c(name, own, through)
@@ -261,10 +244,10 @@ BEGIN
 	PERFORM repair_check_target(plan);
 	IF (plan.described).kind = 'a table that others inherit from' THEN
 		PERFORM progress(true, format('only the own rows of %s are repaired, not those of tables '
-			'that inherit from it', (repair_target(plan)).relation));
+			'that inherit from it', (plan.target).relation));
 	END IF;
 	IF num_nonnulls(asked.origin, asked.apply_search_path) > 0 OR asked.as_replica THEN
-		PERFORM ask_call((repair_target(plan)).place, format('repair_check_session(%L, %L, %L)',
+		PERFORM ask_call((plan.target).place, format('repair_check_session(%L, %L, %L)',
 			asked.apply_search_path, asked.as_replica AND asked.apply, asked.origin));
 	END IF;
 	RETURN plan;
@@ -293,7 +276,7 @@ CREATE FUNCTION repair_rows_sql(plan repair_plan, ids text[], more text[] DEFAUL
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
+	s side := plan.target;
 	f finder := finder(plan.compared, s);
 BEGIN
 	IF s.bare THEN
@@ -312,9 +295,9 @@ AS $$
 DECLARE
 	answers bigint[];
 BEGIN
-	answers := ask_values(ARRAY[(repair_target(plan)).place], ARRAY[query], NULL,
+	answers := ask_values(ARRAY[(plan.target).place], ARRAY[query], NULL,
 		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL,
-			reads(repair_target(plan)))::reading);
+			reads(plan.target))::reading);
 	RETURN answers[1];
 END
 $$;

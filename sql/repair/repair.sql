@@ -21,7 +21,7 @@ CREATE FUNCTION repair_show(INOUT work repair_work, rows bigint) RETURNS repair_
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	s side := repair_target(plan);
+	s side := plan.target;
 	actions text[];
 	lost bigint;
 	triggers text;
@@ -138,7 +138,7 @@ DECLARE
 	steps repair_step[];
 BEGIN
 	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
-		target := (repair_target(work.plan)).relation;
+		target := ((work.plan).target).relation;
 		shown := repair_shown_sql(work.plan, true);
 		query := format('SELECT $2, x.key, x.action,'
 			' CASE x.status WHEN ''due'' THEN %s || '';'' END,'
@@ -222,7 +222,7 @@ BEGIN
 		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 		-- behind all that may end in an error, such as a cancel
 		IF asked.apply AND works <> '{}' THEN
-			PERFORM repair_commit((repair_target((works[1]).plan)).place);
+			PERFORM repair_commit((((works[1]).plan).target).place);
 		END IF;
 		PERFORM peers_close(conns);
 		IF run IS NULL THEN

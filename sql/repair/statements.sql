@@ -91,7 +91,7 @@ $$;
 CREATE FUNCTION repair_insert_into(plan repair_plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('INSERT INTO %s%s%s ', (repair_target(plan)).relation,
+	SELECT format('INSERT INTO %s%s%s ', (plan.target).relation,
 		' (' || string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) || ')',
 		CASE WHEN bool_or(c.always) THEN ' OVERRIDING SYSTEM VALUE' END)
 	FROM unnest(plan.columns) AS c
@@ -159,7 +159,7 @@ CREATE FUNCTION repair_shown_sql(plan repair_plan, shown boolean, OUT statement 
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
+	s side := plan.target;
 	inserts text := (SELECT format('concat(%L, CASE x.n WHEN 1 THEN %s ELSE concat(''SELECT '', %s,'
 			' '' FROM pg_catalog.generate_series(1, '', x.n, '')'') END)',
 		repair_insert_into(plan),

@@ -4,7 +4,7 @@
 -- [[count, [text, ...], checksum], ...], the rows of a key as arrays of their values' texts, or
 -- what stands for a long one (is_long).  The texts of keys that an index finds come when the rows
 -- are claimed, in lists (lists_sql).  The target is the relation to be changed, and the source is
--- the other one.  Which of the two is here, repair_target and repair_source (plan.sql) say.
+-- the other one.
 
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE repair_options AS (
@@ -94,6 +94,8 @@ CREATE TYPE repair_column AS (
 CREATE TYPE repair_plan AS (
 	compared plan,
 	asked repair_options,
+	target side,			-- the one to be changed
+	source side,			-- the other one
 	described repair_description,	-- the target
 	source_naming text,		-- what the name of the source means (repair_naming)
 	columns repair_column[],

@@ -15,7 +15,7 @@ AS $$
 DECLARE
 	plan repair_plan := work.plan;
 	compared plan := plan.compared;
-	s side := repair_target(plan);
+	s side := plan.target;
 	found found_rows[];
 	steps repair_step[];
 	before record;
@@ -87,7 +87,7 @@ CREATE FUNCTION repair_take_back(work repair_work) RETURNS void
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	conn text := (repair_target(plan)).place;
+	conn text := (plan.target).place;
 	path text := (plan.asked).apply_search_path;
 	settled boolean := false;
 	steps repair_step[];
