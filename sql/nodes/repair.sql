@@ -194,14 +194,8 @@ BEGIN
 	-- and the other nodes commit before they do.
 	FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(names) ELSE 0 END LOOP
 		CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
-		PERFORM repair_require_fresh(nodes_two(s, n, n));
-		IF repair_written(((s.sides[n]).relation)::regclass) THEN
-			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-				MESSAGE = format('nodes cannot be repaired: this transaction has changed %s',
-					(s.sides[n]).relation),
-				DETAIL = 'Other nodes commit, also if this transaction is rolled back.',
-				HINT = 'COMMIT first.';
-		END IF;
+		PERFORM repair_require_fresh(nodes_two(s, n, n)),
+			repair_require_unwritten((s.sides[n]).relation);
 	END LOOP;
 	IF source IS NULL THEN
 		PERFORM nodes_check_standby(s.sides);
@@ -236,18 +230,12 @@ DECLARE
 	other text := (SELECT min(format('relation %s of node "%s" is not a table', s.relation, s.side))
 		FROM unnest(sides) AS s WHERE s.kind NOT IN ('r', 'p'));
 BEGIN
-	IF standby IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = standby,
-			DETAIL = 'Both would have a vote.',
-			HINT = 'Leave the standby out, or name a source.';
-	ELSIF reader IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = reader,
-			DETAIL = 'If they are those of another node, both would have a vote for them.',
-			HINT = 'Leave the node out, or name a source.';
-	ELSIF other IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = other,
-			DETAIL = 'Its rows may come from another node, and both would have a vote for them.',
-			HINT = 'Leave the node out, or name a source.';
+	IF num_nonnulls(standby, reader, other) > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = coalesce(standby, reader, other),
+			DETAIL = CASE WHEN standby IS NOT NULL THEN 'Both would have a vote.'
+				ELSE 'Its rows may come from another node, and both would have a vote for them.' END,
+			HINT = 'Leave that node out, or name a source.';
 	END IF;
 END
 $$;

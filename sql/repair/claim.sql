@@ -236,8 +236,8 @@ BEGIN
 		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'), equal,
 			'equal by now');
 	END IF;
-	PERFORM iblt_repair_put(plan.secret, batch, repair_fill(plan, repair_outside(plan,
-		repair_judged(plan, steps, '{}', NULL, problems))));
+	PERFORM iblt_repair_put(plan.secret, batch,
+		repair_fill(plan, repair_judged(plan, steps, '{}', NULL, problems)));
 	RETURN doubtful;
 END
 $$;
@@ -261,7 +261,11 @@ BEGIN
 		doubtful := doubtful || repair_claim_batch(work, batches[n]);
 	END LOOP;
 	IF apply THEN
-		PERFORM check_index((work.plan).compared, doubtful), repair_absent(work);
+		PERFORM check_index((work.plan).compared, doubtful);
+	END IF;
+	-- a scan has found the keys of a preview, unless they are those of a run
+	IF apply OR work.differ IS NOT NULL OR ((work.plan).target).condition IS NOT NULL THEN
+		PERFORM repair_absent(work);
 	END IF;
 	PERFORM repair_cascades(work);
 END

@@ -39,16 +39,23 @@ AS $$
 	SELECT CASE target_side WHEN 'here' THEN there ELSE here END
 $$;
 
--- May this transaction have changed a relation?
+-- An error if this transaction may have changed a relation, from which another server is to be
+-- repaired.
 -- Its locks tell.  A savepoint that is rolled back gives them back.
-CREATE FUNCTION repair_written(relation regclass) RETURNS boolean
+CREATE FUNCTION repair_require_unwritten(relation text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
-		WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-		AND l.relation = ANY (relation_sources(ARRAY[repair_written.relation]))
-		AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
+	IF pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
+			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+			AND l.relation = ANY (relation_sources(ARRAY[relation::regclass]))
+			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = format('cannot repair another server: this transaction has changed %s',
+				relation),
+			DETAIL = 'The other server commits, even if this transaction is rolled back.',
+			HINT = 'COMMIT first.';
+	END IF;
 END
 $$;
 
@@ -134,6 +141,9 @@ BEGIN
 	END IF;
 	IF (plan.asked).apply THEN
 		PERFORM repair_require_fresh(compared);
+		IF s.place IS NOT NULL AND source.place IS NULL THEN
+			PERFORM repair_require_unwritten(source.relation);
+		END IF;
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
@@ -146,13 +156,6 @@ BEGIN
 			MESSAGE = format('%s cannot be repaired: %s has default_transaction_read_only = on',
 				s.relation, peer_title(s.place)),
 			HINT = 'If it is to be changed, repair it as a role for which this setting is off.';
-	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND source.place IS NULL
-			AND repair_written(source.relation::regclass) THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = format('%s cannot be pushed: this transaction has changed it',
-				source.relation),
-			DETAIL = 'A push commits on the peer, also if this transaction is rolled back.',
-			HINT = 'COMMIT first.';
 	ELSIF (plan.asked).as_replica AND (plan.described).deferrable_constraints <> '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('%s cannot be repaired as replication does', s.relation),

@@ -76,8 +76,11 @@ BEGIN
 			options.method := plain_method(conns, options.method);
 			options.own_rows := 'of two';
 			plan := repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
-			PERFORM live_notice(plan.compared);
 			found := find_keys(plan.compared);
+			PERFORM live_notice(found.plan);
+			IF reads_by_index(found.plan) THEN
+				PERFORM iblt_tell('notice', by_index_note(true));
+			END IF;
 			-- with another seed, keys would have other hashes
 			plan.compared := found.plan;
 			work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;

@@ -117,7 +117,6 @@ BEGIN
 		END LOOP;
 		PERFORM check_index(compared, r.doubtful);
 		IF NOT asked.apply THEN
-			PERFORM repair_absent(r.work);
 			r.work := repair_show(r.work,
 				repair_target_of(asked.target_side, t.rows_here, t.rows_there));
 		END IF;
