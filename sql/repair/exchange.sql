@@ -158,7 +158,7 @@ DECLARE
 	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
 		WHERE (plan.compared).is_unique AND NOT u.columns <@ ARRAY(
 			SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
-	columns text[];
+	names text[];			-- the columns of these indexes
 	triggers text := repair_triggers(plan, '{insert,update,delete}');
 	others text := (SELECT string_agg(quote_ident(t.name), ', ')
 		FROM unnest((plan.described).columns) AS t
@@ -174,23 +174,23 @@ DECLARE
 	x record;
 BEGIN
 	IF uniques <> '{}' THEN
-		columns := ARRAY(SELECT DISTINCT c FROM generate_series(1, work.batches) AS n,
+		names := ARRAY(SELECT DISTINCT c FROM generate_series(1, work.batches) AS n,
 				unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c)
 			|| ARRAY(SELECT t.name FROM unnest((plan.described).columns) AS t WHERE t.generated);
-		uniques := ARRAY(SELECT u FROM unnest(uniques) AS u WHERE u.columns && columns);
+		uniques := ARRAY(SELECT u FROM unnest(uniques) AS u WHERE u.columns && names);
 	END IF;
 	IF uniques = '{}' THEN
 		RETURN;
 	END IF;
-	columns := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
+	names := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
 		ORDER BY 1);
 	-- inserts may wait for the updates
 	FOREACH part IN ARRAY '{update,insert}'::text[] LOOP
-		x := repair_unique_rows(work, columns, part);
+		x := repair_unique_rows(work, names, part);
 		ids := ids || x.ids;
 		rows := rows || x.rows;
 		long := long || x.long;
-		waiting := repair_waiting(plan, uniques, columns, rows);
+		waiting := repair_waiting(plan, uniques, names, rows);
 		stuck := repair_stuck(cardinality(ids), waiting.wants, waiting.has);
 		IF stuck = '{}' THEN
 			RETURN;

@@ -48,7 +48,7 @@ AS $$
 BEGIN
 	IF pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
 			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-			AND l.relation = ANY (relation_sources(ARRAY[relation::regclass]))
+			AND l.relation = ANY (relation_sources(ARRAY[repair_require_unwritten.relation::regclass]))
 			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = format('cannot repair another server: this transaction has changed %s',

@@ -157,7 +157,5 @@ CREATE TYPE run_table_repair AS (
 	item audit_item,
 	work repair_work,
 	kept run_difference[],	-- what was reviewed, all of one seed
-	aside repair_step[],	-- instead of statements for the others
-	gone bigint[],			-- numbers of those whose rows are equal
-	doubtful text[]			-- keys without a row in an index of a side
+	gone bigint[]			-- numbers of those whose rows are equal
 );
