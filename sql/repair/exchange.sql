@@ -195,11 +195,12 @@ BEGIN
 		IF stuck = '{}' THEN
 			RETURN;
 		END IF;
+		said := coalesce(said, format('exchanges values of %s with other rows', (
+			SELECT string_agg(u.name, ', ') FROM unnest(uniques) WITH ORDINALITY AS u
+			WHERE u.ordinality IN (
+				SELECT w.by_index FROM unnest(waiting.wants, waiting.by_index) AS w(wants, by_index)
+				WHERE w.wants = ANY (stuck)))));
 	END LOOP;
-	said := format('exchanges values of %s with other rows', (SELECT string_agg(u.name, ', ')
-		FROM unnest(uniques) WITH ORDINALITY AS u WHERE u.ordinality IN (
-			SELECT w.by_index FROM unnest(waiting.wants, waiting.by_index) AS w(wants, by_index)
-			WHERE w.wants = ANY (stuck))));
 	problem := CASE WHEN asked.winner = 'newest' THEN 'winner => ''newest'''
 		WHEN NOT asked.deletes THEN 'deletes => false'
 		WHEN NOT asked.inserts THEN 'inserts => false'

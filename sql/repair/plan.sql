@@ -42,17 +42,17 @@ $$;
 -- An error if this transaction may have changed a relation, from which another server is to be
 -- repaired.
 -- Its locks tell.  A savepoint that is rolled back gives them back.
-CREATE FUNCTION repair_require_unwritten(relation text) RETURNS void
+CREATE FUNCTION repair_require_unwritten(name text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
 			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-			AND l.relation = ANY (relation_sources(ARRAY[repair_require_unwritten.relation::regclass]))
+			AND l.relation = ANY (relation_sources(ARRAY[name::regclass]))
 			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = format('cannot repair another server: this transaction has changed %s',
-				relation),
+				name),
 			DETAIL = 'The other server commits, even if this transaction is rolled back.',
 			HINT = 'COMMIT first.';
 	END IF;

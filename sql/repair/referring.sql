@@ -1,17 +1,5 @@
 -- What refers to the rows ----------------------------------------------------------
 
--- A query that counts the rows that refer to rows of these keys, and are none of them.
-CREATE FUNCTION repair_referring_sql(plan repair_plan, k repair_foreign_key, ids text[])
-RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s'
-			' FROM %s) SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
-			' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
-		(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
-		repair_rows_sql(plan, ids, '{tableoid,ctid}' || k.referenced), k.relation, k.matches)
-$$;
-
 -- Says what foreign keys would change too, or what would violate them, if the rows of all steps of
 -- an action were changed: in the steps of a preview, or before a repair is applied in an error,
 -- unless the caller asked for it.
@@ -55,7 +43,14 @@ BEGIN
 					does);
 				CONTINUE;
 			END IF;
-			found := repair_ask(plan, repair_referring_sql(plan, k, ids), ids);
+			-- the rows that refer to rows of these keys, and are none of them
+			found := repair_ask(plan, format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o,'
+					' t.ctid AS iblt_c, %s FROM %s)'
+					' SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
+					' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
+				(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
+				repair_rows_sql(plan, ids, '{tableoid,ctid}' || k.referenced), k.relation,
+				k.matches), ids);
 			IF found > 0 THEN
 				problems := problems || format('%s of %s to such rows %s',
 					found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,

@@ -1,13 +1,14 @@
 -- Repairs --------------------------------------------------------------------------
 --
--- iblt_repair calls repair:
+-- iblt_repair calls:
 --
 --	repair_plan_of			the plan (plan.sql)
---	find_keys, differences		the comparison (sql/compare)
---	repair_add_steps		what is to be done, or why nothing is (steps.sql); repair_add_found if
+--	find_keys			the comparison (sql/compare)
+--	repair_find
+--	  repair_add_steps		what is to be done, or why nothing is (steps.sql); repair_add_found if
 --				the claim finds that out
---	repair_show			a preview, which calls repair_exchange
---	repair_claim_all		locks the rows and looks again (claim.sql)
+--	  repair_show			a preview, which calls repair_exchange
+--	  repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
 --	repair_rows			what was done
 --	repair_commit			(commit.sql)
@@ -47,81 +48,46 @@ BEGIN
 END
 $$;
 
--- Repairs, or previews, over connections of these names. The peer has yet to commit.
--- What is compared and claimed starts again if a relation is altered meanwhile.  From the first
--- statement that changes rows on, nothing does.
--- If nothing waits for replication, the keys that find_keys has found are claimed at once.
-CREATE FUNCTION repair(conns text[], peers text[], relation regclass, here_relation text,
-	peer_relation text, options options, asked repair_options) RETURNS repair_work
+-- Keeps the steps for the keys that a comparison has found, and claims their rows, or shows what is
+-- to be done.
+-- If nothing waits for replication, the keys are claimed at once.
+CREATE FUNCTION repair_find(plan repair_plan, found found_keys) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	plan repair_plan;
-	found found_keys;
+	asked repair_options := plan.asked;
+	started timestamptz := clock_timestamp();
 	work repair_work;
-	b batch;
 	at_once boolean;
-	started timestamptz;
+	b batch;
 	figures figures;
-	again boolean;
-	e failure;
 BEGIN
-	PERFORM repair_check_options(asked);
-	options := compare_options('iblt_repair', relation, conns[1] IS NOT NULL, here_relation,
-		options);
-	FOR attempt IN 1 .. 3 LOOP
-		BEGIN
-			plan := NULL;
-			conns := connect(peers, conns, options.timeout);
-			options.method := plain_method(conns, options.method);
-			options.own_rows := 'of two';
-			plan := repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
-			found := find_keys(plan.compared);
-			PERFORM live_notice(found.plan);
-			IF reads_by_index(found.plan) THEN
-				PERFORM iblt_tell('notice', by_index_note(true));
-			END IF;
-			-- with another seed, keys would have other hashes
-			plan.compared := found.plan;
-			work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
-			at_once := asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
-				AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
-				AND (plan.compared).from_digests IS NOT TRUE;
-			IF at_once THEN
-				started := clock_timestamp();
-				work := repair_add_found(work, found);
-			ELSE
-				FOR b IN SELECT * FROM differences(found) LOOP
-					work := repair_add_steps(work, b.differences, (b.waited).problem);
-				END LOOP;
-				work.figures := b.figures;
-			END IF;
-			IF asked.apply THEN
-				PERFORM repair_claim_all(ARRAY[work]);
-			ELSE
-				work := repair_show(work, repair_target_of(asked.target_side,
-					(work.figures).rows_here, (work.figures).rows_there));
-			END IF;
-			IF at_once THEN
-				figures := found.figures;
-				figures.lookup_ms := CASE WHEN found.number > 0 THEN ms(started) END;
-				work.figures := all_figures(plan.compared, figures, found.number, found.number
-					- (SELECT count(*) FROM generate_series(1, work.batches) AS n,
-						unnest(repair_due(work, n, 'skipped')) AS s
-						WHERE s.detail = 'equal by now'), 0);
-			END IF;
-			EXIT;
-		EXCEPTION WHEN @on_error@ THEN
-			@take_failure@;
-			again := restarts(conns, peers, plan.compared, attempt, e);
-			IF NOT again THEN
-				RAISE;
-			END IF;
-			options := options_again(options, e, 'repair');
-		END;
-	END LOOP;
+	-- with another seed, keys would have other hashes
+	plan.compared := found.plan;
+	work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
+	at_once := asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
+		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
+		AND (plan.compared).from_digests IS NOT TRUE;
+	IF at_once THEN
+		work := repair_add_found(work, found);
+	ELSE
+		FOR b IN SELECT * FROM differences(found) LOOP
+			work := repair_add_steps(work, b.differences, (b.waited).problem);
+		END LOOP;
+		work.figures := b.figures;
+	END IF;
 	IF asked.apply THEN
-		work := (repair_apply(ARRAY[work]))[1];
+		PERFORM repair_claim_all(ARRAY[work]);
+	ELSE
+		work := repair_show(work, repair_target_of(asked.target_side,
+			(work.figures).rows_here, (work.figures).rows_there));
+	END IF;
+	IF at_once THEN
+		figures := found.figures;
+		figures.lookup_ms := CASE WHEN found.number > 0 THEN ms(started) END;
+		work.figures := all_figures(plan.compared, figures, found.number, found.number
+			- (SELECT count(*) FROM generate_series(1, work.batches) AS n,
+				unnest(repair_due(work, n, 'skipped')) AS s WHERE s.detail = 'equal by now'), 0);
 	END IF;
 	RETURN work;
 END
@@ -203,47 +169,72 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	-- fields of the options that are not arguments
 	content text := 'texts';
+	own_rows text := 'of two';
 	peer_mapping jsonb := make_mapping(peer_columns, NULL);
-	options options := @arguments options@;
 	asked repair_options := @arguments repair_options@;
-	peers text[] := ARRAY[here_peer, peer];
-	-- those of a run have peers of its own
-	conns text[] := peer_conns(CASE WHEN run IS NULL THEN peers ELSE '{here,there}' END);
+	a attempt := first_attempt(ARRAY[here_peer, peer], @arguments options@);
+	plan repair_plan;
+	found found_keys;
 	works repair_work[];
 	figures figures;
 	traffic record;
 	e failure;
 BEGIN
-	BEGIN
-		asked.target_side := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
-		asked.inserts := coalesce(inserts, winner = 'source');
-		asked.deletes := coalesce(deletes, winner = 'source');
-		works := CASE WHEN run IS NULL THEN ARRAY[
-				repair(conns, peers, relation, here_relation, peer_relation, options, asked)]
-			ELSE run_repair(conns, peers, run, relation, here_relation, peer_relation, options,
-				asked) END;
-		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
-		-- behind all that may end in an error, such as a cancel
-		IF asked.apply AND works <> '{}' THEN
-			PERFORM repair_commit((((works[1]).plan).target).place);
-		END IF;
-		PERFORM peers_close(conns);
-		IF run IS NULL THEN
-			-- of the comparison, with the messages of the repair since then
-			figures := (works[1]).figures;
-			traffic := iblt_traffic_take();
-			figures.messages := figures.messages + traffic.messages;
-			figures.bytes_sent := figures.bytes_sent + traffic.sent;
-			figures.bytes_received := figures.bytes_received + traffic.received;
-			figures.total_ms := ms(started);
-			figures.finished_at := clock_timestamp();
-			PERFORM keep_stats('iblt_compare', to_jsonb(figures));
-		END IF;
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
-		RAISE;
-	END;
+	asked.target_side := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
+	asked.inserts := coalesce(inserts, winner = 'source');
+	asked.deletes := coalesce(deletes, winner = 'source');
+	LOOP
+		BEGIN
+			plan := NULL;
+			-- those of a run have peers of its own
+			a.conns := coalesce(a.conns, peer_conns(CASE WHEN run IS NULL THEN a.peers
+				ELSE '{here,there}' END));
+			PERFORM repair_check_options(asked);
+			IF run IS NULL THEN
+				a := begin_attempt(a, 'iblt_repair', relation, here_relation);
+				plan := repair_plan_of(prepare(a.conns, relation, peer_relation, a.options), asked);
+				found := find_keys(plan.compared);
+				PERFORM live_notice(found.plan);
+				IF reads_by_index(found.plan) THEN
+					PERFORM iblt_tell('notice', by_index_note(true));
+				END IF;
+				works := ARRAY[repair_find(plan, found)];
+				plan := NULL;
+			END IF;
+			-- nothing begins again once rows may have been changed
+			a.number := 3;
+			IF run IS NOT NULL THEN
+				works := run_repair(a.conns, a.peers, run, relation, here_relation, peer_relation,
+					a.options, asked);
+			ELSIF asked.apply THEN
+				works := repair_apply(works);
+			END IF;
+			RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
+			-- behind all that may end in an error, such as a cancel
+			IF asked.apply AND works <> '{}' THEN
+				PERFORM repair_commit((((works[1]).plan).target).place);
+			END IF;
+			PERFORM peers_close(a.conns);
+			EXIT;
+		EXCEPTION WHEN @on_any_error@ THEN
+			@take_failure@;
+			a := begin_again(a, plan.compared, e);
+			IF a.number IS NULL THEN
+				RAISE;
+			END IF;
+		END;
+	END LOOP;
+	IF run IS NULL THEN
+		-- of the comparison, with the messages of the repair since then
+		figures := (works[1]).figures;
+		traffic := iblt_traffic_take();
+		figures.messages := figures.messages + traffic.messages;
+		figures.bytes_sent := figures.bytes_sent + traffic.sent;
+		figures.bytes_received := figures.bytes_received + traffic.received;
+		figures.total_ms := ms(started);
+		figures.finished_at := clock_timestamp();
+		PERFORM keep_stats('iblt_compare', to_jsonb(figures));
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_repair IS

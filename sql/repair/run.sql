@@ -203,7 +203,6 @@ DECLARE
 		CASE WHEN options.live <> 'off' THEN 'live' END,
 		CASE WHEN options.method <> 'sketch' THEN 'method' END);
 BEGIN
-	PERFORM repair_check_options(asked);
 	IF given <> '' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'arguments that do not go with run: ' || given,
