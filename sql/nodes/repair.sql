@@ -233,8 +233,8 @@ BEGIN
 	IF num_nonnulls(standby, reader, other) > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = coalesce(standby, reader, other),
-			DETAIL = CASE WHEN standby IS NOT NULL THEN 'Both would have a vote.'
-				ELSE 'Its rows may come from another node, and both would have a vote for them.' END,
+			DETAIL = CASE WHEN standby IS NULL THEN 'Its rows may come from another node, and '
+				'both would have a vote for them.' ELSE 'Both would have a vote.' END,
 			HINT = 'Leave that node out, or name a source.';
 	END IF;
 END

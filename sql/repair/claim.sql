@@ -5,7 +5,7 @@
 -- by column.  A preview takes the same look without locks.
 --
 -- If nothing replicates, a repair that is applied does not look at such keys before
--- (repair_add_found).  The checksums of the rows then tell whether they are the rows of the
+-- (repair_find).  The checksums of the rows then tell whether they are the rows of the
 -- scans, because the key has their weight in the difference.
 
 -- Says what is done with the steps of a batch: of the first one, and later by time.

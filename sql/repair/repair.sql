@@ -5,8 +5,8 @@
 --	repair_plan_of			the plan (plan.sql)
 --	find_keys			the comparison (sql/compare)
 --	repair_find
---	  repair_add_steps		what is to be done, or why nothing is (steps.sql); repair_add_found if
---				the claim finds that out
+--	  repair_add_steps		what is to be done, or why nothing is (steps.sql), unless the claim
+--				finds that out
 --	  repair_show			a preview, which calls repair_exchange
 --	  repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
@@ -50,8 +50,8 @@ $$;
 
 -- Keeps the steps for the keys that a comparison has found, and claims their rows, or shows what is
 -- to be done.
--- If nothing waits for replication, the keys are claimed at once.
-CREATE FUNCTION repair_find(plan repair_plan, found found_keys) RETURNS repair_work
+-- If nothing waits for replication, the claim looks the keys up for the first time.
+CREATE FUNCTION repair_find(plan repair_plan, answer found_keys) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -59,19 +59,31 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	work repair_work;
 	at_once boolean;
+	size integer;
+	named key_sides;
+	part text;
 	b batch;
 	figures figures;
 BEGIN
 	-- with another seed, keys would have other hashes
-	plan.compared := found.plan;
+	plan.compared := answer.plan;
 	work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
 	at_once := asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
 		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
 		AND (plan.compared).from_digests IS NOT TRUE;
-	IF at_once THEN
-		work := repair_add_found(work, found);
-	ELSE
-		FOR b IN SELECT * FROM differences(found) LOOP
+	size := batch_size(plan.compared);
+	FOR done IN 0 .. CASE WHEN at_once THEN answer.number - 1 ELSE -1 END BY size LOOP
+		named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
+		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
+			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part
+					WHEN 'both' THEN 'update' WHEN asked.target_side THEN 'delete' ELSE 'insert' END,
+					'due', NULL, 1, NULL, NULL, NULL, NULL, NULL, k.weight)::repair_step
+				FROM (SELECT unnest(named.keys) AS id, unnest(named.sides) AS side,
+					unnest(named.weights) AS weight) AS k WHERE k.side = part));
+		END LOOP;
+	END LOOP;
+	IF NOT at_once THEN
+		FOR b IN SELECT * FROM differences(answer) LOOP
 			work := repair_add_steps(work, b.differences, (b.waited).problem);
 		END LOOP;
 		work.figures := b.figures;
@@ -83,9 +95,9 @@ BEGIN
 			(work.figures).rows_here, (work.figures).rows_there));
 	END IF;
 	IF at_once THEN
-		figures := found.figures;
-		figures.lookup_ms := CASE WHEN found.number > 0 THEN ms(started) END;
-		work.figures := all_figures(plan.compared, figures, found.number, found.number
+		figures := answer.figures;
+		figures.lookup_ms := CASE WHEN answer.number > 0 THEN ms(started) END;
+		work.figures := all_figures(plan.compared, figures, answer.number, answer.number
 			- (SELECT count(*) FROM generate_series(1, work.batches) AS n,
 				unnest(repair_due(work, n, 'skipped')) AS s WHERE s.detail = 'equal by now'), 0);
 	END IF;

@@ -213,27 +213,3 @@ BEGIN
 	work := repair_add(work, repair_judged(plan, x.inserts, unconfirmed, cause, false));
 END
 $$;
-
--- Keeps steps for keys of a difference, whose rows the claim looks up for the first time.
-CREATE FUNCTION repair_add_found(INOUT work repair_work, found found_keys) RETURNS repair_work
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	compared plan := (work.plan).compared;
-	size integer := batch_size(compared);
-	named key_sides;
-	part text;
-BEGIN
-	FOR done IN 0 .. found.number - 1 BY size LOOP
-		named := iblt_compare_keys(found.sample, found.keys, done::integer, size);
-		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
-			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part
-					WHEN 'both' THEN 'update' WHEN ((work.plan).asked).target_side THEN 'delete'
-					ELSE 'insert' END, 'due', NULL, 1, NULL, NULL, NULL, NULL, NULL,
-					k.weight)::repair_step
-				FROM (SELECT unnest(named.keys) AS id, unnest(named.sides) AS side,
-					unnest(named.weights) AS weight) AS k WHERE k.side = part));
-		END LOOP;
-	END LOOP;
-END
-$$;
