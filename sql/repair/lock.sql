@@ -47,7 +47,7 @@ BEGIN
 			'least(nullif(setting::int8, 0), %s)::text', greatest(1, least(2147483647, round(1000
 			* extract(epoch FROM ((plans[1]).compared).timeout)))))), ARRAY[cardinality(places)]));
 		FOR x IN SELECT s.place, array_agg(DISTINCT s.relation) AS relations
-				FROM unnest(locked) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
+				FROM unnest(locked) AS p, unnest(ARRAY[p.source, p.target]) AS s
 				GROUP BY 1 ORDER BY min(s.identity COLLATE "C") LOOP
 			members := ask_call(x.place,
 				format('relation_sources(%L::pg_catalog.regclass[])', x.relations));

@@ -185,31 +185,29 @@ DECLARE
 	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
 		WHERE NOT (u.d).confirmed);
 	steps repair_step[];
-	problems boolean;
-	x record;
+	problems boolean := asked.winner = 'newest';
+	parts text[] := '{delete,update,insert}';
+	part text;
 BEGIN
-	IF NOT repair_finds_by_index(plan) THEN
+	IF repair_finds_by_index(plan) THEN
+		steps := ARRAY(SELECT ROW(u.id, u.key, u.action, 'due', u.problem, u.n, NULL, NULL, NULL,
+				u.source_checksum, u.target_checksum, NULL)::repair_step
+			FROM repair_unique_changes(differences, asked.target_side, problems) AS u);
+	ELSE
 		EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'
 				' AS v(%s)', CASE WHEN (plan.compared).is_unique THEN 'repair_unique_changes'
-				ELSE 'repair_counted_changes' END, asked.target_side, asked.winner = 'newest',
+				ELSE 'repair_counted_changes' END, asked.target_side, problems,
 			concat_ws(', ', repair_each_sql(plan.columns, 'x.source_texts ->> %s'),
 				repair_each_sql(plan.columns, 'x.target_texts ->> %s'), '0'),
 			concat_ws(', ', repair_each_sql(plan.columns, 'n%s'),
 				repair_each_sql(plan.columns, 'o%s'), 'more')), NULL, 'x.checksum')
 		INTO steps, problems USING differences;
-		work := repair_add(work, repair_judged(plan, steps, unconfirmed, cause, problems));
-		RETURN;
+		parts := ARRAY[''];
 	END IF;
-	SELECT array_agg(c.step) FILTER (WHERE c.action = 'delete') AS deletes,
-		array_agg(c.step) FILTER (WHERE c.action = 'update') AS updates,
-		array_agg(c.step) FILTER (WHERE c.action = 'insert') AS inserts INTO x
-	FROM (SELECT u.action, ROW(u.id, u.key, u.action, 'due', u.problem, u.n, NULL, NULL, NULL,
-			u.source_checksum, u.target_checksum, NULL)::repair_step
-		FROM repair_unique_changes(differences, asked.target_side, asked.winner = 'newest') AS u)
-		AS c(action, step);
-	work := repair_add(work, repair_judged(plan, x.deletes, unconfirmed, cause, false));
-	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, cause,
-		asked.winner = 'newest'));
-	work := repair_add(work, repair_judged(plan, x.inserts, unconfirmed, cause, false));
+	FOREACH part IN ARRAY parts LOOP
+		work := repair_add(work, repair_judged(plan, ARRAY(SELECT u.s
+			FROM (SELECT unnest(steps) AS s) AS u WHERE part IN ((u.s).action, '')),
+			unconfirmed, cause, problems));
+	END LOOP;
 END
 $$;
