@@ -75,8 +75,10 @@ BEGIN
 	FOR done IN 0 .. CASE WHEN at_once THEN answer.number - 1 ELSE -1 END BY size LOOP
 		named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
 		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
-			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part WHEN 'both' THEN 'update'
-					WHEN asked.target_side THEN 'delete' ELSE 'insert' END, 'due', NULL, 1, NULL, NULL, NULL, NULL, NULL, k.weight)::repair_step
+			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part
+					WHEN 'both' THEN 'update' WHEN asked.target_side THEN 'delete'
+					ELSE 'insert' END, 'due', NULL, 1, NULL, NULL, NULL, NULL, NULL,
+					k.weight)::repair_step
 				FROM (SELECT unnest(named.keys) AS id, unnest(named.sides) AS side,
 					unnest(named.weights) AS weight) AS k WHERE k.side = part));
 		END LOOP;
