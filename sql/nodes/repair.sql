@@ -88,7 +88,6 @@ DECLARE
 	rows node_repair_row[];	-- what was done, before the commit
 	steps repair_step[];
 	ids text[];
-	keys text[];
 	still text[];
 	failed text;
 	broken integer;
@@ -131,11 +130,9 @@ BEGIN
 					steps := repair_batch(work, n);
 					ids := repair_ids(work.plan, steps);
 					CONTINUE WHEN ids = '{}';
-					keys := keys_of_ids(reached, ids);
 					-- keys on which the nodes still agree as they did, on what the steps write
 					still := ARRAY(SELECT d.id
-						FROM unnest(differing(reached, find_sides(reached, keys), keys)) AS d
-						JOIN unnest(steps) AS u USING (id),
+						FROM unnest(look_at_ids(reached, ids)) AS d JOIN unnest(steps) AS u USING (id),
 						nodes_verdict(iblt_field(reached.sides, 'side'), s.named, d.checksums) AS v
 						WHERE v.verdict = 'majority' AND names[pairs[i].source] = ANY (v.agree)
 						AND name = ANY (v.deviate) AND u.source_checksum IS NOT DISTINCT FROM

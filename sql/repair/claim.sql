@@ -39,7 +39,7 @@ DECLARE
 BEGIN
 	compared.content := CASE WHEN stamps THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
-	IF repair_finds_by_index(plan) THEN
+	IF plan.indexed THEN
 		found := find_sides(compared, ids);
 		source := repair_source_of(target_side, (found[1]).checksum, (found[2]).checksum);
 		target := repair_target_of(target_side, (found[1]).checksum, (found[2]).checksum);
@@ -54,15 +54,6 @@ BEGIN
 END
 $$;
 
--- What replicates from any side but the target: from the source of a repair, and from other nodes,
--- which have a vote.
-CREATE FUNCTION repair_links(plan repair_plan) RETURNS link[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT l FROM unnest((plan.compared).links) AS l
-		WHERE l.source <> (plan.target).side)
-$$;
-
 -- Waits until the sources show what replication may have brought to the target already
 -- (waiting.sql, test/sim/sim_recheck.c); an error if that takes too long.
 CREATE FUNCTION repair_settle(plan repair_plan) RETURNS void
@@ -72,7 +63,7 @@ DECLARE
 	compared plan := plan.compared;
 	problem text;
 BEGIN
-	compared.links := repair_links(plan);
+	compared.links := plan.links;
 	problem := settle_all(compared, clock_timestamp() + compared.timeout);
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'lock_not_available',

@@ -224,6 +224,9 @@ BEGIN
 	plan.compared := compared;
 	plan.target := repair_target_of(asked.target_side, compared.here, compared.there);
 	plan.source := repair_source_of(asked.target_side, compared.here, compared.there);
+	plan.indexed := compared.is_unique AND NOT compared.by_hash;
+	plan.links := ARRAY(SELECT l FROM unnest(compared.links) AS l
+		WHERE l.source <> (plan.target).side);
 	plan := repair_describe_sides(plan);
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;

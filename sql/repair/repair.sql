@@ -68,7 +68,7 @@ BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := answer.plan;
 	work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
-	at_once := asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
+	at_once := asked.apply AND asked.winner = 'source' AND plan.indexed
 		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
 		AND (plan.compared).from_digests IS NOT TRUE;
 	size := batch_size(plan.compared);

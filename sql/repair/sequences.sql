@@ -129,7 +129,7 @@ BEGIN
 		answer := structure_of(conns, peers, schema, peer_schema, false, '{sequence}');
 		IF apply AND conns[1] IS NOT NULL THEN
 			PERFORM peer_send(conns[1], 'BEGIN ISOLATION LEVEL READ COMMITTED'),
-				peer_value(conns[1], 0);
+				peer_value(conns[1], 0), ask_call(conns[1], 'repair_open(false)');
 		END IF;
 		FOR step IN SELECT p.* FROM unnest(answer.here) AS h
 			FULL JOIN unnest(answer.there) AS t ON t.object = h.object,

@@ -20,16 +20,6 @@ BEGIN
 END
 $$;
 
--- Does an index find the rows of a key? Then all steps of a batch have one action, and get their
--- texts when their rows are claimed or shown.
-CREATE FUNCTION repair_finds_by_index(plan repair_plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (plan.compared).is_unique AND NOT (plan.compared).by_hash;
-END
-$$;
-
 -- Keeps the steps of one more batch.
 CREATE FUNCTION repair_add(INOUT work repair_work, steps repair_step[]) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -38,7 +28,7 @@ BEGIN
 	IF steps <> '{}' THEN
 		work.batches := work.batches + 1;
 		work.parts := array_append(work.parts,
-			CASE WHEN repair_finds_by_index(work.plan) THEN (steps[1]).action ELSE '' END);
+			CASE WHEN (work.plan).indexed THEN (steps[1]).action ELSE '' END);
 		work.keys := work.keys + cardinality(repair_ids(work.plan, steps));
 		PERFORM iblt_repair_put((work.plan).secret, work.batches, steps);
 	END IF;
@@ -189,7 +179,7 @@ DECLARE
 	parts text[] := '{delete,update,insert}';
 	part text;
 BEGIN
-	IF repair_finds_by_index(plan) THEN
+	IF plan.indexed THEN
 		steps := ARRAY(SELECT ROW(u.id, u.key, u.action, 'due', u.problem, u.n, NULL, NULL, NULL,
 				u.source_checksum, u.target_checksum, NULL)::repair_step
 			FROM repair_unique_changes(differences, asked.target_side, problems) AS u);

@@ -99,6 +99,10 @@ CREATE TYPE repair_plan AS (
 	described repair_description,	-- the target
 	source_naming text,		-- what the name of the source means (repair_naming)
 	columns repair_column[],
+	indexed boolean,		-- an index finds the rows of a key.  Then all steps of a batch have one
+							-- action, and get their texts when their rows are claimed or shown
+	links link[],			-- what replicates from any side but the target: from the source, and
+							-- from other nodes, which have a vote
 	secret text				-- random: the name of the list of its steps
 );
 

@@ -36,7 +36,7 @@ BEGIN
 		IF (plan.asked).winner = 'newest' THEN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
-		IF work.differ IS NULL AND repair_finds_by_index(plan) THEN
+		IF work.differ IS NULL AND plan.indexed THEN
 			found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup],
 				reading_of(compared, before.ids, true));
 			PERFORM require_side_described(s, found[1].fingerprint);
@@ -95,7 +95,7 @@ DECLARE
 	now record;
 	changed text[];
 BEGIN
-	FOR n IN 1 .. CASE WHEN repair_links(plan) = '{}' THEN 0 ELSE work.batches END LOOP
+	FOR n IN 1 .. CASE WHEN plan.links = '{}' THEN 0 ELSE work.batches END LOOP
 		steps := repair_due(work, n, 'insert');
 		CONTINUE WHEN steps = '{}';
 		IF NOT settled THEN
