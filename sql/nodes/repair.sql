@@ -5,33 +5,20 @@
 -- All pairs of one target are a transaction of its own, and an error there does not undo what
 -- was done on other nodes.
 
--- The node whose rows of a key win, NULL for a tie, and those that are to become like it; with a
--- source, that one.
-CREATE FUNCTION nodes_winner(names text[], named integer, checksums text[], source text)
-RETURNS TABLE (winner text, targets text[])
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
-AS $$
-	SELECT CASE WHEN source IS NOT NULL THEN source
-			WHEN v.verdict = 'majority' THEN v.agree[1] END,
-		CASE WHEN source IS NOT NULL THEN ARRAY(SELECT u.name
-				FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
-				WHERE u.checksum IS DISTINCT FROM checksums[array_position(names, source)]
-				ORDER BY u.n)
-			WHEN v.verdict = 'majority' THEN v.deviate END
-	FROM nodes_verdict(names, named, checksums) AS v
-$$;
-
--- What is to be repaired, in the order of the nodes.
+-- What is to be repaired, in the order of the nodes: those that have not the rows of the source, or
+-- without one, of the majority.
 -- This database is the last one: its changes are not committed, so it is no source from then on.
 CREATE FUNCTION nodes_pairs(names text[], named integer, differences difference[], source text)
 RETURNS SETOF node_pair
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT array_position(names, t.name), array_position(names, w.winner),
-		array_agg(d.id), array_agg(d.key)
-	FROM unnest(differences) AS d, nodes_winner(names, named, d.checksums, source) AS w,
-		unnest(w.targets) AS t(name)
-	WHERE d.confirmed IS NOT FALSE GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
+	SELECT array_position(names, t.name), w.place, array_agg(d.id), array_agg(d.key)
+	FROM unnest(differences) AS d, nodes_verdict(names, named, d.checksums) AS v,
+		LATERAL (SELECT array_position(names, coalesce(source, v.agree[1]))) AS w(place),
+		unnest(names, d.checksums) AS t(name, checksum)
+	WHERE d.confirmed IS NOT FALSE AND (source IS NOT NULL OR v.verdict = 'majority')
+		AND t.checksum IS DISTINCT FROM d.checksums[w.place]
+	GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
 $$;
 
 -- The rows for keys that are left on all nodes, because of a problem or a tie.
@@ -42,8 +29,8 @@ AS $$
 	SELECT NULL, d.key, NULL, NULL, 'skipped', CASE WHEN d.confirmed IS FALSE
 		THEN 'not confirmed: ' || unconfirmed_cause(problem)
 		ELSE 'a tie: no majority of the nodes agrees' END
-	FROM unnest(differences) AS d, nodes_winner(names, named, d.checksums, source) AS w
-	WHERE d.confirmed IS FALSE OR w.winner IS NULL ORDER BY d.key
+	FROM unnest(differences) AS d, nodes_verdict(names, named, d.checksums) AS v
+	WHERE d.confirmed IS FALSE OR source IS NULL AND v.verdict = 'tie' ORDER BY d.key
 $$;
 
 -- The plan of a comparison of two of the nodes.
