@@ -169,9 +169,7 @@ AS $$
 DECLARE
 	s plan := compared.plan;
 	names text[] := iblt_field(s.sides, 'side');
-	pairs node_pair[] := ARRAY(SELECT p
-		FROM nodes_pairs(names, s.named, compared.differences, source) AS p);
-	first integer := 1;
+	pairs node_pair[];
 	rows node_repair_row[] := '{}';
 BEGIN
 	-- Rows here that this transaction has changed, or sees as they were before, would have a vote,
@@ -184,11 +182,10 @@ BEGIN
 	IF source IS NULL THEN
 		PERFORM nodes_check_standby(s.sides);
 	END IF;
-	FOR i IN 1 .. cardinality(pairs) LOOP
-		IF i = cardinality(pairs) OR pairs[i + 1].target <> pairs[i].target THEN
-			rows := rows || nodes_repair_target(nodes, s, pairs[first : i], asked, source);
-			first := i + 1;
-		END IF;
+	FOR pairs IN SELECT array_agg(ROW(p.*)::node_pair ORDER BY p.source)
+			FROM nodes_pairs(names, s.named, compared.differences, source) AS p
+			GROUP BY p.target ORDER BY names[p.target] = 'here', p.target LOOP
+		rows := rows || nodes_repair_target(nodes, s, pairs, asked, source);
 	END LOOP;
 	RETURN rows || ARRAY(SELECT r FROM nodes_left(names, s.named, compared.differences, source,
 		(compared.waited).problem) AS r);
