@@ -119,7 +119,8 @@ BEGIN
 					CONTINUE WHEN ids = '{}';
 					-- keys on which the nodes still agree as they did, on what the steps write
 					still := ARRAY(SELECT d.id
-						FROM unnest(look_at_ids(reached, ids)) AS d JOIN unnest(steps) AS u USING (id),
+						FROM unnest(look_at_ids(reached, ids)) AS d
+						JOIN unnest(steps) AS u USING (id),
 						nodes_verdict(iblt_field(reached.sides, 'side'), s.named, d.checksums) AS v
 						WHERE v.verdict = 'majority' AND names[pairs[i].source] = ANY (v.agree)
 						AND name = ANY (v.deviate) AND u.source_checksum IS NOT DISTINCT FROM

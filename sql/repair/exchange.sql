@@ -240,13 +240,12 @@ BEGIN
 	END LOOP;
 	-- the updates of the other keys become deletes and inserts
 	FOR n IN 1 .. work.batches LOOP
-		SELECT array_agg(u.s ORDER BY u.i) FILTER (WHERE NOT c.chosen) AS others,
-			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "delete"}') ORDER BY u.i)
+		SELECT array_agg(u.s) FILTER (WHERE NOT c.chosen) AS others,
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "delete"}'))
 				FILTER (WHERE c.chosen) AS deletes,
-			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}') ORDER BY u.i)
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}'))
 				FILTER (WHERE c.chosen) AS inserts INTO x
-		FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
-			FROM repair_batch(work, n) AS s(steps)) AS u,
+		FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u,
 		LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
 			AND (u.s).id IN (SELECT ids[place] FROM unnest(stuck) AS place),
 			jsonb_build_object('columns', NULL, 'detail', said)) AS c(chosen, change);

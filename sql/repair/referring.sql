@@ -76,11 +76,9 @@ BEGIN
 			SELECT CASE WHEN (u.s).status = 'due' AND x.problem <> ''
 				THEN jsonb_populate_record(u.s, jsonb_build_object('detail', prefix || x.problem))
 				ELSE u.s END
-			FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
-				FROM repair_batch(work, n) AS s(steps)) AS u,
+			FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u,
 			LATERAL (SELECT CASE (u.s).action WHEN 'delete' THEN said[1]
-				WHEN 'update' THEN said[2] END) AS x(problem)
-			ORDER BY u.i));
+				WHEN 'update' THEN said[2] END) AS x(problem)));
 	END LOOP;
 END
 $$;

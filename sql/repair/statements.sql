@@ -8,13 +8,17 @@
 -- each row would take most of the time.
 
 -- What has to change
+--
+-- An action for n rows of a key, with the texts of the row on both sides, why it must not be made,
+-- the checksums of all rows of the key, and that of the row that is written or deleted.
 
 -- What has to happen to rows with unique keys.
 -- A unique key is inserted or deleted, or its columns are updated.  If the newest row wins, the
 -- last text of a row is its stamp.
 -- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
-CREATE FUNCTION repair_unique_changes(differences difference[], target_side text,
-	newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_unique_changes(differences difference[], target_side text, newest boolean)
+RETURNS TABLE (id text, key jsonb, action text, source_texts jsonb, target_texts jsonb, n bigint,
+	problem text, source_checksum text, target_checksum text, checksum text)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT d.id, d.key, CASE WHEN s.source_checksum IS NULL THEN 'delete'
@@ -42,8 +46,9 @@ $$;
 
 -- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
-CREATE FUNCTION repair_counted_changes(differences difference[], target_side text,
-	newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_counted_changes(differences difference[], target_side text, newest boolean)
+RETURNS TABLE (id text, key jsonb, action text, source_texts jsonb, target_texts jsonb, n bigint,
+	problem text, source_checksum text, target_checksum text, checksum text)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'

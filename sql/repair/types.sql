@@ -106,20 +106,6 @@ CREATE TYPE repair_plan AS (
 	secret text				-- random: the name of the list of its steps
 );
 
--- What has to happen to rows of the target, of keys that a scan finds.
-CREATE TYPE repair_change AS (
-	id text,
-	key jsonb,
-	action text,			-- 'insert', 'update' or 'delete'
-	source_texts jsonb,		-- of the row on the source
-	target_texts jsonb,		-- and on the target
-	n bigint,				-- how many such rows
-	problem text,			-- why it must not be made, or NULL
-	source_checksum text,	-- of the rows of the key
-	target_checksum text,
-	checksum text			-- of the row that is written or deleted
-);
-
 -- A step of a repair, or why there is none.
 CREATE TYPE repair_step AS (
 	id text,
