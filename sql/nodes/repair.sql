@@ -126,7 +126,7 @@ BEGIN
 						AND name = ANY (v.deviate) AND u.source_checksum IS NOT DISTINCT FROM
 							d.checksums[array_position(iblt_field(reached.sides, 'side'),
 								names[pairs[i].source])]);
-					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
+					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(work.plan, steps,
 						ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
 						'changed since it was compared'));
 				END LOOP;

@@ -128,8 +128,8 @@ DECLARE
 	action text := work.parts[batch];	-- '' for several
 	before record := repair_compared(steps);
 	-- a lock takes the right to update, which others must not ask for
-	lock boolean := asked.apply AND EXISTS (SELECT FROM unnest(steps) AS s WHERE s.status = 'due'
-		AND CASE s.action WHEN 'update' THEN asked.updates WHEN 'delete' THEN asked.deletes END);
+	lock boolean := asked.apply AND EXISTS (SELECT FROM unnest(steps) AS s
+		WHERE CASE s.action WHEN 'update' THEN asked.updates WHEN 'delete' THEN asked.deletes END);
 	ids text[];
 	x record;				-- the rows of target and source, if an index finds them
 	now record;
@@ -144,7 +144,7 @@ DECLARE
 	changed text[];
 	doubtful text[] := '{}';
 BEGIN
-	IF (steps[1]).status <> 'due' THEN	-- those that are skipped come last
+	IF steps = '{}' THEN
 		RETURN '{}';
 	ELSIF action = '' THEN
 		IF lock THEN
@@ -193,8 +193,7 @@ BEGIN
 			RAISE EXCEPTION USING ERRCODE = 'data_exception',
 				MESSAGE = 'a side answered with rows of other keys than it was asked for';
 		END IF;
-		steps := made || ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
-			WHERE (u.s).status = 'skipped');
+		steps := made;
 	END IF;
 	IF before.weights IS NOT NULL THEN
 		places := iblt_compare_changed((plan.compared).seed, before.weights,
@@ -224,8 +223,8 @@ BEGIN
 				WHERE n.source IS DISTINCT FROM n.target);
 			equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
 		END IF;
-		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'), equal,
-			'equal by now');
+		steps := repair_skip(plan, steps, changed, 'changed since it was compared');
+		steps := repair_skip(plan, steps, equal, 'equal by now');
 	END IF;
 	PERFORM iblt_repair_put(plan.secret, batch,
 		repair_fill(plan, repair_judged(plan, steps, '{}', NULL, problems)));

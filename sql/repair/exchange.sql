@@ -246,11 +246,10 @@ BEGIN
 			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}'))
 				FILTER (WHERE c.chosen) AS inserts INTO x
 		FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u,
-		LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
-			AND (u.s).id IN (SELECT ids[place] FROM unnest(stuck) AS place),
+		LATERAL (SELECT (u.s).action = 'update'
+				AND (u.s).id IN (SELECT ids[place] FROM unnest(stuck) AS place),
 			jsonb_build_object('columns', NULL, 'detail', said)) AS c(chosen, change);
 		CONTINUE WHEN x.inserts IS NULL;
-		-- those that are skipped come last
 		PERFORM iblt_repair_put(plan.secret, n, x.inserts || x.others);
 		work.parts[n] := '';
 		work := repair_add(work, x.deletes);

@@ -79,7 +79,7 @@ AS $$
 DECLARE
 	long integer[] := ARRAY(SELECT u.n FROM (SELECT unnest(steps) AS s,
 			generate_subscripts(steps, 1) AS n) AS u
-		WHERE (u.s).status = 'due' AND (u.s).long IS NOT NULL);
+		WHERE (u.s).long IS NOT NULL);
 	gone text[] := '{}';
 	step repair_step;
 	c repair_column;
@@ -103,6 +103,6 @@ BEGIN
 		END LOOP;
 		steps[long[n]] := step;
 	END LOOP;
-	RETURN repair_skip(steps, gone, 'changed since it was compared');
+	RETURN repair_skip(plan, steps, gone, 'changed since it was compared');
 END
 $$;

@@ -31,7 +31,7 @@ BEGIN
 			-- of the keys whose steps change what it refers to, or may do so
 			ids := ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
 				unnest(repair_batch(work, n)) AS s
-				WHERE s.status = 'due' AND s.action = part
+				WHERE s.action = part
 				AND (s.action = 'delete' OR s.columns && k.referenced
 					OR EXISTS (SELECT FROM unnest((plan.described).columns) AS t
 						WHERE t.generated AND t.name = ANY (k.referenced))));
@@ -73,7 +73,7 @@ BEGIN
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM iblt_repair_put(plan.secret, n, ARRAY(
-			SELECT CASE WHEN (u.s).status = 'due' AND x.problem <> ''
+			SELECT CASE WHEN x.problem <> ''
 				THEN jsonb_populate_record(u.s, jsonb_build_object('detail', prefix || x.problem))
 				ELSE u.s END
 			FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u,

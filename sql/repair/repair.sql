@@ -30,8 +30,7 @@ BEGIN
 	PERFORM repair_claim(work);
 	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
 	INTO actions, lost
-	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u
-	WHERE u.status = 'due';
+	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u;
 	triggers := repair_triggers(plan, actions);
 	IF lost > 0 THEN
 		PERFORM iblt_tell('notice', format('the repair will delete %s rows of %s (%s)',
@@ -77,7 +76,7 @@ BEGIN
 		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
 			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part
 					WHEN 'both' THEN 'update' WHEN asked.target_side THEN 'delete'
-					ELSE 'insert' END, 'due', NULL, 1, NULL, NULL, NULL, NULL, NULL,
+					ELSE 'insert' END, NULL, 1, NULL, NULL, NULL, NULL, NULL,
 					k.weight)::repair_step
 				FROM (SELECT unnest(named.keys) AS id, unnest(named.sides) AS side,
 					unnest(named.weights) AS weight) AS k WHERE k.side = part));
@@ -99,8 +98,7 @@ BEGIN
 		figures := answer.figures;
 		figures.lookup_ms := CASE WHEN answer.number > 0 THEN ms(started) END;
 		work.figures := all_figures(plan.compared, figures, answer.number, answer.number
-			- (SELECT count(*) FROM generate_series(1, work.batches) AS n,
-				unnest(repair_due(work, n, 'skipped')) AS s WHERE s.detail = 'equal by now'), 0);
+			- (SELECT count(*) FROM repair_skipped(plan) AS s WHERE s.detail = 'equal by now'), 0);
 	END IF;
 	RETURN work;
 END
@@ -122,11 +120,9 @@ BEGIN
 	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
 		target := ((work.plan).target).relation;
 		shown := repair_shown_sql(work.plan, true);
-		query := format('SELECT $2, x.key, x.action,'
-			' CASE x.status WHEN ''due'' THEN %s || '';'' END,'
-			' CASE x.status WHEN ''due'' THEN $3 ELSE x.status END, x.detail FROM %s',
+		query := format('SELECT $2, x.key, x.action, %s || '';'', $3, x.detail FROM %s',
 			shown.statement, shown.item);
-		FOREACH part IN ARRAY '{delete,update,insert,skipped}'::text[] LOOP
+		FOREACH part IN ARRAY '{delete,update,insert}'::text[] LOOP
 			FOR n IN 1 .. work.batches LOOP
 				steps := repair_due(work, n, part);
 				CONTINUE WHEN steps = '{}';
@@ -134,8 +130,10 @@ BEGIN
 					CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END;
 			END LOOP;
 		END LOOP;
-		PERFORM iblt_repair_drop((work.plan).secret),
-			iblt_repair_drop((work.plan).secret || '/long');
+		RETURN QUERY SELECT repair_rows.target, s.key, s.action, NULL::text, 'skipped', s.detail
+			FROM repair_skipped(work.plan) AS s;
+		PERFORM iblt_repair_drop((work.plan).secret || list)
+			FROM unnest('{"",/long,/skipped}'::text[]) AS list;
 	END LOOP;
 END
 $$;

@@ -91,7 +91,7 @@ BEGIN
 						jsonb_build_object('id', k.id, 'key', k.key,
 							'action', CASE coalesce(n.side, k.side) WHEN 'both' THEN 'update'
 								WHEN asked.target_side THEN 'delete' ELSE 'insert' END,
-							'status', 'skipped', 'detail', x.reason)) END AS aside
+							'detail', x.reason)) END AS aside
 				FROM (SELECT u.*, run_repair_word(compared.by_hash, u.id) AS word
 					FROM unnest(part) AS u) AS k
 				LEFT JOIN unnest(now) AS n ON n.id = k.id
@@ -109,7 +109,7 @@ BEGIN
 			IF judged.same IS NOT NULL THEN
 				work := repair_add_steps(work, judged.same, cause);
 			END IF;
-			work := repair_add(work, coalesce(judged.aside, '{}'));
+			PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, judged.aside);
 			doubtful := doubtful || doubtfully_equal(seen, ids, now);
 		END LOOP;
 		PERFORM check_index(compared, doubtful);
@@ -150,9 +150,12 @@ BEGIN
 		-- a key without a difference was equal when its rows were looked at, or has been made so
 		r.gone := ARRAY(SELECT k.number FROM unnest(r.kept) AS k
 			WHERE run_repair_word(by_hash, k.id) IN (SELECT run_repair_word(by_hash, s.id)
-				FROM generate_series(1, (r.work).batches) AS n,
-					unnest(repair_batch(r.work, n)) AS s
-				GROUP BY 1 HAVING bool_and((s.status = 'due' OR s.detail = 'equal by now') IS TRUE)
+				FROM (SELECT b.id, true AS equal FROM generate_series(1, (r.work).batches) AS n,
+						unnest(repair_batch(r.work, n)) AS b
+					UNION ALL
+					SELECT k.id, k.detail = 'equal by now'
+					FROM repair_skipped((r.work).plan) AS k) AS s
+				GROUP BY 1 HAVING bool_and(s.equal)
 				EXCEPT SELECT run_repair_word(by_hash, unnest((r.work).differ))));
 		repairs[i] := r;
 	END LOOP;

@@ -141,7 +141,7 @@ BEGIN
 		FROM unnest(plan.columns) AS c, LATERAL (SELECT format(
 			'CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %%L END', c.i)) AS d(form);
 	END IF;
-	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, ''due'', p.problem, x.n,'
+	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, p.problem, x.n,'
 			' w.columns, y.texts, %s, x.source_checksum, x.target_checksum, NULL)'
 			'::repair_step%s), ''{}'') AS steps,'
 			' coalesce(bool_or(p.problem IS NOT NULL), false) AS problems FROM %s,'

@@ -111,8 +111,6 @@ CREATE TYPE repair_step AS (
 	id text,
 	key jsonb,
 	action text,
-	status text,			-- 'due', or 'skipped'; repair_rows shows the first as 'preview' or
-							-- 'applied'
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[],			-- that an update sets

@@ -30,7 +30,7 @@ BEGIN
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
-		CONTINUE WHEN (steps[1]).status <> 'due';
+		CONTINUE WHEN steps = '{}';
 		before := repair_compared(steps);
 		wanted := before.source;
 		IF (plan.asked).winner = 'newest' THEN
@@ -116,7 +116,7 @@ BEGIN
 		PERFORM repair_send(conn, 'left', repair_execute_steps(plan, 'delete', ARRAY(
 			SELECT jsonb_populate_record(x, '{"action": "delete"}') FROM unnest(steps) AS x
 			WHERE x.id = ANY (changed)), false), path);
-		PERFORM iblt_repair_put(plan.secret, n, repair_skip(repair_batch(work, n), changed,
+		PERFORM iblt_repair_put(plan.secret, n, repair_skip(plan, repair_batch(work, n), changed,
 			'changed since it was compared'));
 	END LOOP;
 END
