@@ -193,18 +193,12 @@ DECLARE
 	rest text[];
 	-- arguments that say what to compare
 	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
-		CASE WHEN options.columns IS NOT NULL THEN 'columns' END,
-		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
-		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
-		CASE WHEN options.condition IS NOT NULL THEN 'condition' END,
-		CASE WHEN options.peer_condition IS NOT NULL THEN 'peer_condition' END,
-		CASE WHEN options.peer_mapping IS NOT NULL THEN 'peer_columns' END,
-		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
-		CASE WHEN options.cast_types THEN 'cast_types' END,
-		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,
-		CASE WHEN options.seed IS NOT NULL THEN 'seed' END,
-		CASE WHEN options.live <> 'off' THEN 'live' END,
-		CASE WHEN options.method <> 'sketch' THEN 'method' END);
+		(SELECT string_agg(CASE o.key WHEN 'peer_mapping' THEN 'peer_columns' ELSE o.key END, ', '
+				ORDER BY o.ordinality)
+		FROM json_each_text(to_json(options)) WITH ORDINALITY AS o
+		JOIN json_each_text(to_json(@arguments options@)) AS d USING (key)
+		WHERE o.value IS DISTINCT FROM d.value
+			AND o.key <> ALL ('{recheck,timeout,progress,content,own_rows}'::text[])));
 BEGIN
 	IF given <> '' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
