@@ -46,11 +46,11 @@ SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	compare/digest compare/figures compare/finder compare/lookup compare/many compare/mapping compare/nodes \
 	compare/plain compare/prepare compare/sketch compare/waiting \
 	audit/types audit/audit audit/list audit/plain audit/scope audit/sides audit/small audit/table \
-	structure/kinds structure/structure structure/audit structure/sequences \
+	structure/kinds structure/structure structure/audit \
 	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/rows run/run \
 	run/slice_guard run/small run/views run/work \
 	repair/types repair/absent repair/apply repair/claim repair/commit repair/exchange repair/lock repair/long \
-	repair/plan repair/referring repair/repair repair/run repair/statements \
+	repair/plan repair/referring repair/repair repair/run repair/sequences repair/statements \
 	repair/steps repair/verify repair/winner \
 	nodes/types nodes/audit nodes/compare nodes/drive nodes/repair \
 	track/track \

@@ -190,7 +190,8 @@ DECLARE
 	next record;
 BEGIN
 	BEGIN
-		next := next_attempt(a, plan, e, 'comparison');
+		next := next_attempt(a, plan, e, CASE WHEN starts_with((a.options).label, 'iblt_repair')
+			THEN 'repair' ELSE 'comparison' END);
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		PERFORM iblt_raise(peers_fail(a.conns, true, e), true);

@@ -151,7 +151,7 @@ BEGIN
 	IF relation IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'relation must not be null';
-	ELSIF kind NOT IN ('r', 'p') THEN
+	ELSIF coalesce(kind NOT IN ('r', 'p'), true) THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('table "%s" cannot be tracked, because it is not a table', relation);
 	END IF;

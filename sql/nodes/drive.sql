@@ -31,11 +31,8 @@ BEGIN
 					HINT = 'Name it as the answers do. This database is "here".';
 			END IF;
 			plan := prepare(a.conns, NULL, NULL, a.options, a.names, a.named);
-			PERFORM live_notice(plan);
 			compared := comparison_of(find_keys(plan));
-			IF plan.from_digests THEN
-				PERFORM live_notice(compared.plan);
-			END IF;
+			PERFORM live_notice(compared.plan);
 			IF reads_by_index(plan) THEN
 				PERFORM iblt_tell('notice', by_index_note(true));
 			END IF;

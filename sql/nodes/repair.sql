@@ -5,33 +5,20 @@
 -- All pairs of one target are a transaction of its own, and an error there does not undo what
 -- was done on other nodes.
 
--- The node whose rows of a key win, NULL for a tie, and those that are to become like it; with a
--- source, that one.
-CREATE FUNCTION nodes_winner(names text[], named integer, checksums text[], source text)
-RETURNS TABLE (winner text, targets text[])
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
-AS $$
-	SELECT CASE WHEN source IS NOT NULL THEN source
-			WHEN v.verdict = 'majority' THEN v.agree[1] END,
-		CASE WHEN source IS NOT NULL THEN ARRAY(SELECT u.name
-				FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
-				WHERE u.checksum IS DISTINCT FROM checksums[array_position(names, source)]
-				ORDER BY u.n)
-			WHEN v.verdict = 'majority' THEN v.deviate END
-	FROM nodes_verdict(names, named, checksums) AS v
-$$;
-
--- What is to be repaired, in the order of the nodes.
+-- What is to be repaired, in the order of the nodes: those that have not the rows of the source, or
+-- without one, of the majority.
 -- This database is the last one: its changes are not committed, so it is no source from then on.
 CREATE FUNCTION nodes_pairs(names text[], named integer, differences difference[], source text)
 RETURNS SETOF node_pair
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT array_position(names, t.name), array_position(names, w.winner),
-		array_agg(d.id), array_agg(d.key)
-	FROM unnest(differences) AS d, nodes_winner(names, named, d.checksums, source) AS w,
-		unnest(w.targets) AS t(name)
-	WHERE d.confirmed IS NOT FALSE GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
+	SELECT array_position(names, t.name), w.place, array_agg(d.id), array_agg(d.key)
+	FROM unnest(differences) AS d, nodes_verdict(names, named, d.checksums) AS v,
+		LATERAL (SELECT array_position(names, coalesce(source, v.agree[1]))) AS w(place),
+		unnest(names, d.checksums) AS t(name, checksum)
+	WHERE d.confirmed IS NOT FALSE AND (source IS NOT NULL OR v.verdict = 'majority')
+		AND t.checksum IS DISTINCT FROM d.checksums[w.place]
+	GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
 $$;
 
 -- The rows for keys that are left on all nodes, because of a problem or a tie.
@@ -42,8 +29,8 @@ AS $$
 	SELECT NULL, d.key, NULL, NULL, 'skipped', CASE WHEN d.confirmed IS FALSE
 		THEN 'not confirmed: ' || unconfirmed_cause(problem)
 		ELSE 'a tie: no majority of the nodes agrees' END
-	FROM unnest(differences) AS d, nodes_winner(names, named, d.checksums, source) AS w
-	WHERE d.confirmed IS FALSE OR w.winner IS NULL ORDER BY d.key
+	FROM unnest(differences) AS d, nodes_verdict(names, named, d.checksums) AS v
+	WHERE d.confirmed IS FALSE OR source IS NULL AND v.verdict = 'tie' ORDER BY d.key
 $$;
 
 -- The plan of a comparison of two of the nodes.
@@ -88,7 +75,6 @@ DECLARE
 	rows node_repair_row[];	-- what was done, before the commit
 	steps repair_step[];
 	ids text[];
-	keys text[];
 	still text[];
 	failed text;
 	broken integer;
@@ -131,17 +117,16 @@ BEGIN
 					steps := repair_batch(work, n);
 					ids := repair_ids(work.plan, steps);
 					CONTINUE WHEN ids = '{}';
-					keys := keys_of_ids(reached, ids);
 					-- keys on which the nodes still agree as they did, on what the steps write
 					still := ARRAY(SELECT d.id
-						FROM unnest(differing(reached, find_sides(reached, keys), keys)) AS d
+						FROM unnest(look_at_ids(reached, ids)) AS d
 						JOIN unnest(steps) AS u USING (id),
 						nodes_verdict(iblt_field(reached.sides, 'side'), s.named, d.checksums) AS v
 						WHERE v.verdict = 'majority' AND names[pairs[i].source] = ANY (v.agree)
 						AND name = ANY (v.deviate) AND u.source_checksum IS NOT DISTINCT FROM
 							d.checksums[array_position(iblt_field(reached.sides, 'side'),
 								names[pairs[i].source])]);
-					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
+					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(work.plan, steps,
 						ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
 						'changed since it was compared'));
 				END LOOP;
@@ -185,32 +170,23 @@ AS $$
 DECLARE
 	s plan := compared.plan;
 	names text[] := iblt_field(s.sides, 'side');
-	pairs node_pair[] := ARRAY(SELECT p
-		FROM nodes_pairs(names, s.named, compared.differences, source) AS p);
-	first integer := 1;
+	pairs node_pair[];
 	rows node_repair_row[] := '{}';
 BEGIN
 	-- Rows here that this transaction has changed, or sees as they were before, would have a vote,
 	-- and the other nodes commit before they do.
 	FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(names) ELSE 0 END LOOP
 		CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
-		PERFORM repair_require_fresh(nodes_two(s, n, n));
-		IF repair_written(((s.sides[n]).relation)::regclass) THEN
-			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-				MESSAGE = format('nodes cannot be repaired: this transaction has changed %s',
-					(s.sides[n]).relation),
-				DETAIL = 'Other nodes commit, also if this transaction is rolled back.',
-				HINT = 'COMMIT first.';
-		END IF;
+		PERFORM repair_require_fresh(nodes_two(s, n, n)),
+			repair_require_unwritten((s.sides[n]).relation);
 	END LOOP;
 	IF source IS NULL THEN
 		PERFORM nodes_check_standby(s.sides);
 	END IF;
-	FOR i IN 1 .. cardinality(pairs) LOOP
-		IF i = cardinality(pairs) OR pairs[i + 1].target <> pairs[i].target THEN
-			rows := rows || nodes_repair_target(nodes, s, pairs[first : i], asked, source);
-			first := i + 1;
-		END IF;
+	FOR pairs IN SELECT array_agg(ROW(p.*)::node_pair ORDER BY p.source)
+			FROM nodes_pairs(names, s.named, compared.differences, source) AS p
+			GROUP BY p.target ORDER BY names[p.target] = 'here', p.target LOOP
+		rows := rows || nodes_repair_target(nodes, s, pairs, asked, source);
 	END LOOP;
 	RETURN rows || ARRAY(SELECT r FROM nodes_left(names, s.named, compared.differences, source,
 		(compared.waited).problem) AS r);
@@ -236,18 +212,12 @@ DECLARE
 	other text := (SELECT min(format('relation %s of node "%s" is not a table', s.relation, s.side))
 		FROM unnest(sides) AS s WHERE s.kind NOT IN ('r', 'p'));
 BEGIN
-	IF standby IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = standby,
-			DETAIL = 'Both would have a vote.',
-			HINT = 'Leave the standby out, or name a source.';
-	ELSIF reader IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = reader,
-			DETAIL = 'If they are those of another node, both would have a vote for them.',
-			HINT = 'Leave the node out, or name a source.';
-	ELSIF other IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = other,
-			DETAIL = 'Its rows may come from another node, and both would have a vote for them.',
-			HINT = 'Leave the node out, or name a source.';
+	IF num_nonnulls(standby, reader, other) > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = coalesce(standby, reader, other),
+			DETAIL = CASE WHEN standby IS NULL THEN 'Its rows may come from another node, and '
+				'both would have a vote for them.' ELSE 'Both would have a vote.' END,
+			HINT = 'Leave that node out, or name a source.';
 	END IF;
 END
 $$;

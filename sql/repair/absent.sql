@@ -4,51 +4,6 @@
 -- the target.  An index that lacks an entry would make both do damage.  So a scan has to
 -- confirm each key that one side has alone, one scan of a side for all keys.
 
--- A plan that sees a row also where a condition on the target leaves it out, but no contents.
--- If only the source has a condition, its other rows are not wanted.
-CREATE FUNCTION repair_whole(plan repair_plan) RETURNS plan
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	whole plan := plan.compared;
-BEGIN
-	whole.content := 'none';
-	IF (repair_target(plan)).condition IS NOT NULL THEN
-		whole.here.condition := NULL;
-		whole.there.condition := NULL;
-	END IF;
-	RETURN whole;
-END
-$$;
-
--- The steps, without those of rows outside of a condition on the other side, which are
--- skipped.
--- Under a condition on columns that differ, a changed row is on one side only.  A repair
--- would delete what the other side has outside of the condition, or insert it twice.
--- Relies on: what lookups rely on.  Before rows are changed, repair_absent follows.
-CREATE FUNCTION repair_outside(plan repair_plan,
-	steps repair_step[]) RETURNS repair_step[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	ids text[];
-BEGIN
-	IF NOT (plan.compared).is_unique OR (repair_target(plan)).condition IS NULL THEN
-		RETURN steps;
-	END IF;
-	-- whose rows are to be inserted or deleted
-	ids := ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'due' AND (u.s).action <> 'update');
-	IF ids = '{}' THEN
-		RETURN steps;
-	END IF;
-	RETURN repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT
-			SELECT a.id FROM unnest(look_at_ids(repair_whole(plan), ids)) AS a
-				WHERE a.side <> 'both'),
-		'both sides have a row of this key, but the condition is true of one only');
-END
-$$;
-
 -- Those of the keys of which a scan finds a row on a side.
 -- Relies on: read_heap, under the locks of the claim.
 CREATE FUNCTION repair_present(plan plan, s side, ids text[]) RETURNS text[]
@@ -73,20 +28,28 @@ $$;
 -- Skips the steps for keys that are not absent; an error if an index is damaged.
 -- A lookup by hash is a scan.  If two scans find a row that stood still, the index is
 -- damaged, which is an error.  Otherwise the row came since.
+-- A condition on the target leaves out a row that has changed on one side only.  A repair would
+-- delete what the source has outside of the condition, or insert what the target has there.  So the
+-- scan does not have the condition.  If only the source has one, its other rows are not wanted.
 CREATE FUNCTION repair_absent(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	whole plan := index_plan(repair_whole(plan));
-	target_side text := (plan.asked).target_side;
+	compared plan := index_plan(plan.compared);
+	narrowed boolean := (plan.target).condition IS NOT NULL;
 	size CONSTANT integer := 1000000;		-- keys of a scan
 	deletes text[] := '{}';
 	inserts text[] := '{}';
 	present text[] := '{}';
 BEGIN
-	IF (plan.compared).by_hash THEN
+	IF NOT compared.is_unique OR compared.by_hash AND NOT narrowed THEN
 		RETURN;
+	ELSIF narrowed THEN
+		compared.here.condition := NULL;
+		compared.there.condition := NULL;
+		plan.source.condition := NULL;
+		plan.target.condition := NULL;
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
 		deletes := deletes || repair_ids(plan, repair_due(work, n, 'delete'));
@@ -95,15 +58,25 @@ BEGIN
 	IF deletes || inserts = '{}' THEN
 		RETURN;
 	END IF;
-	PERFORM progress(whole.progress, format('scanning for the rows of %s keys that one side lacks',
-		cardinality(deletes || inserts)));
-	FOR i IN 1 .. greatest(cardinality(deletes), cardinality(inserts)) BY size LOOP
-		present := present || repair_present(whole, repair_source_of(target_side, whole.here,
-				whole.there), deletes[i : i + size - 1])
-			|| repair_present(whole, repair_target_of(target_side, whole.here, whole.there),
-				inserts[i : i + size - 1]);
-	END LOOP;
-	PERFORM check_index(repair_whole(plan), present),
-		repair_skip_all(work, present, 'changed since it was compared');
+	PERFORM progress(compared.progress, format(
+		'scanning for the rows of %s keys that one side lacks', cardinality(deletes || inserts)));
+	IF compared.by_hash THEN
+		inserts := deletes || inserts;
+		FOR i IN 1 .. cardinality(inserts) BY batch_size(compared) LOOP
+			deletes := inserts[i : i + batch_size(compared) - 1];
+			present := present || ARRAY(SELECT unnest(deletes) EXCEPT SELECT d.id
+				FROM unnest(look_at_ids(compared, deletes)) AS d WHERE d.side <> 'both');
+		END LOOP;
+	ELSE
+		FOR i IN 1 .. greatest(cardinality(deletes), cardinality(inserts)) BY size LOOP
+			present := present
+				|| repair_present(compared, plan.source, deletes[i : i + size - 1])
+				|| repair_present(compared, plan.target, inserts[i : i + size - 1]);
+		END LOOP;
+		PERFORM check_index(compared, present);
+	END IF;
+	PERFORM repair_skip_all(work, present, CASE WHEN narrowed
+		THEN 'the other side has a row of this key, of which the condition may not be true'
+		ELSE 'changed since it was compared' END);
 END
 $$;

@@ -196,9 +196,9 @@ CREATE FUNCTION repair_execute_steps(plan repair_plan, action text, steps repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	conn text := (repair_target(plan)).place;
+	conn text := (plan.target).place;
 	path text := (plan.asked).apply_search_path;
-	relation text := relation_sql(repair_target(plan));
+	relation text := relation_sql(plan.target);
 	shown record;
 	columns text[];
 	made record;
@@ -280,7 +280,7 @@ AS $$
 DECLARE
 	plan repair_plan := (works[1]).plan;
 	asked repair_options := plan.asked;
-	conn text := (repair_target(plan)).place;
+	conn text := (plan.target).place;
 	sets_role boolean := asked.as_replica AND NOT (plan.described).replica;
 	-- the session of a peer ends with the repair
 	role text := CASE WHEN conn IS NULL THEN current_setting('session_replication_role')
@@ -333,7 +333,7 @@ CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
 AS $$
 DECLARE
 	origin text := (((works[1]).plan).asked).origin;
-	conn text := (repair_target((works[1]).plan)).place;
+	conn text := (((works[1]).plan).target).place;
 	reset text := 'SELECT pg_catalog.pg_replication_origin_session_reset()';
 	due boolean;
 BEGIN

@@ -5,7 +5,7 @@
 -- by column.  A preview takes the same look without locks.
 --
 -- If nothing replicates, a repair that is applied does not look at such keys before
--- (repair_add_found).  The checksums of the rows then tell whether they are the rows of the
+-- (repair_find).  The checksums of the rows then tell whether they are the rows of the
 -- scans, because the key has their weight in the difference.
 
 -- Says what is done with the steps of a batch: of the first one, and later by time.
@@ -39,7 +39,7 @@ DECLARE
 BEGIN
 	compared.content := CASE WHEN stamps THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
-	IF repair_finds_by_index(plan) THEN
+	IF plan.indexed THEN
 		found := find_sides(compared, ids);
 		source := repair_source_of(target_side, (found[1]).checksum, (found[2]).checksum);
 		target := repair_target_of(target_side, (found[1]).checksum, (found[2]).checksum);
@@ -54,15 +54,6 @@ BEGIN
 END
 $$;
 
--- What replicates from any side but the target: from the source of a repair, and from other nodes,
--- which have a vote.
-CREATE FUNCTION repair_links(plan repair_plan) RETURNS link[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT l FROM unnest((plan.compared).links) AS l
-		WHERE l.source <> (repair_target(plan)).side)
-$$;
-
 -- Waits until the sources show what replication may have brought to the target already
 -- (waiting.sql, test/sim/sim_recheck.c); an error if that takes too long.
 CREATE FUNCTION repair_settle(plan repair_plan) RETURNS void
@@ -72,7 +63,7 @@ DECLARE
 	compared plan := plan.compared;
 	problem text;
 BEGIN
-	compared.links := repair_links(plan);
+	compared.links := plan.links;
 	problem := settle_all(compared, clock_timestamp() + compared.timeout);
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
@@ -95,7 +86,7 @@ AS $$
 DECLARE
 	compared plan := plan.compared;
 	how reading;
-	s side := repair_target(plan);
+	s side := plan.target;
 	f finder;
 	found found_rows[];
 BEGIN
@@ -112,7 +103,7 @@ BEGIN
 	IF lock THEN
 		PERFORM repair_settle(plan);
 	END IF;
-	s := repair_source(plan);
+	s := plan.source;
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
 	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
 	source := found[1];
@@ -137,8 +128,8 @@ DECLARE
 	action text := work.parts[batch];	-- '' for several
 	before record := repair_compared(steps);
 	-- a lock takes the right to update, which others must not ask for
-	lock boolean := asked.apply AND EXISTS (SELECT FROM unnest(steps) AS s WHERE s.status = 'due'
-		AND CASE s.action WHEN 'update' THEN asked.updates WHEN 'delete' THEN asked.deletes END);
+	lock boolean := asked.apply AND EXISTS (SELECT FROM unnest(steps) AS s
+		WHERE CASE s.action WHEN 'update' THEN asked.updates WHEN 'delete' THEN asked.deletes END);
 	ids text[];
 	x record;				-- the rows of target and source, if an index finds them
 	now record;
@@ -153,7 +144,7 @@ DECLARE
 	changed text[];
 	doubtful text[] := '{}';
 BEGIN
-	IF (steps[1]).status <> 'due' THEN	-- those that are skipped come last
+	IF steps = '{}' THEN
 		RETURN '{}';
 	ELSIF action = '' THEN
 		IF lock THEN
@@ -202,8 +193,7 @@ BEGIN
 			RAISE EXCEPTION USING ERRCODE = 'data_exception',
 				MESSAGE = 'a side answered with rows of other keys than it was asked for';
 		END IF;
-		steps := made || ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
-			WHERE (u.s).status = 'skipped');
+		steps := made;
 	END IF;
 	IF before.weights IS NOT NULL THEN
 		places := iblt_compare_changed((plan.compared).seed, before.weights,
@@ -233,11 +223,11 @@ BEGIN
 				WHERE n.source IS DISTINCT FROM n.target);
 			equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
 		END IF;
-		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'), equal,
-			'equal by now');
+		steps := repair_skip(plan, steps, changed, 'changed since it was compared');
+		steps := repair_skip(plan, steps, equal, 'equal by now');
 	END IF;
-	PERFORM iblt_repair_put(plan.secret, batch, repair_fill(plan, repair_outside(plan,
-		repair_judged(plan, steps, '{}', NULL, problems))));
+	PERFORM iblt_repair_put(plan.secret, batch,
+		repair_fill(plan, repair_judged(plan, steps, '{}', NULL, problems)));
 	RETURN doubtful;
 END
 $$;
@@ -261,7 +251,11 @@ BEGIN
 		doubtful := doubtful || repair_claim_batch(work, batches[n]);
 	END LOOP;
 	IF apply THEN
-		PERFORM check_index((work.plan).compared, doubtful), repair_absent(work);
+		PERFORM check_index((work.plan).compared, doubtful);
+	END IF;
+	-- a scan has found the keys of a preview, unless they are those of a run
+	IF apply OR work.differ IS NOT NULL OR ((work.plan).target).condition IS NOT NULL THEN
+		PERFORM repair_absent(work);
 	END IF;
 	PERFORM repair_cascades(work);
 END

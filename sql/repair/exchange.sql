@@ -10,28 +10,6 @@
 -- index may be on an expression.  Rows wait for each other in one repair of a pair of relations
 -- only: those of several runs, or of several nodes, are not looked at together.
 
--- The unique indexes that updates of a repair may violate for a while.
-CREATE FUNCTION repair_uniques(work repair_work) RETURNS repair_unique[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan repair_plan := work.plan;
-	-- no update sets the columns of the key
-	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
-		WHERE (plan.compared).is_unique AND NOT u.columns <@ ARRAY(
-			SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
-BEGIN
-	IF uniques = '{}' THEN
-		RETURN '{}';
-	END IF;
-	RETURN ARRAY(SELECT u FROM (
-		SELECT ARRAY(SELECT DISTINCT c FROM generate_series(1, work.batches) AS n,
-				unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c)
-			|| ARRAY(SELECT t.name FROM unnest((plan.described).columns) AS t WHERE t.generated))
-		AS changed(columns), unnest(uniques) AS u WHERE u.columns && changed.columns);
-END
-$$;
-
 -- The steps of an action, each as the text of an array: the key's columns, and then these columns,
 -- if they are compared; and the ids of those with long values, which have NULL in their place.
 CREATE FUNCTION repair_unique_rows(work repair_work, columns text[], action text,
@@ -70,7 +48,7 @@ RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
+	s side := plan.target;
 BEGIN
 	RETURN (ask_values(ARRAY[s.place], ARRAY[(
 		SELECT format('WITH iblt_v AS MATERIALIZED (SELECT iblt_n, iblt_r::text[] AS iblt_r'
@@ -176,42 +154,53 @@ AS $$
 DECLARE
 	plan repair_plan := work.plan;
 	asked repair_options := plan.asked;
-	uniques repair_unique[] := repair_uniques(work);
-	columns text[] := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
-		ORDER BY 1);
+	-- the indexes that updates may violate for a while; none sets the columns of the key
+	uniques repair_unique[] := ARRAY(SELECT u FROM unnest((plan.described).uniques) AS u
+		WHERE (plan.compared).is_unique AND NOT u.columns <@ ARRAY(
+			SELECT c.name FROM unnest(plan.columns) AS c WHERE c.key));
+	names text[];			-- the columns of these indexes
 	triggers text := repair_triggers(plan, '{insert,update,delete}');
 	others text := (SELECT string_agg(quote_ident(t.name), ', ')
 		FROM unnest((plan.described).columns) AS t
 		WHERE NOT t.generated AND t.name NOT IN (SELECT c.name FROM unnest(plan.columns) AS c));
 	problem text;
-	updates record;
-	inserts record;
+	part text;
+	ids text[] := '{}';
+	rows text[] := '{}';
+	long text[] := '{}';
 	waiting record;
-	more record;
-	stuck integer[];
-	clear text[];			-- the ids of those that can be deleted and inserted
-	rows text[];
-	ids text[];				-- of those that cannot
-	rows_left text[];
+	stuck integer[];		-- places in these lists
 	said text;
 	x record;
 BEGIN
+	IF uniques <> '{}' THEN
+		names := ARRAY(SELECT DISTINCT c FROM generate_series(1, work.batches) AS n,
+				unnest(repair_due(work, n, 'update')) AS s, unnest(s.columns) AS c)
+			|| ARRAY(SELECT t.name FROM unnest((plan.described).columns) AS t WHERE t.generated);
+		uniques := ARRAY(SELECT u FROM unnest(uniques) AS u WHERE u.columns && names);
+	END IF;
 	IF uniques = '{}' THEN
 		RETURN;
 	END IF;
-	updates := repair_unique_rows(work, columns, 'update');
-	waiting := repair_waiting(plan, uniques, columns, updates.rows);
-	stuck := repair_stuck(cardinality(updates.ids), waiting.wants, waiting.has);
-	IF stuck = '{}' THEN
-		RETURN;
-	END IF;
-	said := format('exchanges values of %s with other rows', (SELECT string_agg(u.name, ', ')
-		FROM unnest(uniques) WITH ORDINALITY AS u WHERE u.ordinality IN (
-			SELECT w.by_index FROM unnest(waiting.wants, waiting.by_index) AS w(wants, by_index)
-			WHERE w.wants = ANY (stuck))));
-	SELECT array_agg(u.id ORDER BY u.place), array_agg(u.row ORDER BY u.place) INTO clear, rows
-	FROM unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
-	JOIN unnest(stuck) AS g(place) USING (place);
+	names := ARRAY(SELECT DISTINCT c FROM unnest(uniques) AS u, unnest(u.columns) AS c
+		ORDER BY 1);
+	-- inserts may wait for the updates
+	FOREACH part IN ARRAY '{update,insert}'::text[] LOOP
+		x := repair_unique_rows(work, names, part);
+		ids := ids || x.ids;
+		rows := rows || x.rows;
+		long := long || x.long;
+		waiting := repair_waiting(plan, uniques, names, rows);
+		stuck := repair_stuck(cardinality(ids), waiting.wants, waiting.has);
+		IF stuck = '{}' THEN
+			RETURN;
+		END IF;
+		said := coalesce(said, format('exchanges values of %s with other rows', (
+			SELECT string_agg(u.name, ', ') FROM unnest(uniques) WITH ORDINALITY AS u
+			WHERE u.ordinality IN (
+				SELECT w.by_index FROM unnest(waiting.wants, waiting.by_index) AS w(wants, by_index)
+				WHERE w.wants = ANY (stuck)))));
+	END LOOP;
 	problem := CASE WHEN asked.winner = 'newest' THEN 'winner => ''newest'''
 		WHEN NOT asked.deletes THEN 'deletes => false'
 		WHEN NOT asked.inserts THEN 'inserts => false'
@@ -229,56 +218,38 @@ BEGIN
 			WHERE problem IS NULL AND NOT k.readable
 			UNION ALL
 			SELECT format('rows of %s refer to them by constraint %s', k.relation, k.name),
-				ARRAY(SELECT g.place FROM unnest(repair_ask_rows(plan, rows,
-						(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
-						format(' SELECT coalesce(array_agg(DISTINCT iblt_n), ''{}'')::text'
-							' FROM iblt_o AS iblt_d JOIN %s AS r ON %s', k.relation, k.matches)))
-						AS r(n)
-					JOIN unnest(stuck) WITH ORDINALITY AS g(place, n) ON g.n = r.n::bigint)
+				repair_ask_rows(plan, rows,
+					(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
+					format(' SELECT coalesce(array_agg(DISTINCT iblt_n), ''{}'')::text'
+						' FROM iblt_o AS iblt_d JOIN %s AS r ON %s', k.relation, k.matches)
+					)::integer[]
 			FROM unnest((plan.described).foreign_keys) AS k
 			WHERE problem IS NULL AND k.readable
 			UNION ALL
-			SELECT 'a value is too long to be read again', ARRAY(SELECT g.place
-				FROM unnest(stuck) AS g(place)
-				JOIN unnest(updates.ids) WITH ORDINALITY AS u(id, place) USING (place)
-				WHERE u.id IN (SELECT unnest(updates.long))) LOOP
+			SELECT 'a value is too long to be read again', ARRAY(SELECT u.place
+				FROM unnest(ids) WITH ORDINALITY AS u(id, place) WHERE u.id = ANY (long)) LOOP
 		-- with those that wait for their values
-		SELECT array_agg(u.id), array_agg(u.row) INTO ids, rows_left
-		FROM unnest(updates.ids, updates.rows) WITH ORDINALITY AS u(id, row, place)
-		WHERE u.id IN (SELECT unnest(clear)) AND u.place IN (
-			WITH RECURSIVE waiter AS (
-				SELECT unnest(x.places) AS place
-				UNION
-				SELECT w.wants FROM waiter
-				JOIN unnest(waiting.wants, waiting.has) AS w(wants, has) ON w.has = waiter.place)
-			SELECT place FROM waiter);
-		CONTINUE WHEN ids IS NULL;
-		clear := ARRAY(SELECT unnest(clear) EXCEPT SELECT unnest(ids));
-		-- and inserts that do
-		inserts := repair_unique_rows(work, columns, 'insert');
-		IF inserts.ids <> '{}' THEN
-			more := repair_waiting(plan, uniques, columns, rows_left || inserts.rows);
-			ids := ids || ARRAY(SELECT i.id FROM unnest(more.wants, more.has) AS w(wants, has)
-				JOIN unnest(inserts.ids) WITH ORDINALITY AS i(id, place)
-					ON i.place = w.wants - cardinality(rows_left)
-				WHERE w.has <= cardinality(rows_left));
-		END IF;
-		PERFORM repair_skip_all(work, ids, said || ': ' || x.problem);
+		PERFORM repair_skip_all(work, ARRAY(
+				WITH RECURSIVE waiter AS (
+					SELECT place FROM unnest(x.places) AS place WHERE place = ANY (stuck)
+					UNION
+					SELECT w.wants FROM waiter
+					JOIN unnest(waiting.wants, waiting.has) AS w(wants, has) ON w.has = place)
+				SELECT ids[place] FROM waiter),
+			said || ': ' || x.problem);
 	END LOOP;
 	-- the updates of the other keys become deletes and inserts
 	FOR n IN 1 .. work.batches LOOP
-		SELECT array_agg(u.s ORDER BY u.i) FILTER (WHERE NOT c.chosen) AS others,
-			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "delete"}') ORDER BY u.i)
+		SELECT array_agg(u.s) FILTER (WHERE NOT c.chosen) AS others,
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "delete"}'))
 				FILTER (WHERE c.chosen) AS deletes,
-			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}') ORDER BY u.i)
+			array_agg(jsonb_populate_record(u.s, c.change || '{"action": "insert"}'))
 				FILTER (WHERE c.chosen) AS inserts INTO x
-		FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
-			FROM repair_batch(work, n) AS s(steps)) AS u,
-		LATERAL (SELECT (u.s).status = 'due' AND (u.s).action = 'update'
-			AND (u.s).id IN (SELECT unnest(clear)),
+		FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u,
+		LATERAL (SELECT (u.s).action = 'update'
+				AND (u.s).id IN (SELECT ids[place] FROM unnest(stuck) AS place),
 			jsonb_build_object('columns', NULL, 'detail', said)) AS c(chosen, change);
 		CONTINUE WHEN x.inserts IS NULL;
-		-- those that are skipped come last
 		PERFORM iblt_repair_put(plan.secret, n, x.inserts || x.others);
 		work.parts[n] := '';
 		work := repair_add(work, x.deletes);

@@ -25,7 +25,7 @@ CREATE FUNCTION repair_begin(plans repair_plan[], locked repair_plan[]) RETURNS 
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	target_place text := (repair_target(plans[1])).place;
+	target_place text := ((plans[1]).target).place;
 	before text := current_setting('lock_timeout');
 	patience text := 'SELECT pg_catalog.set_config(name, %s, true) FROM pg_catalog.pg_settings'
 		' WHERE name = ''lock_timeout''';
@@ -47,7 +47,7 @@ BEGIN
 			'least(nullif(setting::int8, 0), %s)::text', greatest(1, least(2147483647, round(1000
 			* extract(epoch FROM ((plans[1]).compared).timeout)))))), ARRAY[cardinality(places)]));
 		FOR x IN SELECT s.place, array_agg(DISTINCT s.relation) AS relations
-				FROM unnest(locked) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
+				FROM unnest(locked) AS p, unnest(ARRAY[p.source, p.target]) AS s
 				GROUP BY 1 ORDER BY min(s.identity COLLATE "C") LOOP
 			members := ask_call(x.place,
 				format('relation_sources(%L::pg_catalog.regclass[])', x.relations));
@@ -57,8 +57,8 @@ BEGIN
 		END LOOP;
 		PERFORM ask_call(target_place, format(
 			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
-			ARRAY(SELECT (repair_target(p)).relation FROM unnest(locked) AS p),
-			ARRAY(SELECT (repair_target(p)).relation FROM unnest(locked) AS p
+			ARRAY(SELECT (p.target).relation FROM unnest(locked) AS p),
+			ARRAY(SELECT (p.target).relation FROM unnest(locked) AS p
 				WHERE NOT (p.compared).is_unique)));
 		-- That loses a SET since the session began, so it is restored here.  Those of peers have
 		-- none.
@@ -75,7 +75,7 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
 	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
 		MESSAGE = format('could not lock %s for a repair: %s',
-			(repair_target(locked[1])).relation, SQLERRM),
+			((locked[1]).target).relation, SQLERRM),
 		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
 			'and it has no unique key.',
 		HINT = 'Repair when that transaction has ended, or give a longer timeout.';

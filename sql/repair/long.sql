@@ -15,8 +15,8 @@ CREATE FUNCTION repair_fetch(plan repair_plan, step repair_step, i integer) RETU
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	target side := repair_target(plan);
-	s side := CASE step.action WHEN 'delete' THEN target ELSE repair_source(plan) END;
+	target side := plan.target;
+	s side := CASE step.action WHEN 'delete' THEN target ELSE plan.source END;
 	key text[] := ARRAY(SELECT step.texts[array_position(iblt_field(compared.columns), u.name)]
 		FROM unnest(iblt_field(compared.key)) WITH ORDINALITY AS u(name, n) ORDER BY u.n);
 	list text := plan.secret || '/long';
@@ -79,7 +79,7 @@ AS $$
 DECLARE
 	long integer[] := ARRAY(SELECT u.n FROM (SELECT unnest(steps) AS s,
 			generate_subscripts(steps, 1) AS n) AS u
-		WHERE (u.s).status = 'due' AND (u.s).long IS NOT NULL);
+		WHERE (u.s).long IS NOT NULL);
 	gone text[] := '{}';
 	step repair_step;
 	c repair_column;
@@ -103,6 +103,6 @@ BEGIN
 		END LOOP;
 		steps[long[n]] := step;
 	END LOOP;
-	RETURN repair_skip(steps, gone, 'changed since it was compared');
+	RETURN repair_skip(plan, steps, gone, 'changed since it was compared');
 END
 $$;

@@ -39,34 +39,23 @@ AS $$
 	SELECT CASE target_side WHEN 'here' THEN there ELSE here END
 $$;
 
--- The target: what is to be changed.
-CREATE FUNCTION repair_target(plan repair_plan) RETURNS side
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN repair_target_of((plan.asked).target_side, (plan.compared).here, (plan.compared).there);
-END
-$$;
-
--- The source: the other side.
-CREATE FUNCTION repair_source(plan repair_plan) RETURNS side
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN repair_source_of((plan.asked).target_side, (plan.compared).here, (plan.compared).there);
-END
-$$;
-
--- May this transaction have changed a relation?
+-- An error if this transaction may have changed a relation, from which another server is to be
+-- repaired.
 -- Its locks tell.  A savepoint that is rolled back gives them back.
-CREATE FUNCTION repair_written(relation regclass) RETURNS boolean
+CREATE FUNCTION repair_require_unwritten(name text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
-		WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-		AND l.relation = ANY (relation_sources(ARRAY[repair_written.relation]))
-		AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
+	IF pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
+			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+			AND l.relation = ANY (relation_sources(ARRAY[name::regclass]))
+			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = format('cannot repair another server: this transaction has changed %s',
+				name),
+			DETAIL = 'The other server commits, even if this transaction is rolled back.',
+			HINT = 'COMMIT first.';
+	END IF;
 END
 $$;
 
@@ -114,8 +103,8 @@ CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	s side := repair_target(plan);
-	source side := repair_source(plan);
+	s side := plan.target;
+	source side := plan.source;
 BEGIN
 	IF (plan.described).kind NOT IN ('table', 'partitioned table', CASE WHEN s.own_rows
 			THEN 'a table that others inherit from' ELSE 'table' END) THEN
@@ -152,6 +141,9 @@ BEGIN
 	END IF;
 	IF (plan.asked).apply THEN
 		PERFORM repair_require_fresh(compared);
+		IF s.place IS NOT NULL AND source.place IS NULL THEN
+			PERFORM repair_require_unwritten(source.relation);
+		END IF;
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
@@ -164,13 +156,6 @@ BEGIN
 			MESSAGE = format('%s cannot be repaired: %s has default_transaction_read_only = on',
 				s.relation, peer_title(s.place)),
 			HINT = 'If it is to be changed, repair it as a role for which this setting is off.';
-	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND source.place IS NULL
-			AND repair_written(source.relation::regclass) THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = format('%s cannot be pushed: this transaction has changed it',
-				source.relation),
-			DETAIL = 'A push commits on the peer, also if this transaction is rolled back.',
-			HINT = 'COMMIT first.';
 	ELSIF (plan.asked).as_replica AND (plan.described).deferrable_constraints <> '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('%s cannot be repaired as replication does', s.relation),
@@ -188,8 +173,8 @@ CREATE FUNCTION repair_describe_sides(INOUT plan repair_plan) RETURNS repair_pla
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
-	source side := repair_source(plan);
+	s side := plan.target;
+	source side := plan.source;
 	places text[] := ARRAY[s.place, source.place];
 	id text := format('pg_catalog.to_regclass(%L)', s.relation);
 	source_id text := format('pg_catalog.to_regclass(%L)', source.relation);
@@ -217,9 +202,9 @@ DECLARE
 	now repair_plan := repair_describe_sides(plan);
 BEGIN
 	IF now.described IS DISTINCT FROM plan.described THEN
-		PERFORM refuse_altered((repair_target(plan)).relation, (repair_target(plan)).side);
+		PERFORM refuse_altered((plan.target).relation, (plan.target).side);
 	ELSIF now.source_naming IS DISTINCT FROM plan.source_naming THEN
-		PERFORM refuse_altered((repair_source(plan)).relation, (repair_source(plan)).side);
+		PERFORM refuse_altered((plan.source).relation, (plan.source).side);
 	END IF;
 END
 $$;
@@ -237,7 +222,11 @@ BEGIN
 	compared.stamp_columns := CASE WHEN asked.winner = 'newest' AND asked.newest_by IS NULL
 		THEN '{tableoid,ctid,xmin}' ELSE '{}' END;
 	plan.compared := compared;
-	plan.asked := asked;
+	plan.target := repair_target_of(asked.target_side, compared.here, compared.there);
+	plan.source := repair_source_of(asked.target_side, compared.here, compared.there);
+	plan.indexed := compared.is_unique AND NOT compared.by_hash;
+	plan.links := ARRAY(SELECT l FROM unnest(compared.links) AS l
+		WHERE l.source <> (plan.target).side);
 	plan := repair_describe_sides(plan);
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
@@ -252,7 +241,7 @@ BEGIN
 			NOT compared.whole_row AND c.name = ANY (iblt_field(compared.key))
 			)::repair_column ORDER BY i), '{}')
 	INTO plan.columns
-	FROM own_names(repair_target(plan), compared.columns) AS names,
+	FROM own_names(plan.target, compared.columns) AS names,
 	generate_subscripts(compared.columns, 1) AS i,
 	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])
 		) AS c(name, own, through)
@@ -261,10 +250,10 @@ BEGIN
 	PERFORM repair_check_target(plan);
 	IF (plan.described).kind = 'a table that others inherit from' THEN
 		PERFORM progress(true, format('only the own rows of %s are repaired, not those of tables '
-			'that inherit from it', (repair_target(plan)).relation));
+			'that inherit from it', (plan.target).relation));
 	END IF;
 	IF num_nonnulls(asked.origin, asked.apply_search_path) > 0 OR asked.as_replica THEN
-		PERFORM ask_call((repair_target(plan)).place, format('repair_check_session(%L, %L, %L)',
+		PERFORM ask_call((plan.target).place, format('repair_check_session(%L, %L, %L)',
 			asked.apply_search_path, asked.as_replica AND asked.apply, asked.origin));
 	END IF;
 	RETURN plan;
@@ -293,7 +282,7 @@ CREATE FUNCTION repair_rows_sql(plan repair_plan, ids text[], more text[] DEFAUL
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
+	s side := plan.target;
 	f finder := finder(plan.compared, s);
 BEGIN
 	IF s.bare THEN
@@ -312,9 +301,9 @@ AS $$
 DECLARE
 	answers bigint[];
 BEGIN
-	answers := ask_values(ARRAY[(repair_target(plan)).place], ARRAY[query], NULL,
+	answers := ask_values(ARRAY[(plan.target).place], ARRAY[query], NULL,
 		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL,
-			reads(repair_target(plan)))::reading);
+			reads(plan.target))::reading);
 	RETURN answers[1];
 END
 $$;

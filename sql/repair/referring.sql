@@ -1,17 +1,5 @@
 -- What refers to the rows ----------------------------------------------------------
 
--- A query that counts the rows that refer to rows of these keys, and are none of them.
-CREATE FUNCTION repair_referring_sql(plan repair_plan, k repair_foreign_key, ids text[])
-RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s'
-			' FROM %s) SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
-			' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
-		(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
-		repair_rows_sql(plan, ids, '{tableoid,ctid}' || k.referenced), k.relation, k.matches)
-$$;
-
 -- Says what foreign keys would change too, or what would violate them, if the rows of all steps of
 -- an action were changed: in the steps of a preview, or before a repair is applied in an error,
 -- unless the caller asked for it.
@@ -43,7 +31,7 @@ BEGIN
 			-- of the keys whose steps change what it refers to, or may do so
 			ids := ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
 				unnest(repair_batch(work, n)) AS s
-				WHERE s.status = 'due' AND s.action = part
+				WHERE s.action = part
 				AND (s.action = 'delete' OR s.columns && k.referenced
 					OR EXISTS (SELECT FROM unnest((plan.described).columns) AS t
 						WHERE t.generated AND t.name = ANY (k.referenced))));
@@ -55,7 +43,14 @@ BEGIN
 					does);
 				CONTINUE;
 			END IF;
-			found := repair_ask(plan, repair_referring_sql(plan, k, ids), ids);
+			-- the rows that refer to rows of these keys, and are none of them
+			found := repair_ask(plan, format('WITH iblt_d AS MATERIALIZED (SELECT'
+					' t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM %s)'
+					' SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
+					' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
+				(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
+				repair_rows_sql(plan, ids, '{tableoid,ctid}' || k.referenced), k.relation,
+				k.matches), ids);
 			IF found > 0 THEN
 				problems := problems || format('%s of %s to such rows %s',
 					found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,
@@ -78,14 +73,12 @@ BEGIN
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM iblt_repair_put(plan.secret, n, ARRAY(
-			SELECT CASE WHEN (u.s).status = 'due' AND x.problem <> ''
+			SELECT CASE WHEN x.problem <> ''
 				THEN jsonb_populate_record(u.s, jsonb_build_object('detail', prefix || x.problem))
 				ELSE u.s END
-			FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
-				FROM repair_batch(work, n) AS s(steps)) AS u,
+			FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u,
 			LATERAL (SELECT CASE (u.s).action WHEN 'delete' THEN said[1]
-				WHEN 'update' THEN said[2] END) AS x(problem)
-			ORDER BY u.i));
+				WHEN 'update' THEN said[2] END) AS x(problem)));
 	END LOOP;
 END
 $$;

@@ -1,13 +1,14 @@
 -- Repairs --------------------------------------------------------------------------
 --
--- iblt_repair calls repair:
+-- iblt_repair calls:
 --
 --	repair_plan_of			the plan (plan.sql)
---	find_keys, differences		the comparison (sql/compare)
---	repair_add_steps		what is to be done, or why nothing is (steps.sql); repair_add_found if
---				the claim finds that out
---	repair_show			a preview, which calls repair_exchange
---	repair_claim_all		locks the rows and looks again (claim.sql)
+--	find_keys			the comparison (sql/compare)
+--	repair_find
+--	  repair_add_steps		what is to be done, or why nothing is (steps.sql), unless the claim
+--				finds that out
+--	  repair_show			a preview, which calls repair_exchange
+--	  repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
 --	repair_rows			what was done
 --	repair_commit			(commit.sql)
@@ -21,7 +22,7 @@ CREATE FUNCTION repair_show(INOUT work repair_work, rows bigint) RETURNS repair_
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	s side := repair_target(plan);
+	s side := plan.target;
 	actions text[];
 	lost bigint;
 	triggers text;
@@ -29,8 +30,7 @@ BEGIN
 	PERFORM repair_claim(work);
 	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
 	INTO actions, lost
-	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u
-	WHERE u.status = 'due';
+	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u;
 	triggers := repair_triggers(plan, actions);
 	IF lost > 0 THEN
 		PERFORM iblt_tell('notice', format('the repair will delete %s rows of %s (%s)',
@@ -47,80 +47,58 @@ BEGIN
 END
 $$;
 
--- Repairs, or previews, over connections of these names. The peer has yet to commit.
--- What is compared and claimed starts again if a relation is altered meanwhile.  From the first
--- statement that changes rows on, nothing does.
--- If nothing waits for replication, the keys that find_keys has found are claimed at once.
-CREATE FUNCTION repair(conns text[], peers text[], relation regclass, here_relation text,
-	peer_relation text, options options, asked repair_options) RETURNS repair_work
+-- Keeps the steps for the keys that a comparison has found, and claims their rows, or shows what is
+-- to be done.
+-- If nothing waits for replication, the claim looks the keys up for the first time.
+CREATE FUNCTION repair_find(plan repair_plan, answer found_keys) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	plan repair_plan;
-	found found_keys;
+	asked repair_options := plan.asked;
+	started timestamptz := clock_timestamp();
 	work repair_work;
-	b batch;
 	at_once boolean;
-	started timestamptz;
+	size integer;
+	named key_sides;
+	part text;
+	b batch;
 	figures figures;
-	again boolean;
-	e failure;
 BEGIN
-	PERFORM repair_check_options(asked);
-	options := compare_options('iblt_repair', relation, conns[1] IS NOT NULL, here_relation,
-		options);
-	FOR attempt IN 1 .. 3 LOOP
-		BEGIN
-			plan := NULL;
-			conns := connect(peers, conns, options.timeout);
-			IF options.method <> 'sketch' THEN
-				options.method := plain_method(conns, options.method);
-			END IF;
-			options.own_rows := 'of two';
-			plan := repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
-			PERFORM live_notice(plan.compared);
-			found := find_keys(plan.compared);
-			-- with another seed, keys would have other hashes
-			plan.compared := found.plan;
-			work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
-			at_once := asked.apply AND asked.winner = 'source' AND repair_finds_by_index(plan)
-				AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
-				AND (plan.compared).from_digests IS NOT TRUE;
-			IF at_once THEN
-				started := clock_timestamp();
-				work := repair_add_found(work, found);
-			ELSE
-				FOR b IN SELECT * FROM differences(found) LOOP
-					work := repair_add_steps(work, b.differences, (b.waited).problem);
-				END LOOP;
-				work.figures := b.figures;
-			END IF;
-			IF asked.apply THEN
-				PERFORM repair_claim_all(ARRAY[work]);
-			ELSE
-				work := repair_show(work, repair_target_of(asked.target_side,
-					(work.figures).rows_here, (work.figures).rows_there));
-			END IF;
-			IF at_once THEN
-				figures := found.figures;
-				figures.lookup_ms := CASE WHEN found.number > 0 THEN ms(started) END;
-				work.figures := all_figures(plan.compared, figures, found.number, found.number
-					- (SELECT count(*) FROM generate_series(1, work.batches) AS n,
-						unnest(repair_due(work, n, 'skipped')) AS s
-						WHERE s.detail = 'equal by now'), 0);
-			END IF;
-			EXIT;
-		EXCEPTION WHEN @on_error@ THEN
-			@take_failure@;
-			again := restarts(conns, peers, plan.compared, attempt, e);
-			IF NOT again THEN
-				RAISE;
-			END IF;
-			options := options_again(options, e, 'repair');
-		END;
+	-- with another seed, keys would have other hashes
+	plan.compared := answer.plan;
+	work := ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work;
+	at_once := asked.apply AND asked.winner = 'source' AND plan.indexed
+		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
+		AND (plan.compared).from_digests IS NOT TRUE;
+	size := batch_size(plan.compared);
+	FOR done IN 0 .. CASE WHEN at_once THEN answer.number - 1 ELSE -1 END BY size LOOP
+		named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
+		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
+			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part
+					WHEN 'both' THEN 'update' WHEN asked.target_side THEN 'delete'
+					ELSE 'insert' END, NULL, 1, NULL, NULL, NULL, NULL, NULL,
+					k.weight)::repair_step
+				FROM (SELECT unnest(named.keys) AS id, unnest(named.sides) AS side,
+					unnest(named.weights) AS weight) AS k WHERE k.side = part));
+		END LOOP;
 	END LOOP;
+	IF NOT at_once THEN
+		FOR b IN SELECT * FROM differences(answer) LOOP
+			work := repair_add_steps(work, b.differences, (b.waited).problem);
+		END LOOP;
+		work.figures := b.figures;
+	END IF;
 	IF asked.apply THEN
-		work := (repair_apply(ARRAY[work]))[1];
+		PERFORM repair_claim_all(ARRAY[work]);
+	ELSE
+		work := repair_show(work, repair_target_of(asked.target_side,
+			(work.figures).rows_here, (work.figures).rows_there));
+	END IF;
+	IF at_once THEN
+		figures := answer.figures;
+		figures.lookup_ms := CASE WHEN answer.number > 0 THEN ms(started) END;
+		work.figures := all_figures(plan.compared, figures, answer.number, answer.number
+			- (SELECT count(*) FROM repair_skipped(plan) AS s WHERE s.detail = 'equal by now'), 0);
 	END IF;
 	RETURN work;
 END
@@ -140,13 +118,11 @@ DECLARE
 	steps repair_step[];
 BEGIN
 	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
-		target := (repair_target(work.plan)).relation;
+		target := ((work.plan).target).relation;
 		shown := repair_shown_sql(work.plan, true);
-		query := format('SELECT $2, x.key, x.action,'
-			' CASE x.status WHEN ''due'' THEN %s || '';'' END,'
-			' CASE x.status WHEN ''due'' THEN $3 ELSE x.status END, x.detail FROM %s',
+		query := format('SELECT $2, x.key, x.action, %s || '';'', $3, x.detail FROM %s',
 			shown.statement, shown.item);
-		FOREACH part IN ARRAY '{delete,update,insert,skipped}'::text[] LOOP
+		FOREACH part IN ARRAY '{delete,update,insert}'::text[] LOOP
 			FOR n IN 1 .. work.batches LOOP
 				steps := repair_due(work, n, part);
 				CONTINUE WHEN steps = '{}';
@@ -154,8 +130,10 @@ BEGIN
 					CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END;
 			END LOOP;
 		END LOOP;
-		PERFORM iblt_repair_drop((work.plan).secret),
-			iblt_repair_drop((work.plan).secret || '/long');
+		RETURN QUERY SELECT repair_rows.target, s.key, s.action, NULL::text, 'skipped', s.detail
+			FROM repair_skipped(work.plan) AS s;
+		PERFORM iblt_repair_drop((work.plan).secret || list)
+			FROM unnest('{"",/long,/skipped}'::text[]) AS list;
 	END LOOP;
 END
 $$;
@@ -202,47 +180,72 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	-- fields of the options that are not arguments
 	content text := 'texts';
+	own_rows text := 'of two';
 	peer_mapping jsonb := make_mapping(peer_columns, NULL);
-	options options := @arguments options@;
 	asked repair_options := @arguments repair_options@;
-	peers text[] := ARRAY[here_peer, peer];
-	-- those of a run have peers of its own
-	conns text[] := peer_conns(CASE WHEN run IS NULL THEN peers ELSE '{here,there}' END);
+	a attempt := first_attempt(ARRAY[here_peer, peer], @arguments options@);
+	plan repair_plan;
+	found found_keys;
 	works repair_work[];
 	figures figures;
 	traffic record;
 	e failure;
 BEGIN
-	BEGIN
-		asked.target_side := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
-		asked.inserts := coalesce(inserts, winner = 'source');
-		asked.deletes := coalesce(deletes, winner = 'source');
-		works := CASE WHEN run IS NULL THEN ARRAY[
-				repair(conns, peers, relation, here_relation, peer_relation, options, asked)]
-			ELSE run_repair(conns, peers, run, relation, here_relation, peer_relation, options,
-				asked) END;
-		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
-		-- behind all that may end in an error, such as a cancel
-		IF asked.apply AND works <> '{}' THEN
-			PERFORM repair_commit((repair_target((works[1]).plan)).place);
-		END IF;
-		PERFORM peers_close(conns);
-		IF run IS NULL THEN
-			-- of the comparison, with the messages of the repair since then
-			figures := (works[1]).figures;
-			traffic := iblt_traffic_take();
-			figures.messages := figures.messages + traffic.messages;
-			figures.bytes_sent := figures.bytes_sent + traffic.sent;
-			figures.bytes_received := figures.bytes_received + traffic.received;
-			figures.total_ms := ms(started);
-			figures.finished_at := clock_timestamp();
-			PERFORM keep_stats('iblt_compare', to_jsonb(figures));
-		END IF;
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
-		RAISE;
-	END;
+	asked.target_side := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
+	asked.inserts := coalesce(inserts, winner = 'source');
+	asked.deletes := coalesce(deletes, winner = 'source');
+	LOOP
+		BEGIN
+			plan := NULL;
+			-- those of a run have peers of its own
+			a.conns := coalesce(a.conns, peer_conns(CASE WHEN run IS NULL THEN a.peers
+				ELSE '{here,there}' END));
+			PERFORM repair_check_options(asked);
+			IF run IS NULL THEN
+				a := begin_attempt(a, 'iblt_repair', relation, here_relation);
+				plan := repair_plan_of(prepare(a.conns, relation, peer_relation, a.options), asked);
+				found := find_keys(plan.compared);
+				PERFORM live_notice(found.plan);
+				IF reads_by_index(found.plan) THEN
+					PERFORM iblt_tell('notice', by_index_note(true));
+				END IF;
+				works := ARRAY[repair_find(plan, found)];
+				plan := NULL;
+			END IF;
+			-- nothing begins again once rows may have been changed
+			a.number := 3;
+			IF run IS NOT NULL THEN
+				works := run_repair(a.conns, a.peers, run, relation, here_relation, peer_relation,
+					a.options, asked);
+			ELSIF asked.apply THEN
+				works := repair_apply(works);
+			END IF;
+			RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
+			-- behind all that may end in an error, such as a cancel
+			IF asked.apply AND works <> '{}' THEN
+				PERFORM repair_commit((((works[1]).plan).target).place);
+			END IF;
+			PERFORM peers_close(a.conns);
+			EXIT;
+		EXCEPTION WHEN @on_any_error@ THEN
+			@take_failure@;
+			a := begin_again(a, plan.compared, e);
+			IF a.number IS NULL THEN
+				RAISE;
+			END IF;
+		END;
+	END LOOP;
+	IF run IS NULL THEN
+		-- of the comparison, with the messages of the repair since then
+		figures := (works[1]).figures;
+		traffic := iblt_traffic_take();
+		figures.messages := figures.messages + traffic.messages;
+		figures.bytes_sent := figures.bytes_sent + traffic.sent;
+		figures.bytes_received := figures.bytes_received + traffic.received;
+		figures.total_ms := ms(started);
+		figures.finished_at := clock_timestamp();
+		PERFORM keep_stats('iblt_compare', to_jsonb(figures));
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_repair IS

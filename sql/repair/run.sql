@@ -51,7 +51,7 @@ DECLARE
 	again record;
 	cause text;
 	judged record;
-	r run_table_repair;
+	doubtful text[];		-- keys without a row in an index of a side
 	result run_table_repair[] := '{}';
 BEGIN
 	-- it has to be as it was when the run compared it
@@ -64,7 +64,7 @@ BEGIN
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
 		work := ROW(plan, NULL, 0, '{}', 0, '{}')::repair_work;
-		r := ROW(t, planned.item, work, kept, '{}', '{}', '{}');
+		doubtful := '{}';
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
 			part := kept[i : i + size - 1];
 			ids := ARRAY(SELECT k.id FROM unnest(part) AS k);
@@ -74,7 +74,7 @@ BEGIN
 				again := recheck(compared, found);
 				found := again.differences;
 				cause := (again.waited).problem;
-			ELSIF (r.item).unready THEN
+			ELSIF (planned.item).unready THEN
 				found := ARRAY(SELECT jsonb_populate_record(d, '{"confirmed": false}')
 					FROM unnest(found) AS d);
 			END IF;
@@ -85,15 +85,13 @@ BEGIN
 			-- or a step that says why it is left
 			SELECT array_agg(j.same ORDER BY (j.same).id COLLATE "C")
 					FILTER (WHERE (j.same).id IS NOT NULL) AS same,
-				array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
-				array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO judged
-			FROM (SELECT k.number, n.id IS NULL AS equal,
-					CASE WHEN x.reason IS NULL THEN f.found END AS same,
+				array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside INTO judged
+			FROM (SELECT CASE WHEN x.reason IS NULL THEN f.found END AS same,
 					CASE WHEN x.reason IS NOT NULL THEN jsonb_populate_record(NULL::repair_step,
 						jsonb_build_object('id', k.id, 'key', k.key,
 							'action', CASE coalesce(n.side, k.side) WHEN 'both' THEN 'update'
 								WHEN asked.target_side THEN 'delete' ELSE 'insert' END,
-							'status', 'skipped', 'detail', x.reason)) END AS aside
+							'detail', x.reason)) END AS aside
 				FROM (SELECT u.*, run_repair_word(compared.by_hash, u.id) AS word
 					FROM unnest(part) AS u) AS k
 				LEFT JOIN unnest(now) AS n ON n.id = k.id
@@ -109,19 +107,17 @@ BEGIN
 					THEN 'differs in another way than the run found' END) AS x(reason)
 				ORDER BY k.number) AS j;
 			IF judged.same IS NOT NULL THEN
-				r.work := repair_add_steps(r.work, judged.same, cause);
+				work := repair_add_steps(work, judged.same, cause);
 			END IF;
-			r.aside := r.aside || judged.aside;
-			r.gone := r.gone || judged.gone;
-			r.doubtful := r.doubtful || doubtfully_equal(seen, ids, now);
+			PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, judged.aside);
+			doubtful := doubtful || doubtfully_equal(seen, ids, now);
 		END LOOP;
-		PERFORM check_index(compared, r.doubtful);
+		PERFORM check_index(compared, doubtful);
 		IF NOT asked.apply THEN
-			PERFORM repair_absent(r.work);
-			r.work := repair_show(r.work,
+			work := repair_show(work,
 				repair_target_of(asked.target_side, t.rows_here, t.rows_there));
 		END IF;
-		result := array_append(result, r);
+		result := array_append(result, ROW(t, planned.item, work, kept, NULL)::run_table_repair);
 	END LOOP;
 	-- a run that goes on keeps more of them meanwhile
 	PERFORM run_require_stored(t.run,
@@ -151,13 +147,16 @@ BEGIN
 		r := repairs[i];
 		r.work := works[i];
 		by_hash := (((r.work).plan).compared).by_hash;
-		-- a key without a difference was equal when its rows were locked, or has been made so
-		r.gone := r.gone || ARRAY(SELECT k.number FROM unnest(r.kept) AS k
-			WHERE run_repair_word(by_hash, k.id) IN (SELECT run_repair_word(by_hash, done.id)
-				FROM (SELECT s.id FROM generate_series(1, (r.work).batches) AS n,
-						unnest(repair_batch(r.work, n)) AS s
-					WHERE s.status = 'due' OR s.detail = 'equal by now'
-					EXCEPT SELECT unnest((r.work).differ)) AS done));
+		-- a key without a difference was equal when its rows were looked at, or has been made so
+		r.gone := ARRAY(SELECT k.number FROM unnest(r.kept) AS k
+			WHERE run_repair_word(by_hash, k.id) IN (SELECT run_repair_word(by_hash, s.id)
+				FROM (SELECT b.id, true AS equal FROM generate_series(1, (r.work).batches) AS n,
+						unnest(repair_batch(r.work, n)) AS b
+					UNION ALL
+					SELECT k.id, k.detail = 'equal by now'
+					FROM repair_skipped((r.work).plan) AS k) AS s
+				GROUP BY 1 HAVING bool_and(s.equal)
+				EXCEPT SELECT run_repair_word(by_hash, unnest((r.work).differ))));
 		repairs[i] := r;
 	END LOOP;
 	FOR x IN SELECT min(u.ordinality) AS first, array_agg(g.number) AS gone
@@ -194,20 +193,13 @@ DECLARE
 	rest text[];
 	-- arguments that say what to compare
 	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
-		CASE WHEN options.columns IS NOT NULL THEN 'columns' END,
-		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
-		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
-		CASE WHEN options.condition IS NOT NULL THEN 'condition' END,
-		CASE WHEN options.peer_condition IS NOT NULL THEN 'peer_condition' END,
-		CASE WHEN options.peer_mapping IS NOT NULL THEN 'peer_columns' END,
-		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
-		CASE WHEN options.cast_types THEN 'cast_types' END,
-		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,
-		CASE WHEN options.seed IS NOT NULL THEN 'seed' END,
-		CASE WHEN options.live <> 'off' THEN 'live' END,
-		CASE WHEN options.method <> 'sketch' THEN 'method' END);
+		(SELECT string_agg(CASE o.key WHEN 'peer_mapping' THEN 'peer_columns' ELSE o.key END, ', '
+				ORDER BY o.ordinality)
+		FROM json_each_text(to_json(options)) WITH ORDINALITY AS o
+		JOIN json_each_text(to_json(@arguments options@)) AS d USING (key)
+		WHERE o.value IS DISTINCT FROM d.value
+			AND o.key <> ALL ('{recheck,timeout,progress,content,own_rows}'::text[])));
 BEGIN
-	PERFORM repair_check_options(asked);
 	IF given <> '' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'arguments that do not go with run: ' || given,
@@ -259,7 +251,6 @@ BEGIN
 			format('Begin another run after the repair, or CALL iblt_audit_resume(%s) if it is '
 				'not finished.', run));
 	END IF;
-	RETURN ARRAY(SELECT repair_add(r.work, r.aside)
-		FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
+	RETURN ARRAY(SELECT r.work FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
 END
 $$;

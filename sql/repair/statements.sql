@@ -8,13 +8,17 @@
 -- each row would take most of the time.
 
 -- What has to change
+--
+-- An action for n rows of a key, with the texts of the row on both sides, why it must not be made,
+-- the checksums of all rows of the key, and that of the row that is written or deleted.
 
 -- What has to happen to rows with unique keys.
 -- A unique key is inserted or deleted, or its columns are updated.  If the newest row wins, the
 -- last text of a row is its stamp.
 -- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
-CREATE FUNCTION repair_unique_changes(differences difference[], target_side text,
-	newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_unique_changes(differences difference[], target_side text, newest boolean)
+RETURNS TABLE (id text, key jsonb, action text, source_texts jsonb, target_texts jsonb, n bigint,
+	problem text, source_checksum text, target_checksum text, checksum text)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT d.id, d.key, CASE WHEN s.source_checksum IS NULL THEN 'delete'
@@ -42,8 +46,9 @@ $$;
 
 -- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
-CREATE FUNCTION repair_counted_changes(differences difference[], target_side text,
-	newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_counted_changes(differences difference[], target_side text, newest boolean)
+RETURNS TABLE (id text, key jsonb, action text, source_texts jsonb, target_texts jsonb, n bigint,
+	problem text, source_checksum text, target_checksum text, checksum text)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'
@@ -91,7 +96,7 @@ $$;
 CREATE FUNCTION repair_insert_into(plan repair_plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('INSERT INTO %s%s%s ', (repair_target(plan)).relation,
+	SELECT format('INSERT INTO %s%s%s ', (plan.target).relation,
 		' (' || string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) || ')',
 		CASE WHEN bool_or(c.always) THEN ' OVERRIDING SYSTEM VALUE' END)
 	FROM unnest(plan.columns) AS c
@@ -136,7 +141,7 @@ BEGIN
 		FROM unnest(plan.columns) AS c, LATERAL (SELECT format(
 			'CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %%L END', c.i)) AS d(form);
 	END IF;
-	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, ''due'', p.problem, x.n,'
+	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, p.problem, x.n,'
 			' w.columns, y.texts, %s, x.source_checksum, x.target_checksum, NULL)'
 			'::repair_step%s), ''{}'') AS steps,'
 			' coalesce(bool_or(p.problem IS NOT NULL), false) AS problems FROM %s,'
@@ -159,7 +164,7 @@ CREATE FUNCTION repair_shown_sql(plan repair_plan, shown boolean, OUT statement 
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	s side := repair_target(plan);
+	s side := plan.target;
 	inserts text := (SELECT format('concat(%L, CASE x.n WHEN 1 THEN %s ELSE concat(''SELECT '', %s,'
 			' '' FROM pg_catalog.generate_series(1, '', x.n, '')'') END)',
 		repair_insert_into(plan),

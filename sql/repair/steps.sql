@@ -1,9 +1,7 @@
 -- The steps ------------------------------------------------------------------------
 --
--- A step whose status is 'due' is executed, or shown if the repair is not applied.  The others
--- are skipped, and come last.
 -- The steps of a batch of differences are in memory, and those of all batches in a
--- temporary file.
+-- temporary file.  Steps that are skipped are in a list of their own.
 
 -- Arrays kept in a temporary file until the transaction ends
 
@@ -20,16 +18,6 @@ BEGIN
 END
 $$;
 
--- Does an index find the rows of a key? Then all steps of a batch have one action, and get their
--- texts when their rows are claimed or shown.
-CREATE FUNCTION repair_finds_by_index(plan repair_plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (plan.compared).is_unique AND NOT (plan.compared).by_hash;
-END
-$$;
-
 -- Keeps the steps of one more batch.
 CREATE FUNCTION repair_add(INOUT work repair_work, steps repair_step[]) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -38,72 +26,65 @@ BEGIN
 	IF steps <> '{}' THEN
 		work.batches := work.batches + 1;
 		work.parts := array_append(work.parts,
-			CASE WHEN repair_finds_by_index(work.plan) THEN (steps[1]).action ELSE '' END);
+			CASE WHEN (work.plan).indexed THEN (steps[1]).action ELSE '' END);
 		work.keys := work.keys + cardinality(repair_ids(work.plan, steps));
 		PERFORM iblt_repair_put((work.plan).secret, work.batches, steps);
 	END IF;
 END
 $$;
 
--- Those of the steps of a batch that are to be executed.
--- Steps are in order, so as a rule the last one tells.
-CREATE FUNCTION repair_still_due(steps repair_step[]) RETURNS repair_step[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF (steps[cardinality(steps)]).status = 'due' THEN
-		RETURN steps;
-	END IF;
-	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'due');
-END
-$$;
-
--- Those of the steps of batch n to be executed, of an action, or with 'skipped' the others.
+-- The steps of batch n of an action.
 CREATE FUNCTION repair_due(work repair_work, n integer, part text) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	steps repair_step[];
 BEGIN
-	IF part <> 'skipped' AND work.parts[n] NOT IN (part, '') THEN
-		RETURN '{}';
-	END IF;
-	steps := repair_batch(work, n);
-	IF work.parts[n] <> '' AND (steps[cardinality(steps)]).status = 'due' THEN
-		RETURN CASE part WHEN 'skipped' THEN '{}' ELSE steps END;
-	END IF;
-	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
-		WHERE part = CASE (u.s).status WHEN 'due' THEN (u.s).action ELSE (u.s).status END);
+	RETURN CASE work.parts[n] WHEN part THEN repair_batch(work, n)
+		WHEN '' THEN ARRAY(SELECT u.s FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u
+			WHERE (u.s).action = part)
+		ELSE '{}' END;
 END
 $$;
 
--- The ids of the keys whose steps are to be executed, in their order.
+-- The ids of the keys of steps, in their order.
 CREATE FUNCTION repair_ids(plan repair_plan, steps repair_step[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-DECLARE
-	ids text[] := iblt_field(repair_still_due(steps), 'id');
 BEGIN
-	RETURN CASE WHEN (plan.compared).is_unique THEN ids
-		ELSE ARRAY(SELECT DISTINCT unnest(ids)) END;
+	RETURN CASE WHEN (plan.compared).is_unique THEN iblt_field(steps, 'id')
+		ELSE ARRAY(SELECT DISTINCT unnest(iblt_field(steps, 'id'))) END;
 END
 $$;
 
--- The steps, with those of these keys skipped for a reason, or if it is NULL for that in their
--- detail.
-CREATE FUNCTION repair_skip(steps repair_step[], ids text[], reason text) RETURNS repair_step[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- The steps that were skipped.
+CREATE FUNCTION repair_skipped(plan repair_plan) RETURNS SETOF repair_step
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	list text := plan.secret || '/skipped';
+BEGIN
+	-- one more, which is empty, tells how many there are
+	FOR n IN 1 .. iblt_repair_put(list, NULL, '{}'::repair_step[]) LOOP
+		RETURN QUERY SELECT s.* FROM unnest(iblt_repair_get(list, n, NULL::repair_step[])) AS s;
+	END LOOP;
+END
+$$;
+
+-- The steps without those of these keys, which are skipped for a reason, or if it is NULL for that
+-- in their detail.
+CREATE FUNCTION repair_skip(plan repair_plan, steps repair_step[], ids text[], reason text)
+RETURNS repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF coalesce(ids, '{}') = '{}' THEN
 		RETURN steps;
 	END IF;
-	RETURN ARRAY(SELECT CASE WHEN x.skip THEN jsonb_populate_record(u.s, jsonb_build_object(
-				'status', 'skipped', 'detail', coalesce(reason, (u.s).detail), 'texts', NULL))
-			ELSE u.s END
-		FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i) AS u,
-		LATERAL (SELECT (u.s).status = 'due' AND (u.s).id IN (SELECT unnest(ids))) AS x(skip)
-		ORDER BY x.skip OR (u.s).status = 'skipped', u.i);
+	PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, ARRAY(
+		SELECT jsonb_populate_record(u.s, jsonb_build_object(
+			'detail', coalesce(reason, (u.s).detail), 'texts', NULL))
+		FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).id IN (SELECT unnest(ids))));
+	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
+		WHERE ((u.s).id IN (SELECT unnest(ids))) IS NOT TRUE);
 END
 $$;
 
@@ -114,19 +95,18 @@ AS $$
 BEGIN
 	FOR n IN 1 .. CASE WHEN ids = '{}' THEN 0 ELSE work.batches END LOOP
 		PERFORM iblt_repair_put((work.plan).secret, n,
-			repair_skip(repair_batch(work, n), ids, reason));
+			repair_skip(work.plan, repair_batch(work, n), ids, reason));
 	END LOOP;
 END
 $$;
 
--- The keys of steps that are to be executed, and the checksums of their rows when they were
--- compared, or if they were not looked up then, their weights in the difference.
+-- The keys of steps, and the checksums of their rows when they were compared, or if they were not
+-- looked up then, their weights in the difference.
 CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT source text[],
 	OUT target text[], OUT weights bigint[]) RETURNS record
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	steps := repair_still_due(steps);
 	ids := iblt_field(steps, 'id');
 	source := iblt_field(steps, 'source_checksum');
 	target := iblt_field(steps, 'target_checksum');
@@ -149,7 +129,7 @@ $$;
 -- The rows of a key that is not unique are repaired all or none.
 CREATE FUNCTION repair_judged(plan repair_plan, steps repair_step[], unconfirmed text[],
 	cause text, problems boolean) RETURNS repair_step[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	asked repair_options := plan.asked;
@@ -157,7 +137,7 @@ DECLARE
 		ELSE 'one side lacks the row, so none wins: ' END;
 	x record;
 BEGIN
-	steps := repair_skip(steps, unconfirmed, 'not confirmed: ' || unconfirmed_cause(cause));
+	steps := repair_skip(plan, steps, unconfirmed, 'not confirmed: ' || unconfirmed_cause(cause));
 	IF asked.deletes AND asked.inserts AND asked.updates AND NOT problems THEN
 		RETURN steps;
 	END IF;
@@ -166,10 +146,10 @@ BEGIN
 		array_agg(s.id) FILTER (WHERE s.action = 'update' AND NOT asked.updates) AS no_update,
 		array_agg(s.id) FILTER (WHERE s.detail IS NOT NULL) AS problems INTO x
 	FROM unnest(steps) AS s;
-	steps := repair_skip(steps, x.no_delete, alone || 'deletes => false');
-	steps := repair_skip(steps, x.no_insert, alone || 'inserts => false');
-	steps := repair_skip(steps, x.no_update, 'updates => false');
-	RETURN repair_skip(steps, x.problems, NULL);
+	steps := repair_skip(plan, steps, x.no_delete, alone || 'deletes => false');
+	steps := repair_skip(plan, steps, x.no_insert, alone || 'inserts => false');
+	steps := repair_skip(plan, steps, x.no_update, 'updates => false');
+	RETURN repair_skip(plan, steps, x.problems, NULL);
 END
 $$;
 
@@ -185,55 +165,29 @@ DECLARE
 	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
 		WHERE NOT (u.d).confirmed);
 	steps repair_step[];
-	problems boolean;
-	x record;
+	problems boolean := asked.winner = 'newest';
+	parts text[] := '{delete,update,insert}';
+	part text;
 BEGIN
-	IF NOT repair_finds_by_index(plan) THEN
+	IF plan.indexed THEN
+		steps := ARRAY(SELECT ROW(u.id, u.key, u.action, u.problem, u.n, NULL, NULL, NULL,
+				u.source_checksum, u.target_checksum, NULL)::repair_step
+			FROM repair_unique_changes(differences, asked.target_side, problems) AS u);
+	ELSE
 		EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'
 				' AS v(%s)', CASE WHEN (plan.compared).is_unique THEN 'repair_unique_changes'
-				ELSE 'repair_counted_changes' END, asked.target_side, asked.winner = 'newest',
+				ELSE 'repair_counted_changes' END, asked.target_side, problems,
 			concat_ws(', ', repair_each_sql(plan.columns, 'x.source_texts ->> %s'),
 				repair_each_sql(plan.columns, 'x.target_texts ->> %s'), '0'),
 			concat_ws(', ', repair_each_sql(plan.columns, 'n%s'),
 				repair_each_sql(plan.columns, 'o%s'), 'more')), NULL, 'x.checksum')
 		INTO steps, problems USING differences;
-		work := repair_add(work, repair_judged(plan, steps, unconfirmed, cause, problems));
-		RETURN;
+		parts := ARRAY[''];
 	END IF;
-	SELECT array_agg(c.step) FILTER (WHERE c.action = 'delete') AS deletes,
-		array_agg(c.step) FILTER (WHERE c.action = 'update') AS updates,
-		array_agg(c.step) FILTER (WHERE c.action = 'insert') AS inserts INTO x
-	FROM (SELECT u.action, ROW(u.id, u.key, u.action, 'due', u.problem, u.n, NULL, NULL, NULL,
-			u.source_checksum, u.target_checksum, NULL)::repair_step
-		FROM repair_unique_changes(differences, asked.target_side, asked.winner = 'newest') AS u)
-		AS c(action, step);
-	work := repair_add(work, repair_judged(plan, x.deletes, unconfirmed, cause, false));
-	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, cause,
-		asked.winner = 'newest'));
-	work := repair_add(work, repair_judged(plan, x.inserts, unconfirmed, cause, false));
-END
-$$;
-
--- Keeps steps for keys of a difference, whose rows the claim looks up for the first time.
-CREATE FUNCTION repair_add_found(INOUT work repair_work, found found_keys) RETURNS repair_work
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	compared plan := (work.plan).compared;
-	size integer := batch_size(compared);
-	named key_sides;
-	part text;
-BEGIN
-	FOR done IN 0 .. found.number - 1 BY size LOOP
-		named := iblt_compare_keys(found.sample, found.keys, done::integer, size);
-		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
-			work := repair_add(work, ARRAY(SELECT ROW(k.id, NULL, CASE part
-					WHEN 'both' THEN 'update' WHEN ((work.plan).asked).target_side THEN 'delete'
-					ELSE 'insert' END, 'due', NULL, 1, NULL, NULL, NULL, NULL, NULL,
-					k.weight)::repair_step
-				FROM (SELECT unnest(named.keys) AS id, unnest(named.sides) AS side,
-					unnest(named.weights) AS weight) AS k WHERE k.side = part));
-		END LOOP;
+	FOREACH part IN ARRAY parts LOOP
+		work := repair_add(work, repair_judged(plan, ARRAY(SELECT u.s
+			FROM (SELECT unnest(steps) AS s) AS u WHERE part IN ((u.s).action, '')),
+			unconfirmed, cause, problems));
 	END LOOP;
 END
 $$;

@@ -4,7 +4,7 @@
 -- [[count, [text, ...], checksum], ...], the rows of a key as arrays of their values' texts, or
 -- what stands for a long one (is_long).  The texts of keys that an index finds come when the rows
 -- are claimed, in lists (lookup_by_key_sql).  The target is the relation to be changed, and the
--- source is the other one.  Which of the two is here, repair_target and repair_source say.
+-- source is the other one.
 
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE repair_options AS (
@@ -94,24 +94,16 @@ CREATE TYPE repair_column AS (
 CREATE TYPE repair_plan AS (
 	compared plan,
 	asked repair_options,
+	target side,			-- the one to be changed
+	source side,			-- the other one
 	described repair_description,	-- the target
 	source_naming text,		-- what the name of the source means (repair_naming)
 	columns repair_column[],
+	indexed boolean,		-- an index finds the rows of a key.  Then all steps of a batch have one
+							-- action, and get their texts when their rows are claimed or shown
+	links link[],			-- what replicates from any side but the target: from the source, and
+							-- from other nodes, which have a vote
 	secret text				-- random: the name of the list of its steps
-);
-
--- What has to happen to rows of the target, of keys that a scan finds.
-CREATE TYPE repair_change AS (
-	id text,
-	key jsonb,
-	action text,			-- 'insert', 'update' or 'delete'
-	source_texts jsonb,		-- of the row on the source
-	target_texts jsonb,		-- and on the target
-	n bigint,				-- how many such rows
-	problem text,			-- why it must not be made, or NULL
-	source_checksum text,	-- of the rows of the key
-	target_checksum text,
-	checksum text			-- of the row that is written or deleted
 );
 
 -- A step of a repair, or why there is none.
@@ -119,8 +111,6 @@ CREATE TYPE repair_step AS (
 	id text,
 	key jsonb,
 	action text,
-	status text,			-- 'due', or 'skipped'; repair_rows shows the first as 'preview' or
-							-- 'applied'
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[],			-- that an update sets
@@ -155,7 +145,5 @@ CREATE TYPE run_table_repair AS (
 	item audit_item,
 	work repair_work,
 	kept run_difference[],	-- what was reviewed, all of one seed
-	aside repair_step[],	-- instead of statements for the others
-	gone bigint[],			-- numbers of those whose rows are equal
-	doubtful text[]			-- keys without a row in an index of a side
+	gone bigint[]			-- numbers of those whose rows are equal
 );

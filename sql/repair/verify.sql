@@ -15,7 +15,7 @@ AS $$
 DECLARE
 	plan repair_plan := work.plan;
 	compared plan := plan.compared;
-	s side := repair_target(plan);
+	s side := plan.target;
 	found found_rows[];
 	steps repair_step[];
 	before record;
@@ -30,13 +30,13 @@ BEGIN
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
-		CONTINUE WHEN (steps[1]).status <> 'due';
+		CONTINUE WHEN steps = '{}';
 		before := repair_compared(steps);
 		wanted := before.source;
 		IF (plan.asked).winner = 'newest' THEN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
-		IF work.differ IS NULL AND repair_finds_by_index(plan) THEN
+		IF work.differ IS NULL AND plan.indexed THEN
 			found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup],
 				reading_of(compared, before.ids, true));
 			PERFORM require_side_described(s, found[1].fingerprint);
@@ -87,7 +87,7 @@ CREATE FUNCTION repair_take_back(work repair_work) RETURNS void
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	conn text := (repair_target(plan)).place;
+	conn text := (plan.target).place;
 	path text := (plan.asked).apply_search_path;
 	settled boolean := false;
 	steps repair_step[];
@@ -95,7 +95,7 @@ DECLARE
 	now record;
 	changed text[];
 BEGIN
-	FOR n IN 1 .. CASE WHEN repair_links(plan) = '{}' THEN 0 ELSE work.batches END LOOP
+	FOR n IN 1 .. CASE WHEN plan.links = '{}' THEN 0 ELSE work.batches END LOOP
 		steps := repair_due(work, n, 'insert');
 		CONTINUE WHEN steps = '{}';
 		IF NOT settled THEN
@@ -116,7 +116,7 @@ BEGIN
 		PERFORM repair_send(conn, 'left', repair_execute_steps(plan, 'delete', ARRAY(
 			SELECT jsonb_populate_record(x, '{"action": "delete"}') FROM unnest(steps) AS x
 			WHERE x.id = ANY (changed)), false), path);
-		PERFORM iblt_repair_put(plan.secret, n, repair_skip(repair_batch(work, n), changed,
+		PERFORM iblt_repair_put(plan.secret, n, repair_skip(plan, repair_batch(work, n), changed,
 			'changed since it was compared'));
 	END LOOP;
 END

@@ -113,26 +113,6 @@ seek(Arrays *arrays, const Place *place)
 						errmsg("could not seek in a temporary file")));
 }
 
-/* Array n of a list, of elements of a type; an error if it is not there. */
-static ArrayType *
-array_of(Arrays *arrays, int32 n, Oid type)
-{
-	Place	   *place;
-	ArrayType  *array;
-
-	if (arrays == NULL || n < 1 || n > arrays->n || arrays->places[n - 1].size == 0 ||
-		arrays->element_type != type)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-						errmsg("an array of the repair is not kept in this transaction")));
-	place = &arrays->places[n - 1];
-	array = palloc(place->size);
-	seek(arrays, place);
-	if (BufFileRead(arrays->file, array, place->size) != place->size)
-		ereport(ERROR, (errcode_for_file_access(),
-						errmsg("could not read from a temporary file")));
-	return array;
-}
-
 PG_FUNCTION_INFO_V1(iblt_repair_put);
 
 /*
@@ -182,14 +162,29 @@ iblt_repair_put(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_repair_get);
 
-/* iblt_repair_get(name, n, anyarray) -> anyarray: array n of a list, of the type of the argument */
+/*
+ * iblt_repair_get(name, n, anyarray) -> anyarray: array n of a list, of the type of the
+ * argument; an error if it is not there
+ */
 Datum
 iblt_repair_get(PG_FUNCTION_ARGS)
 {
 	Arrays	   *arrays = PG_ARGISNULL(0) ? NULL : find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	Oid			wanted = get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 2));
+	int32		n = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
+	Place	   *place;
+	ArrayType  *array;
 
-	PG_RETURN_ARRAYTYPE_P(array_of(arrays, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1), wanted));
+	if (arrays == NULL || n < 1 || n > arrays->n || arrays->places[n - 1].size == 0 ||
+		arrays->element_type != get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 2)))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("an array of the repair is not kept in this transaction")));
+	place = &arrays->places[n - 1];
+	array = palloc(place->size);
+	seek(arrays, place);
+	if (BufFileRead(arrays->file, array, place->size) != place->size)
+		ereport(ERROR, (errcode_for_file_access(),
+						errmsg("could not read from a temporary file")));
+	PG_RETURN_ARRAYTYPE_P(array);
 }
 
 PG_FUNCTION_INFO_V1(iblt_repair_drop);

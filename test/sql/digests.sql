@@ -163,6 +163,7 @@ DELETE FROM tracking_bare WHERE v = 'a';
 SELECT is_right('tracking_bare');
 CREATE VIEW tracking_view AS SELECT * FROM tracking_small;
 CALL iblt_track('tracking_view');
+CALL iblt_track(0);
 CREATE TEMPORARY TABLE tracking_temp (id int PRIMARY KEY);
 CALL iblt_track('tracking_temp');
 CREATE UNLOGGED TABLE tracking_unlogged (id int PRIMARY KEY);

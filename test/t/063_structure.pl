@@ -314,6 +314,8 @@ foreach my $round (1 .. $rounds)
 		my $most = 1 + int rand 5;
 		foreach my $change (@left) { push @{ @chosen < $most && !$groups{ $change->[0] }++ ? \@chosen : \@later }, $change }
 		@left = @later;
+		# what rewrites the table makes an index valid
+		@chosen = sort { ($a->[1] =~ /indisvalid/) <=> ($b->[1] =~ /indisvalid/) } @chosen;
 		my $rights = $round % 2;
 		my $database = (qw(a b))[ rand 2 ];
 		my ($err, @rows) = audited($database, rand() < 0.5 ? 'bare' : $peer{$database}, $rights ? ', rights => true' : '', map { $_->[1] } @chosen);

@@ -208,6 +208,14 @@ is(state('a', 's.q'), '300|t', 'really');
 setval(b => "'s.q'", 400);
 $repair->run("BEGIN; SELECT FROM iblt_repair_sequences($peer, schema => 's', apply => true); ROLLBACK");
 is(state('a', 's.q'), '300|t', 'a rollback undoes it');
+# If one cannot be moved, none is.
+on('a', 'ALTER SEQUENCE s.q RESTART 301');
+setval(b => "'s.z'", 50);
+$busy->run(q{BEGIN; SELECT nextval('s.z')});
+like(repair(', apply => true'), qr/lock timeout/, 'a sequence that cannot be moved') foreach 1, 2;
+is(state('a', 's.q'), '301|f', 'the one before it is not moved, either');
+$busy->run('COMMIT');
+like(repair(', apply => true'), qr/^s\.q.*\|applied\|\ns\.z.*\|applied\|$/, 'both are moved');
 # Another sequence gets the name while the repair waits for the lock.
 foreach my $from ('a', 'conductor')
 {

@@ -142,7 +142,7 @@ sql('both', 'CREATE TABLE outside (id int PRIMARY KEY, n int); INSERT INTO outsi
 sql('here', 'INSERT INTO outside VALUES (40001, 40001)');
 hide('there', 'outside_pkey', 'INSERT INTO outside VALUES (40001, 1)');
 like(repair('outside', "$n, apply => true"), qr/^ERROR:  XX002: an index of public.outside does not find rows that the table has \(there\)/,
-	'outside of a condition and absence, damaged index: a row of the peer keeps the one here');
+	'absence, damaged index: a row of the peer that the condition leaves out keeps the one here');
 is(sql('here', 'SELECT count(*) FROM outside'), 40001, 'and nothing was deleted');
 
 # --- partitions and constraints --------------------------------------------------------------
@@ -322,9 +322,8 @@ $node->stop;
 # Where the tests of each statement are: a damaged index, an older snapshot, a second
 # session, a writer.  Empty where a turn changes nothing: a description reads catalogs and
 # is compared with what is read later, digests have no index, small tables that seem to differ are compared once more, a
-# recheck has only what lookups found, what is outside of a condition is looked for once more
-# (absence), a long value has to have the hash of the one that was compared, what statements have met is asked of
-# catalogs, the last look is of rows that the repair has just written, and a count is of a run, which needs READ
+# recheck has only what lookups found, a long value has to have the hash of the one that was compared, what statements have
+# met is asked of catalogs, the last look is of rows that the repair has just written, and a count is of a run, which needs READ
 # COMMITTED and stores it under a lock.
 my @turns = ('damaged index', 'older snapshot', 'second session', 'writer');
 my %turns = (
@@ -341,7 +340,6 @@ my %turns = (
 	'recheck' => [ '', '050_compare', '106_deciding', '106_deciding' ],
 	'plain sums' => [ '106_deciding', '107_isolation', '106_deciding', '106_deciding' ],
 	'plain rows' => [ '106_deciding', '107_isolation', '106_deciding', '106_deciding' ],
-	'outside of a condition' => [ '106_deciding', '070_repair', '108_repair_pairs', '' ],
 	'absence' => [ '106_deciding', '070_repair', '108_repair_pairs', '106_deciding' ],
 	'claim' => [ '108_repair_pairs', '070_repair', '108_repair_pairs', '106_deciding' ],
 	'which row wins' => [ '', '', '', '118_repair_origin' ],

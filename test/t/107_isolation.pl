@@ -124,6 +124,8 @@ $there->safe_psql('postgres', "BEGIN; $reload{b}; COMMIT");
 like(answer($session->run($pull)), qr/^25001: cannot apply a repair with foreign tables/, 'foreign tables in a transaction: not repaired');
 $session->run('ROLLBACK');
 is(answer($session->run($pull)) . $session->run('SELECT count(*) FROM mine'), '01000', 'but outside of one');
+is(answer($session->run("SELECT count(*) FROM iblt_repair('mine', NULL, 'far_b', key_columns => '{id}', condition => 'id < 5', direction => 'pull')")), '0', 'a condition on a foreign table');
+like($session->{err}, qr/perhaps read by an index \(not checked\)/, 'an index there may say which rows it is true of, and the repair says so');
 # another table was read before in the same statement, also where its locks are gone
 both('CREATE TABLE c AS SELECT 1 AS id');
 $there->safe_psql('postgres', 'CREATE TABLE d AS SELECT 1 AS id');

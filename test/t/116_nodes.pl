@@ -280,7 +280,7 @@ is(audit([qw(n1 n2)], "schema => 'far', recheck => 0"), 'far.t not comparable it
 is(audit([qw(n1 n2)], "tables => '{far.t}', recheck => 0"), 'far.t equal 0 0 {} {} {} 0', 'or is');
 like(compare('far.t', [qw(n1 n2)], "method => 'plain', recheck => 0"), qr/ERROR:  .*cannot compare by plain queries: rows of far.t \(n2\) are on other servers/, 'which plain queries do not read on any node');
 sql('n1', 'UPDATE far.t SET v = 2');
-like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{n1,n2}')"), qr/22023: node "n2" reads rows of other servers\nDETAIL:  If they are those of another node, both would have a vote for them\./, 'which has no vote of its own in a repair');
+like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{n1,n2}')"), qr/22023: node "n2" reads rows of other servers\nDETAIL:  Its rows may come from another node, and both would have a vote for them\./, 'which has no vote of its own in a repair');
 is(sql('here', "SELECT count(*) FROM iblt_repair_nodes('far.t', '{n1,n2}', source => 'n1')"), '0', 'unless a source is named');
 sql($_, 'DROP SCHEMA far CASCADE') foreach qw(n1 n2);
 # after an error, the next table has new connections; and locks are freed
@@ -462,7 +462,7 @@ like($notices, qr/^NOTICE:  the repair will delete 1 rows of shop.f \(n3\)$/m, '
 is(join("\n", grep { /"id": (2|30)\}/ } split /\n/, repaired('shop.f', [qw(here n1 n2 n3)], "recheck => 0, inserts => NULL, deletes => NULL")), "n2 {\"id\": 2} insert preview\nn3 {\"id\": 30} delete preview", 'inserts and deletes are part of it unless one is false');
 is(sql('here', "BEGIN; SELECT count(*) FROM iblt_repair_nodes('shop.f', ${\ list(qw(here n1 n2 n3))}, recheck => 0, apply => true); ROLLBACK; SELECT v FROM shop.f WHERE id = 4"), "5\nhere", 'this database is repaired in the transaction that calls');
 is(contents('n2'), $sound, 'the others are done');
-like(failure("BEGIN; UPDATE shop.f SET v = 'not committed' WHERE id = 5; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,NULL,n3}', recheck => 0, apply => true)"), qr/25001: nodes cannot be repaired: this transaction has changed shop.f/, 'rows that are not committed have no vote');
+like(failure("BEGIN; UPDATE shop.f SET v = 'not committed' WHERE id = 5; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,NULL,n3}', recheck => 0, apply => true)"), qr/25001: cannot repair another server: this transaction has changed shop.f/, 'rows that are not committed have no vote');
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,n3,NULL}', recheck => 0, apply => true)"), qr/25001: cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction/, 'nor have rows of a snapshot from before');
 
 # A node of the majority tells of another row when its rows are fetched, and then votes with the others.

@@ -127,6 +127,10 @@ DECLARE
 BEGIN
 	BEGIN
 		answer := structure_of(conns, peers, schema, peer_schema, false, '{sequence}');
+		IF apply AND conns[1] IS NOT NULL THEN
+			PERFORM peer_send(conns[1], 'BEGIN ISOLATION LEVEL READ COMMITTED'),
+				peer_value(conns[1], 0), ask_call(conns[1], 'repair_open(false)');
+		END IF;
 		FOR step IN SELECT p.* FROM unnest(answer.here) AS h
 			FULL JOIN unnest(answer.there) AS t ON t.object = h.object,
 			LATERAL sequence_plan(coalesce(h.object, t.object), h.facts, t.facts) AS p
@@ -138,7 +142,6 @@ BEGIN
 					EXECUTE query INTO moved;
 					PERFORM set_config('lock_timeout', patience, true);
 				ELSE
-					-- there it is committed at once
 					PERFORM peer_send(conns[1], plain_settings(writes => true) || query);
 					moved := peer_value(conns[1], 3);
 				END IF;
@@ -153,6 +156,10 @@ BEGIN
 				'SELECT pg_catalog.setval(' || quote_literal(step.sequence) || ', '
 				|| (step.target - step.increment) || ');', step.status, step.detail;
 		END LOOP;
+		-- all or none are moved
+		IF apply THEN
+			PERFORM repair_commit(conns[1]);
+		END IF;
 		PERFORM peers_close(conns);
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
