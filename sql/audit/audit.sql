@@ -202,8 +202,6 @@ DECLARE
 	of_nodes boolean := a.names IS NOT NULL;
 	next record;
 	items audit_item[];
-	batch record;
-	done integer := 0;
 	equal audit_row[];		-- those that were compared together
 	compared record;
 	stuck text;
@@ -233,10 +231,8 @@ BEGIN
 		items := audit_by_parent(a.conns, items);
 	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
-		IF n > done AND NOT of_nodes AND cardinality(items) > 1 THEN
-			batch := audit_batch(a.conns, a.peers, items, n, options, 100);
-			done := batch.last;
-			equal := batch.equal;
+		IF n % 100 = 1 AND NOT of_nodes THEN
+			equal := audit_batch(a.conns, a.peers, items, n, 100, options);
 		END IF;
 		result := equal[n];
 		IF result.status IS NULL THEN

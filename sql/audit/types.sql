@@ -117,8 +117,8 @@ CREATE TYPE audit_small AS (
 	n integer,				-- its place in the list
 	item audit_item,
 	compare options,
-	here jsonb,				-- as described; NULL if this side is elsewhere
-	core text				-- of that
+	plan plan,				-- NULL if it must be compared alone
+	rows bigint				-- of each side, if these are equal
 );
 
 -- What iblt_audit_nodes says of one table.
