@@ -167,9 +167,20 @@ BEGIN
 END
 $$;
 
+-- Differences of a table, of which none is confirmed where replication is not ready.
+CREATE FUNCTION audit_marked(item audit_item, differences difference[]) RETURNS difference[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	FOR n IN 1 .. CASE WHEN item.unready THEN cardinality(differences) ELSE 0 END LOOP
+		differences[n].confirmed := false;
+	END LOOP;
+	RETURN differences;
+END
+$$;
+
 -- Counts differences of a table in its row.
-CREATE FUNCTION audit_count(item audit_item, differences difference[], INOUT result audit_row)
-RETURNS audit_row
+CREATE FUNCTION audit_count(differences difference[], INOUT result audit_row) RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -179,7 +190,7 @@ BEGIN
 	SELECT count(*) FILTER (WHERE (u.d).side = 'there'),
 		count(*) FILTER (WHERE (u.d).side = 'here'),
 		count(*) FILTER (WHERE (u.d).side = 'both'),
-		count(*) FILTER (WHERE (u.d).confirmed IS FALSE OR item.unready)
+		count(*) FILTER (WHERE NOT (u.d).confirmed)
 	INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed
 	FROM (SELECT unnest(differences) AS d) AS u;
 	@each audit_counts: result.% := coalesce(result.%, 0) + counted.%;@
@@ -192,7 +203,7 @@ CREATE FUNCTION audit_result(item audit_item, compared comparison) RETURNS audit
 AS $$
 BEGIN
 	RETURN audit_verdict(item, compared.plan, compared.figures,
-		audit_count(item, compared.differences, NULL));
+		audit_count(compared.differences, NULL));
 END
 $$;
 
@@ -316,7 +327,8 @@ BEGIN
 			plan.stuck := stuck;
 			found := find_keys(plan);
 			FOR b IN SELECT * FROM differences(found) LOOP
-				counted := audit_count(noted, b.differences, counted);
+				b.differences := audit_marked(noted, b.differences);
+				counted := audit_count(b.differences, counted);
 				IF of_nodes THEN
 					shown := shown || b.differences;
 				ELSIF plan.content <> 'none' AND cardinality(shown) < 25 THEN

@@ -109,15 +109,19 @@ CREATE FUNCTION run_store(w run_worker, s run_slice,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	r audit_row := audit_result(w.item, compared);
-	-- the scan that counts reads no slice
-	seen bigint := CASE WHEN s.final THEN 0 ELSE greatest(r.rows_here, r.rows_there) END;
-	differences bigint := r.missing + r.extra + r.changed;
+	r audit_row;
+	seen bigint;
+	differences bigint;
 	t run_table;
 	kept run_difference[];
 	read bigint;
 	pause double precision;
 BEGIN
+	compared.differences := audit_marked(w.item, compared.differences);
+	r := audit_result(w.item, compared);
+	differences := r.missing + r.extra + r.changed;
+	-- the scan that counts reads no slice
+	seen := CASE WHEN s.final THEN 0 ELSE greatest(r.rows_here, r.rows_there) END;
 	PERFORM run_lock_to_write(w.run);
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NOT NULL OR t.shape IS NULL OR t.generation IS DISTINCT FROM s.generation THEN
@@ -129,7 +133,7 @@ BEGIN
 	ELSE
 		kept := ARRAY(SELECT ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id,
 				(compared.plan).seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-				d.there_count, clock_timestamp(), d.differs)::run_difference
+				d.there_count, clock_timestamp(), d.differs, s.number)::run_difference
 			FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
 			WHERE t.kept + d.n <= (w.options).most_kept);
 		PERFORM iblt_run_add(VARIADIC kept);

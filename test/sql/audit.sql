@@ -67,7 +67,7 @@ CREATE FUNCTION result(item jsonb, sides text[], confirmed boolean[]) RETURNS ib
 $$;
 SELECT what, (r).status, (r).missing, (r).extra, (r).changed, (r).unconfirmed, (r).rows_here, (r).rows_there, (r).bytes, (r).detail
 FROM (VALUES ('none', '{}'::text[], '{}'::boolean[], '{}'::jsonb), ('not rechecked', '{here,there,there,both}', '{}', '{}'), ('confirmed', '{both}', '{t}', '{}'),
-	('one is confirmed', '{here,both}', '{t,f}', '{}'), ('unconfirmed', '{both,here}', '{f,f}', '{}'), ('unready', '{both,here}', '{}', '{"unready": true}'),
+	('one is confirmed', '{here,both}', '{t,f}', '{}'), ('unconfirmed', '{both,here}', '{f,f}', '{}'), ('unready', '{both,here}', '{f,f}', '{"unready": true}'),
 	('unready and none', '{}', '{}', '{"unready": true, "notes": ["note"]}')) AS v(what, sides, confirmed, item),
 	LATERAL (SELECT result(item, sides, confirmed)) AS x(r);
 
