@@ -192,10 +192,9 @@ BEGIN
 END
 $$;
 
--- Makes the list, and compares one table after the other: the row of each, and of nodes what each
--- has otherwise.
-CREATE FUNCTION audit_drive(a attempt, target audit_target, options audit_options, label text,
-	OUT rows audit_row[], OUT nodes node_audit_row[]) RETURNS record
+-- Makes the list, and compares one table after the other: the row of each.
+CREATE FUNCTION audit_drive(a attempt, target audit_target, options audit_options, label text)
+RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -206,6 +205,7 @@ DECLARE
 	compared record;
 	stuck text;
 	result audit_row;
+	rows audit_row[];
 	e failure;
 BEGIN
 	a.options.label := label;	-- they are checked
@@ -239,7 +239,6 @@ BEGIN
 			compared := audit_table(a, items[n], options, stuck);
 			stuck := compared.stuck;
 			result := compared.result;
-			nodes[n] := compared.nodes;
 		END IF;
 		PERFORM progress((options.compare).progress, format('table %s of %s, %s: %s%s', n,
 			cardinality(items), coalesce(result.relation, result.peer_relation), result.status,
@@ -247,6 +246,7 @@ BEGIN
 		rows[n] := result;
 	END LOOP;
 	PERFORM peers_close(a.conns, true);
+	RETURN rows;
 END
 $$;
 
@@ -281,7 +281,6 @@ DECLARE
 		peer_schema, here_tables);
 	options audit_options := audit_make_options(@arguments options@, trust_filters, mappings);
 	a attempt := first_attempt(ARRAY[here_peer, peer], options.compare);
-	done record;
 	kept jsonb;
 	e failure;
 BEGIN
@@ -292,8 +291,7 @@ BEGIN
 			a.peers[2] := audit_peer(target.name, peer);
 		END IF;
 		a.conns := peer_conns(a.peers);
-		done := audit_drive(a, target, options, 'iblt_audit');
-		kept := to_jsonb(done.rows);
+		kept := to_jsonb(audit_drive(a, target, options, 'iblt_audit'));
 		PERFORM keep_stats('iblt_audit', kept);
 		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
 	EXCEPTION WHEN @on_any_error@ THEN

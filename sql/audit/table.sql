@@ -252,16 +252,15 @@ BEGIN
 END
 $$;
 
--- What nodes have otherwise than their majority, counted.
+-- What nodes have otherwise than their majority, counted, as the fields of a node_audit_row.
 -- What is missing, extra or changed is so for the majority, so a tie blames no node.
-CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS node_audit_row
+CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	names text[] := iblt_field(plan.sides, 'side');
-	counted node_audit_row;
 BEGIN
-	WITH d AS MATERIALIZED (
+	RETURN (WITH d AS MATERIALIZED (
 		SELECT v.verdict, v.agree, v.deviate, v.missing FROM unnest(differences) AS d,
 			nodes_verdict(names, plan.named, d.checksums) AS v
 	), n AS (
@@ -272,25 +271,23 @@ BEGIN
 	), k AS (
 		SELECT kind, jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind
 	)
-	SELECT count(*), count(*) FILTER (WHERE d.verdict = 'tie'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'missing'), '{}'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'extra'), '{}'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'changed'), '{}')
-	INTO counted.differences, counted.ties, counted.missing, counted.extra, counted.changed FROM d;
-	RETURN counted;
+	SELECT jsonb_build_object('differences', count(*),
+			'ties', count(*) FILTER (WHERE d.verdict = 'tie'))
+		|| '{"missing": {}, "extra": {}, "changed": {}}'
+		|| coalesce((SELECT jsonb_object_agg(kind, numbers) FROM k), '{}') FROM d);
 END
 $$;
 
 -- Comparing it
 
 -- Compares one table, again if it is altered meanwhile: its row, which says what went wrong, and
--- where replication is stuck.  Differences are counted.  If rows are asked for, the first ones are
--- kept for a page, without values of more than 20 kB.  Of nodes, all are counted by node.
+-- where replication is stuck.  Differences are counted, and those of nodes by node.  If rows are
+-- asked for, the first ones are kept for a page, without values of more than 20 kB.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
 CREATE FUNCTION audit_table(a attempt, item audit_item, options audit_options,
-	INOUT stuck text, OUT result audit_row, OUT nodes node_audit_row) RETURNS record
+	INOUT stuck text, OUT result audit_row) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -303,7 +300,6 @@ DECLARE
 BEGIN
 	WHILE item.problem IS NULL AND item.absent IS NOT TRUE LOOP
 		result := NULL;
-		nodes := NULL;
 		plan := NULL;
 		noted := item;
 		DECLARE
@@ -338,8 +334,8 @@ BEGIN
 				stuck := coalesce((b.waited).stuck, stuck);
 			END LOOP;
 			IF of_nodes THEN
-				nodes := audit_count_nodes(found.plan, shown);
-				counted.changed := nodes.differences;
+				counted.differences := audit_count_nodes(found.plan, shown);
+				counted.changed := cardinality(shown);
 			ELSE
 				counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE WHEN
 							coalesce(pg_column_size((d).here), 0)
@@ -380,11 +376,5 @@ BEGIN
 			cardinality(a.names), a.named), result.detail);
 	END IF;
 	result.total_ms := ms(started);
-	IF of_nodes THEN
-		SELECT audit_name(item), result.status, result.unconfirmed, result.sqlstate,
-			result.total_ms, result.detail
-		INTO nodes.relation, nodes.status, nodes.unconfirmed, nodes.sqlstate, nodes.total_ms,
-			nodes.detail;
-	END IF;
 END
 $$;

@@ -101,7 +101,7 @@ CREATE TYPE audit_row AS (
 	@each audit_counts: % bigint,@
 	bytes bigint,
 	total_ms numeric,
-	differences jsonb		-- the first ones, if rows are asked for
+	differences jsonb		-- the first ones, if rows are asked for; of nodes, counts
 );
 
 -- What it shows of it: what fits on a line of a terminal, and the reasons.
