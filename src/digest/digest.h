@@ -11,6 +11,7 @@
 
 #include "digest/config.h"
 
+#include "storage/block.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
@@ -64,21 +65,21 @@ extern void iblt_changes_read(IbltChanges *changes, Relation relation,
 /* Why changes do not give a digest, or NULL. */
 extern const char *iblt_changes_problem(const IbltChanges *changes);
 
-/*
- * Why the base is not that of the digest, or NULL.  base is NULL if there is
- * none.
- */
-extern const char *iblt_digest_problem(const IbltTrackConfig *config,
-									   const IbltBase *base);
+/* Merging (merge.c) */
+
+/* A worker merges a table that has this number of changes. */
+#define IBLT_MERGE_CHANGES	10000
 
 /*
- * Why a base that does not fit cannot be used, unless a change of the table
- * (shape.h) explains it.
+ * This session saw a table with so many changes that are not merged.  Starts a
+ * worker if that is enough.
  */
-extern const char iblt_base_damaged[];
+extern void iblt_launch_saw(int64 changes);
 
-/* The error for such a digest. */
-pg_noreturn extern void iblt_digest_refuse(Relation relation,
-											 const char *reason);
+/*
+ * The transaction has committed, and wrote so many changes, the furthest to this
+ * block of a store.  Starts a worker if one is due.  Fails silently.
+ */
+extern void iblt_launch_at_end(int64 changes, BlockNumber block);
 
 #endif							/* IBLT_DIGEST_DIGEST_H */

@@ -15,7 +15,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "digest/merge.h"
 
 #include "access/heapam.h"
 #include "access/xact.h"

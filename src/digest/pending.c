@@ -12,8 +12,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "digest/merge.h"
-#include "digest/packed.h"
+#include "digest/digest.h"
 #include "digest/store.h"
 
 /*

@@ -24,7 +24,7 @@
 /* Has the end of transactions and savepoints noticed.  To be called once. */
 extern void iblt_pending_register(void);
 
-/* Records one change.  Flags as in packed.h. */
+/* Records one change.  Flags as in collection.h. */
 extern void iblt_pending_add(const IbltTrackTarget *target, unsigned flags,
 							 const uint8 *key, uint64 old_sum,
 							 uint64 new_sum);

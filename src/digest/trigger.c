@@ -30,9 +30,7 @@
 
 #include "codec/checksum.h"
 #include "digest/config.h"
-#include "digest/packed.h"
 #include "digest/pending.h"
-#include "digest/shape.h"
 #include "digest/store.h"
 #include "sketch/key.h"
 
