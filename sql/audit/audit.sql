@@ -231,7 +231,7 @@ BEGIN
 		items := audit_by_parent(a.conns, items);
 	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
-		IF n % 100 = 1 AND NOT of_nodes THEN
+		IF n % 100 = 1 AND NOT of_nodes AND cardinality(items) > 1 THEN
 			equal := audit_batch(a.conns, a.peers, items, n, 100, options);
 		END IF;
 		result := equal[n];

@@ -23,13 +23,11 @@ CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boo
 	subscriber text DEFAULT NULL, subscription text DEFAULT NULL, peer_schema text DEFAULT NULL,
 	relid oid DEFAULT NULL)
 RETURNS audit_item
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
+	SELECT ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
 		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL, false,
-		peer_schema, NULL)::audit_item;
-END
+		peer_schema, NULL)::audit_item
 $$;
 
 -- Publications
@@ -73,22 +71,6 @@ $$;
 
 -- Subscriptions
 
--- Why a table of a subscription cannot be compared, or NULL.
-CREATE FUNCTION audit_subscribed_problem(subscription text, subscribed boolean,
-	published boolean, state text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE
-		WHEN NOT subscribed THEN format('published, but not subscribed: '
-			'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
-		WHEN NOT published THEN format('subscribed, but not published by the peer (any more): '
-			'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
-		WHEN state <> 'r' THEN format(
-			'the subscription is not ready for this table: state "%s", %s', state,
-			CASE state WHEN 'i' THEN 'not copied yet' WHEN 'd' THEN 'it is being copied'
-				WHEN 'f' THEN 'it has been copied' ELSE 'it has been copied and catches up' END) END
-$$;
-
 -- The items of an audit of a subscription of this side, which are the tables that are subscribed
 -- here or published there, or NULL.
 CREATE FUNCTION audit_list_subscription(conns text[], subscription text) RETURNS audit_item[]
@@ -111,8 +93,15 @@ BEGIN
 		|| ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
 			FROM unnest(mine.publications) AS name WHERE name <> ALL (found.publications));
 	RETURN (SELECT array_agg(audit_make_item(schema, name, true, s.state IS NOT NULL,
-			audit_subscribed_problem(subscription, s.state IS NOT NULL,
-				p.name IS NOT NULL, s.state),
+			CASE WHEN s.state IS NULL THEN format('published, but not subscribed: '
+					'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
+				WHEN p.name IS NULL THEN format('subscribed, but not published by the peer '
+					'(any more): ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
+				WHEN s.state <> 'r' THEN format(
+					'the subscription is not ready for this table: state "%s", %s', s.state,
+					CASE s.state WHEN 'i' THEN 'not copied yet' WHEN 'd' THEN 'it is being copied'
+						WHEN 'f' THEN 'it has been copied'
+						ELSE 'it has been copied and catches up' END) END,
 			array_remove(ARRAY['not published: ' || nullif((p.t).operations_left_out, '')], NULL)
 			|| notes, p.t, 'here', subscription)
 			ORDER BY schema COLLATE "C", name COLLATE "C")

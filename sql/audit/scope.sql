@@ -40,9 +40,6 @@ DECLARE
 	feeds feed[];
 	alone boolean;			-- do all rows come through the publications that are audited?
 BEGIN
-	IF published IS NULL THEN
-		RETURN item;
-	END IF;
 	IF item.feeds IS NULL THEN
 		item := (audit_ask_scopes(conns, ARRAY[item]))[1];
 	END IF;

@@ -162,8 +162,10 @@ BEGIN
 			ARRAY(SELECT items[n] FROM unnest(places) WITH ORDINALITY AS u(n, i) ORDER BY i));
 		FOR i IN 1 .. cardinality(candidates) LOOP
 			BEGIN
-				small := ROW(places[i], audit_scope(conns, candidates[i], options.trust_filters),
-					NULL, NULL, NULL);
+				small := ROW(places[i], candidates[i], NULL, NULL, NULL);
+				IF (small.item).published IS NOT NULL THEN
+					small.item := audit_scope(conns, small.item, options.trust_filters);
+				END IF;
 				small.compare := audit_compare_options(small.item, options);
 				smalls := array_append(smalls, small);
 			EXCEPTION WHEN @on_error@ THEN

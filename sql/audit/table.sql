@@ -102,7 +102,9 @@ BEGIN
 	IF nodes IS NULL AND conns[1] IS NULL THEN
 		PERFORM check_options(item.relid, options.compare);
 	END IF;
-	item := audit_scope(conns, item, options.trust_filters);
+	IF item.published IS NOT NULL THEN
+		item := audit_scope(conns, item, options.trust_filters);
+	END IF;
 	compare := audit_compare_options(item, options);
 	checked := audit_adjust_plan(item, prepare(conns, item.relid, audit_peer_name(item), compare,
 		nodes, named), compare);
@@ -141,14 +143,6 @@ BEGIN
 END
 $$;
 
--- The status of a table that was compared.
-CREATE FUNCTION audit_status(differences bigint, unconfirmed bigint) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE differences WHEN 0 THEN 'equal' WHEN unconfirmed THEN 'not comparable'
-		ELSE 'differs' END
-$$;
-
 -- The row for a table that was compared, from its counts of differences.
 CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
 	problem text DEFAULT NULL) RETURNS audit_row
@@ -159,7 +153,8 @@ DECLARE
 BEGIN
 	result.relation := (plan.here).relation;
 	result.peer_relation := (plan.there).relation;
-	result.status := audit_status(differences, result.unconfirmed);
+	result.status := CASE differences WHEN 0 THEN 'equal'
+		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
 	result.detail := audit_detail(item, plan, result.unconfirmed, differences, problem);
 	result.rows_here := figures.rows_here;
 	result.rows_there := figures.rows_there;
@@ -167,12 +162,12 @@ BEGIN
 END
 $$;
 
--- Differences of a table, of which none is confirmed where replication is not ready.
-CREATE FUNCTION audit_marked(item audit_item, differences difference[]) RETURNS difference[]
+-- Differences of a table whose replication is not ready.
+CREATE FUNCTION audit_unconfirmed(differences difference[]) RETURNS difference[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	FOR n IN 1 .. CASE WHEN item.unready THEN cardinality(differences) ELSE 0 END LOOP
+	FOR n IN 1 .. cardinality(differences) LOOP
 		differences[n].confirmed := false;
 	END LOOP;
 	RETURN differences;
@@ -323,7 +318,9 @@ BEGIN
 			plan.stuck := stuck;
 			found := find_keys(plan);
 			FOR b IN SELECT * FROM differences(found) LOOP
-				b.differences := audit_marked(noted, b.differences);
+				IF noted.unready THEN
+					b.differences := audit_unconfirmed(b.differences);
+				END IF;
 				counted := audit_count(b.differences, counted);
 				IF of_nodes THEN
 					shown := shown || b.differences;

@@ -36,7 +36,8 @@ AS $$
 DECLARE
 	differences bigint := t.missing + t.extra + t.changed;
 BEGIN
-	t.status := audit_status(differences, t.unconfirmed);
+	t.status := CASE differences WHEN 0 THEN 'equal' WHEN t.unconfirmed THEN 'not comparable'
+		ELSE 'differs' END;
 	t.detail := nullif(concat_ws('; ', audit_detail(w.item, w.plan, t.unconfirmed, differences),
 		run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
@@ -117,7 +118,9 @@ DECLARE
 	read bigint;
 	pause double precision;
 BEGIN
-	compared.differences := audit_marked(w.item, compared.differences);
+	IF (w.item).unready THEN
+		compared.differences := audit_unconfirmed(compared.differences);
+	END IF;
 	r := audit_result(w.item, compared);
 	differences := r.missing + r.extra + r.changed;
 	-- the scan that counts reads no slice

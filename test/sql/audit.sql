@@ -47,9 +47,6 @@ SELECT asked, p -> 'publications' AS there, (SELECT string_agg(concat_ws(' ', t 
 FROM unnest('{p_all,p_changes,p_inserts,p_none,p_empty,p_missing}'::text[]) AS asked, LATERAL (SELECT iblt_internal.audit_published(ARRAY[asked])) AS y(p);
 SELECT (SELECT string_agg(concat_ws(' ', t ->> 'name', 'lacks', t ->> 'operations_left_out'), '; ' ORDER BY n) FROM jsonb_array_elements(p -> 'tables') WITH ORDINALITY AS x(t, n)) AS of_two
 FROM iblt_internal.audit_published('{p_changes,p_inserts}') AS p;
--- what forbids to compare a table
-SELECT iblt_internal.audit_subscribed_problem('S "s', subscribed, published, state) AS problem, subscribed, published, state
-FROM (VALUES (true, true, 'r'), (false, true, NULL), (true, false, 'r'), (true, true, 'i'), (true, true, 'd'), (true, true, 'f'), (true, true, 's')) AS v(subscribed, published, state);
 -- what an error says of a table
 CREATE FUNCTION failure(state text, message text, detail text) RETURNS iblt_internal.failure LANGUAGE sql
 	AS $$SELECT jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', message, 'detail', detail))$$;
