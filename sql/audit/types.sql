@@ -34,23 +34,15 @@ CREATE TYPE published_table AS (
 	others text[],			-- other publications that may add rows to those of the filter
 	operations_left_out text,
 	unpublished unpublished_column[],
-	covered boolean			-- an ancestor is published too
+	covered boolean,		-- an ancestor is published too
+	state text				-- of its replication, if it is one of a subscription: no more is known
 );
 
--- The answer of audit_published().
+-- The answer of audit_published(), or of audit_subscription().
 CREATE TYPE published AS (
 	publications text[],	-- those that exist
+	enabled boolean,		-- of a subscription
 	tables published_table[]
-);
-
--- A table of a subscription, and the state of its replication.
-CREATE TYPE subscribed_table AS (schema text, name text, state text);
-
--- The answer of audit_subscription().
-CREATE TYPE subscribing AS (
-	publications text[],
-	enabled boolean,
-	tables subscribed_table[]
 );
 
 -- A subscription that feeds a table.

@@ -144,7 +144,7 @@ AS $$
 				ORDER BY schema COLLATE "C", name COLLATE "C"), '[]') FROM one AS t))
 $$;
 
--- A subscription of this database, in the form of type subscribing; NULL if there is none.
+-- A subscription of this database, in the form of type published; NULL if there is none.
 CREATE FUNCTION audit_subscription(subscription text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$

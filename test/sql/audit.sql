@@ -73,7 +73,7 @@ CREATE SUBSCRIPTION s CONNECTION 'host=/nonexistent' PUBLICATION p_parts, p_leaf
 CREATE PUBLICATION p_parts FOR TABLE parts WITH (publish_via_partition_root = true);
 CREATE PUBLICATION p_leaf FOR TABLE parts_1_1, "B ""b";
 SELECT iblt_internal.audit_subscription('s'), iblt_internal.audit_subscription('none');
-SELECT (i).schema, (i).name, (i).problem, (i).notes, (i).absent, (i).listed, (i).subscriber, (i).subscription FROM unnest(iblt_internal.audit_list_subscription('{NULL,NULL}', 's')) AS i;
+SELECT (i).schema, (i).name, (i).problem, (i).notes, (i).absent, (i).listed, (i).subscriber, (i).subscription FROM unnest(iblt_internal.audit_list_published('{NULL,NULL}', target('{"kind": "subscription", "name": "s"}'))) AS i;
 -- a report says how a subscription does, unless all is equal
 SELECT status, subscription, public.iblt_audit_report(json_build_array(json_build_object('relation', 't', 'status', status)), 'summary', subscription => subscription) AS report
 FROM (VALUES ('differs', 's'), ('error', 's'), ('equal', 's'), ('differs', 'none'), ('differs', NULL)) AS v(status, subscription);
