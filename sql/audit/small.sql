@@ -2,8 +2,8 @@
 --
 -- A small table costs little but its questions to the peer.  So both sides are asked about
 -- many of them at once.  Each answers with a checksum of its rows and a hash of its description,
--- and this side with the description.  A table that has the same of both is equal.  All others, also
--- those with an error, are compared alone, as if there was no such question.
+-- and this side with the description.  A table that has the same of both is equal.  All others,
+-- also those with an error, are compared alone, as if there was no such question.
 --
 -- Plain queries take two messages: one describes all tables, and one sums them up.  After an
 -- error on the peer, all tables are compared alone.

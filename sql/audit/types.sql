@@ -35,7 +35,7 @@ CREATE TYPE published_table AS (
 	operations_left_out text,
 	unpublished unpublished_column[],
 	covered boolean,		-- an ancestor is published too
-	state text				-- of its replication, if it is one of a subscription: no more is known
+	state text				-- of its replication, if a subscription names it, and no more
 );
 
 -- The answer of audit_published(), or of audit_subscription().

@@ -35,8 +35,8 @@ DECLARE
 			FROM unnest(options.key_columns) WITH ORDINALITY AS k(name, n))) END;
 	sketch declared.sketch%TYPE;
 BEGIN
-	EXECUTE format(CASE WHEN base THEN 'SELECT iblt_live_base(%1$L::regclass, s)' ELSE 'SELECT s' END
-			|| ' FROM (SELECT iblt_agg(%2$s, %3$s, $1) FROM %1$s AS t) AS q(s)',
+	EXECUTE format(CASE WHEN base THEN 'SELECT iblt_live_base(%1$L::regclass, s)'
+			ELSE 'SELECT s' END || ' FROM (SELECT iblt_agg(%2$s, %3$s, $1) FROM %1$s AS t) AS q(s)',
 			relation, key, track_checksum_sql('$2', options.columns))
 		INTO sketch USING options.template, seed, seed # 1;
 	RETURN sketch;

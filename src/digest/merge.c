@@ -15,6 +15,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "postgres.h"
 
 #include "access/heapam.h"
 #include "access/xact.h"
