@@ -163,7 +163,7 @@ BEGIN
 		FOR i IN 1 .. cardinality(candidates) LOOP
 			BEGIN
 				small := ROW(places[i], candidates[i], NULL, NULL, NULL);
-				IF (small.item).published IS NOT NULL THEN
+				IF (small.item).subscriber IS NOT NULL THEN
 					small.item := audit_scope(conns, small.item, options.trust_filters);
 				END IF;
 				small.compare := audit_compare_options(small.item, options);

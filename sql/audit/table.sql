@@ -102,7 +102,7 @@ BEGIN
 	IF nodes IS NULL AND conns[1] IS NULL THEN
 		PERFORM check_options(item.relid, options.compare);
 	END IF;
-	IF item.published IS NOT NULL THEN
+	IF item.subscriber IS NOT NULL THEN
 		item := audit_scope(conns, item, options.trust_filters);
 	END IF;
 	compare := audit_compare_options(item, options);
