@@ -6,15 +6,15 @@
 CREATE FUNCTION audit_name(item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT concat_ws('.', quote_ident(item.schema), quote_ident(item.name))
+	SELECT coalesce(quote_ident(item.schema) || '.', '') || quote_ident(item.name)
 $$;
 
 -- The name of its table there, quoted.
 CREATE FUNCTION audit_peer_name(item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT concat_ws('.', quote_ident(coalesce(item.peer_schema, item.schema)),
-		quote_ident(item.name))
+	SELECT coalesce(quote_ident(coalesce(item.peer_schema, item.schema)) || '.', '')
+		|| quote_ident(item.name)
 $$;
 
 -- An item, for which all rows and columns are compared as yet; "here" if its table is known to be.

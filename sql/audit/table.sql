@@ -115,23 +115,31 @@ $$;
 
 -- Its row in the answer
 
--- What there is to say of a table that was compared.
-CREATE FUNCTION audit_detail(item audit_item, plan plan,
-	unconfirmed bigint, differences bigint, problem text DEFAULT NULL) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- The row for a table that was compared, from its counts of differences.
+CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
+	problem text DEFAULT NULL) RETURNS audit_row
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
+	differences bigint := result.missing + result.extra + result.changed;
 	mine text[] := iblt_field((plan.here).columns);
 BEGIN
-	RETURN nullif(concat_ws('; ',
-		CASE WHEN unconfirmed = 0 THEN NULL
+	result.relation := (plan.here).relation;
+	result.peer_relation := (plan.there).relation;
+	result.status := CASE differences WHEN 0 THEN 'equal'
+		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
+	result.rows_here := figures.rows_here;
+	result.rows_there := figures.rows_there;
+	result.bytes := figures.bytes_sent + figures.bytes_received;
+	result.detail := nullif(concat_ws('; ',
+		CASE WHEN result.unconfirmed = 0 THEN NULL
 			WHEN item.unready THEN format('differences cannot be confirmed: replication of this '
 				'table is not ready (%s)', regexp_replace(unready(plan), '^The (.*)\.$', 'the \1'))
-			ELSE format('%s differences could not be confirmed: %s', unconfirmed,
+			ELSE format('%s differences could not be confirmed: %s', result.unconfirmed,
 				unconfirmed_cause(problem)) END,
-		live_said(plan),
+		CASE WHEN plan.live <> 'off' THEN live_said(plan) END,
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
-		by_index_note(reads_by_index(plan)),
+		CASE WHEN reads_by_index(plan) THEN by_index_note(true) END,
 		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
 				AND item.unready IS NOT TRUE
 			THEN 'differences were not rechecked, so they may be rows in flight' END,
@@ -140,25 +148,6 @@ BEGIN
 		'columns only on the peer: ' || quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (mine))),
 		nullif(array_to_string(item.notes, '; '), '')), '');
-END
-$$;
-
--- The row for a table that was compared, from its counts of differences.
-CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
-	problem text DEFAULT NULL) RETURNS audit_row
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	differences bigint := result.missing + result.extra + result.changed;
-BEGIN
-	result.relation := (plan.here).relation;
-	result.peer_relation := (plan.there).relation;
-	result.status := CASE differences WHEN 0 THEN 'equal'
-		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
-	result.detail := audit_detail(item, plan, result.unconfirmed, differences, problem);
-	result.rows_here := figures.rows_here;
-	result.rows_there := figures.rows_there;
-	result.bytes := figures.bytes_sent + figures.bytes_received;
 END
 $$;
 
@@ -312,6 +301,8 @@ BEGIN
 				PERFORM plain_method(a.conns, (a.options).method, a.names);
 			END IF;
 			options.compare := a.options;
+			SELECT 0, 0, 0, 0
+			INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed;
 			planned := audit_plan(a.conns, item, options, a.names, a.named);
 			noted := planned.item;
 			plan := planned.plan;
@@ -321,7 +312,9 @@ BEGIN
 				IF noted.unready THEN
 					b.differences := audit_unconfirmed(b.differences);
 				END IF;
-				counted := audit_count(b.differences, counted);
+				IF b.differences <> '{}' THEN
+					counted := audit_count(b.differences, counted);
+				END IF;
 				IF of_nodes THEN
 					shown := shown || b.differences;
 				ELSIF plan.content <> 'none' AND cardinality(shown) < 25 THEN

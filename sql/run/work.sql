@@ -34,12 +34,12 @@ CREATE FUNCTION run_finish_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	differences bigint := t.missing + t.extra + t.changed;
+	r audit_row;
 BEGIN
-	t.status := CASE differences WHEN 0 THEN 'equal' WHEN t.unconfirmed THEN 'not comparable'
-		ELSE 'differs' END;
-	t.detail := nullif(concat_ws('; ', audit_detail(w.item, w.plan, t.unconfirmed, differences),
-		run_unkept(t), t.how), '');
+	@each audit_counts: r.% := t.%;@
+	r := audit_verdict(w.item, w.plan, NULL, r);
+	t.status := r.status;
+	t.detail := nullif(concat_ws('; ', r.detail, run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
 	PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation, t.status,
 		': ' || nullif(concat_ws('; ', report_counts(t.missing, t.extra, t.changed, 0),
