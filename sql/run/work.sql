@@ -58,7 +58,7 @@ AS $$
 BEGIN
 	RETURN ask_values(places_of(plan), ARRAY(SELECT format('SELECT count(*)::text FROM %s%s',
 				from_sql(plan, s), condition_sql(plan, s))
-			FROM unnest(sides_of(plan)) AS s), NULL, reading_of(plan));
+			FROM unnest(sides_of(plan)) AS s), NULL, reading_of(plan))::bigint[];
 END
 $$;
 
@@ -78,9 +78,9 @@ BEGIN
 END
 $$;
 
--- Stores what a slice has shown, or a count of all rows, unless its table was altered meanwhile: its
--- differences as long as the table has no more than max_differences.  Tells the caller now and then
--- how far the table is.
+-- Stores what a slice has shown, or a count of all rows, unless its table was altered meanwhile:
+-- its differences as long as the table has no more than max_differences.  Tells the caller now and
+-- then how far the table is.
 CREATE FUNCTION run_store(w run_worker, s run_slice, compared comparison, counted bigint[],
 	took_ms double precision) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
