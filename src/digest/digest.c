@@ -409,6 +409,7 @@ iblt_live_state(PG_FUNCTION_ARGS)
 	IbltBase	base;
 	IbltChanges changes;
 	bool		has_base;
+	int64		store_bytes;
 	const char *reason;
 
 	if (relation == NULL)
@@ -439,7 +440,8 @@ iblt_live_state(PG_FUNCTION_ARGS)
 	base.verified = Max(base.verified, changes.verified);
 	nulls[STATE_VERIFIED] = base.verified == 0;
 	values[STATE_VERIFIED] = TimestampTzGetDatum(base.verified);
-	values[STATE_STORE_BYTES] = Int64GetDatum(iblt_store_size(config.store));
+	iblt_store_file(config.store, &store_bytes);
+	values[STATE_STORE_BYTES] = Int64GetDatum(store_bytes);
 	relation_close(relation, AccessShareLock);
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -114,7 +114,7 @@ pending_flush(void)
 		pending_write(pending);
 		/* the command is a later one; if the store was rewritten since, the fence may stay */
 		if (OidIsValid(pending->fence_file) &&
-			iblt_store_file(pending->target.store) == pending->fence_file)
+			iblt_store_file(pending->target.store, NULL) == pending->fence_file)
 			iblt_store_take_back(pending->target.store, &pending->fence_row);
 	}
 	PopActiveSnapshot();
@@ -266,7 +266,7 @@ pending_for(const IbltTrackTarget *target)
 			pending->fence_row = iblt_store_insert_change(target->store, target->relid,
 														  IBLT_CHANGES_FENCE, 0, reason, (Datum) 0);
 			if (ItemPointerIsValid(&pending->fence_row))
-				pending->fence_file = iblt_store_file(target->store);
+				pending->fence_file = iblt_store_file(target->store, NULL);
 			pfree(DatumGetPointer(reason));
 		}
 		dlist_push_head(&pending_all, &pending->node);
