@@ -183,12 +183,10 @@ $$;
 
 -- The row for a table of which all differences are known.
 CREATE FUNCTION audit_result(item audit_item, compared comparison) RETURNS audit_row
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$
-BEGIN
-	RETURN audit_verdict(item, compared.plan, compared.figures,
-		audit_count(compared.differences, NULL));
-END
+	SELECT audit_verdict(item, compared.plan, compared.figures,
+		audit_count(compared.differences, NULL))
 $$;
 
 -- The row for a table that was not compared, perhaps of nodes.

@@ -8,25 +8,21 @@
 -- would make small ones smaller still.
 CREATE FUNCTION run_next_rows(s run_slice, seen bigint,
 	differences bigint, most bigint, wanted_ms integer, took_ms double precision) RETURNS bigint
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
+	SELECT CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
 		CASE WHEN took_ms < 4 * wanted_ms + 1000 THEN 1000 ELSE 10 END, least(10 * s.rows,
 		greatest(seen, s.rows / 10) * wanted_ms / greatest(took_ms, 0.1),
-		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END;
-END
+		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END
 $$;
 
 -- What there is to say if not all differences were kept.
 CREATE FUNCTION run_unkept(t run_table) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN t.kept < t.missing + t.extra + t.changed
+	SELECT CASE WHEN t.kept < t.missing + t.extra + t.changed
 		THEN format('%s differences were kept, and the others counted (max_differences)', t.kept)
-		END;
-END
+		END
 $$;
 
 -- A table all of whose slices are compared.
