@@ -11,7 +11,6 @@
 
 #include "digest/config.h"
 
-#include "storage/block.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
@@ -64,22 +63,5 @@ extern void iblt_changes_read(IbltChanges *changes, Relation relation,
 
 /* Why changes do not give a digest, or NULL. */
 extern const char *iblt_changes_problem(const IbltChanges *changes);
-
-/* Merging (merge.c) */
-
-/* A worker merges a table that has this number of changes. */
-#define IBLT_MERGE_CHANGES	10000
-
-/*
- * This session saw a table with so many changes that are not merged.  Starts a
- * worker if that is enough.
- */
-extern void iblt_launch_saw(int64 changes);
-
-/*
- * The transaction has committed, and wrote so many changes, the furthest to this
- * block of a store.  Starts a worker if one is due.  Fails silently.
- */
-extern void iblt_launch_at_end(int64 changes, BlockNumber block);
 
 #endif							/* IBLT_DIGEST_DIGEST_H */

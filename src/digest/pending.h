@@ -41,4 +41,13 @@ extern void iblt_pending_break(const IbltTrackTarget *target,
 extern const char *iblt_pending_apply(Oid relid, Snapshot snapshot,
 									  IbltSketch *sketch, bool *added);
 
+/* A worker merges a table that has this number of changes. */
+#define IBLT_MERGE_CHANGES	10000
+
+/*
+ * This session saw a table with so many changes that are not merged.  Starts a
+ * worker if that is enough.
+ */
+extern void iblt_launch_saw(int64 changes);
+
 #endif							/* IBLT_DIGEST_PENDING_H */
