@@ -18,11 +18,13 @@ CREATE FUNCTION audit_plan_small(small audit_small, conns text[], mine jsonb, th
 AS $$
 DECLARE
 	compare options := small.compare;
-	h side := side_of(mine || jsonb_build_object('condition', compare.condition), 'here', conns[1]);
-	t side := side_of(theirs || jsonb_build_object('condition', compare.peer_condition), 'there',
-		conns[2]);
+	h side;
+	t side;
 	checked record;
 BEGIN
+	h := side_of(mine || jsonb_build_object('condition', compare.condition), 'here', conns[1]);
+	t := side_of(theirs || jsonb_build_object('condition', compare.peer_condition), 'there',
+		conns[2]);
 	-- by another name, it may have another peer
 	IF (small.item).relid::oid::text <> split_part(h.identity, ' ', -1) THEN
 		RETURN small;
