@@ -9,19 +9,17 @@
 CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text,
 	subscription text, peer_schema text DEFAULT NULL, here_tables text[] DEFAULT NULL)
 RETURNS audit_target
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-BEGIN
-	RETURN ROW(CASE
+	SELECT ROW(CASE
 			WHEN num_nonnulls(tables, here_tables, schema, publication, subscription) > 1 THEN NULL
 			WHEN num_nonnulls(tables, here_tables) > 0 THEN 'tables'
 			WHEN schema <> '*' THEN 'schema'
 			WHEN publication IS NOT NULL THEN 'publication'
 			WHEN subscription IS NOT NULL THEN 'subscription' ELSE 'database' END,
 		coalesce(nullif(schema, '*'), publication, subscription), tables, here_tables,
-		peer_schema)::audit_target;
-END
+		peer_schema)::audit_target
 $$;
 
 -- The other arguments of an audit.  Mappings of columns are an object from the names of tables to
@@ -192,22 +190,20 @@ BEGIN
 END
 $$;
 
--- Makes the list, and compares one table after the other: the row of each, and of nodes what each
--- has otherwise.
-CREATE FUNCTION audit_drive(a attempt, target audit_target, options audit_options, label text,
-	OUT rows audit_row[], OUT nodes node_audit_row[]) RETURNS record
+-- Makes the list, and compares one table after the other: the row of each.
+CREATE FUNCTION audit_drive(a attempt, target audit_target, options audit_options, label text)
+RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	of_nodes boolean := a.names IS NOT NULL;
 	next record;
 	items audit_item[];
-	batch record;
-	done integer := 0;
 	equal audit_row[];		-- those that were compared together
 	compared record;
 	stuck text;
 	result audit_row;
+	rows audit_row[];
 	e failure;
 BEGIN
 	a.options.label := label;	-- they are checked
@@ -233,17 +229,14 @@ BEGIN
 		items := audit_by_parent(a.conns, items);
 	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
-		IF n > done AND NOT of_nodes AND cardinality(items) > 1 THEN
-			batch := audit_batch(a.conns, a.peers, items, n, options, 100);
-			done := batch.last;
-			equal := batch.equal;
+		IF n % 100 = 1 AND NOT of_nodes AND cardinality(items) > 1 THEN
+			equal := audit_batch(a.conns, a.peers, items, n, 100, options);
 		END IF;
 		result := equal[n];
 		IF result.status IS NULL THEN
 			compared := audit_table(a, items[n], options, stuck);
 			stuck := compared.stuck;
 			result := compared.result;
-			nodes[n] := compared.nodes;
 		END IF;
 		PERFORM progress((options.compare).progress, format('table %s of %s, %s: %s%s', n,
 			cardinality(items), coalesce(result.relation, result.peer_relation), result.status,
@@ -251,6 +244,7 @@ BEGIN
 		rows[n] := result;
 	END LOOP;
 	PERFORM peers_close(a.conns, true);
+	RETURN rows;
 END
 $$;
 
@@ -285,7 +279,6 @@ DECLARE
 		peer_schema, here_tables);
 	options audit_options := audit_make_options(@arguments options@, trust_filters, mappings);
 	a attempt := first_attempt(ARRAY[here_peer, peer], options.compare);
-	done record;
 	kept jsonb;
 	e failure;
 BEGIN
@@ -296,8 +289,7 @@ BEGIN
 			a.peers[2] := audit_peer(target.name, peer);
 		END IF;
 		a.conns := peer_conns(a.peers);
-		done := audit_drive(a, target, options, 'iblt_audit');
-		kept := to_jsonb(done.rows);
+		kept := to_jsonb(audit_drive(a, target, options, 'iblt_audit'));
 		PERFORM keep_stats('iblt_audit', kept);
 		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
 	EXCEPTION WHEN @on_any_error@ THEN

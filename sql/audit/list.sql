@@ -6,15 +6,15 @@
 CREATE FUNCTION audit_name(item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT concat_ws('.', quote_ident(item.schema), quote_ident(item.name))
+	SELECT coalesce(quote_ident(item.schema) || '.', '') || quote_ident(item.name)
 $$;
 
 -- The name of its table there, quoted.
 CREATE FUNCTION audit_peer_name(item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT concat_ws('.', quote_ident(coalesce(item.peer_schema, item.schema)),
-		quote_ident(item.name))
+	SELECT coalesce(quote_ident(coalesce(item.peer_schema, item.schema)) || '.', '')
+		|| quote_ident(item.name)
 $$;
 
 -- An item, for which all rows and columns are compared as yet; "here" if its table is known to be.
@@ -23,103 +23,82 @@ CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boo
 	subscriber text DEFAULT NULL, subscription text DEFAULT NULL, peer_schema text DEFAULT NULL,
 	relid oid DEFAULT NULL)
 RETURNS audit_item
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
-		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL, false,
-		peer_schema, NULL)::audit_item;
-END
-$$;
-
--- Publications
-
--- The items of an audit of a publication of either side, or NULL.
--- Both sides may have a publication of the name, if they publish to each other or if it
--- came with a dump.  Then no table of either may be passed over.
-CREATE FUNCTION audit_list_publication(conns text[], publication text) RETURNS audit_item[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found published[] := audit_ask_published(conns, ARRAY[publication]);
-	mine published := found[1];
-	theirs published := found[2];
-	subscriber text := CASE mine.publications WHEN '{}' THEN 'here' ELSE 'there' END;
-	twofold boolean := mine.publications <> '{}' AND theirs.publications <> '{}';
-BEGIN
-	IF mine.publications = '{}' AND theirs.publications = '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('publication "%s" exists neither here nor on the peer', publication);
-	END IF;
-	RETURN (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
-			CASE WHEN NOT twofold THEN NULL
-				WHEN h.t IS NULL THEN
-					'only the publication of this name on the peer has this table, not the one here'
-				WHEN p.t IS NULL THEN
-					'only the publication of this name here has this table, not the one on the peer'
-				WHEN (h.t).filter IS DISTINCT FROM (p.t).filter
-						OR (h.t).unpublished IS DISTINCT FROM (p.t).unpublished
-					THEN 'the publications of this name here and on the peer differ in the rows or '
-						'columns of this table' END,
-			array_remove(ARRAY['not published: '
-				|| nullif((coalesce(h.t, p.t)).operations_left_out, '')], NULL),
-			coalesce(h.t, p.t), subscriber)
-			ORDER BY schema COLLATE "C", name COLLATE "C")
-		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
-		FULL JOIN (SELECT t.schema, t.name, t FROM unnest(theirs.tables) AS t) AS p
-			USING (schema, name));
-END
-$$;
-
--- Subscriptions
-
--- Why a table of a subscription cannot be compared, or NULL.
-CREATE FUNCTION audit_subscribed_problem(subscription text, subscribed boolean,
-	published boolean, state text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE
-		WHEN NOT subscribed THEN format('published, but not subscribed: '
-			'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
-		WHEN NOT published THEN format('subscribed, but not published by the peer (any more): '
-			'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
-		WHEN state <> 'r' THEN format(
-			'the subscription is not ready for this table: state "%s", %s', state,
-			CASE state WHEN 'i' THEN 'not copied yet' WHEN 'd' THEN 'it is being copied'
-				WHEN 'f' THEN 'it has been copied' ELSE 'it has been copied and catches up' END) END
+	SELECT ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
+		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL, false,
+		peer_schema, NULL)::audit_item
 $$;
 
--- The items of an audit of a subscription of this side, which are the tables that are subscribed
--- here or published there, or NULL.
-CREATE FUNCTION audit_list_subscription(conns text[], subscription text) RETURNS audit_item[]
+-- The items of an audit of a publication of either side, or of a subscription of this side, which
+-- are the tables that are subscribed here or published there; NULL for none.
+-- Both sides may have a publication of the name, if they publish to each other or if it
+-- came with a dump.  Then no table of either may be passed over.
+CREATE FUNCTION audit_list_published(conns text[], target audit_target) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	mine subscribing := jsonb_populate_record(NULL::subscribing,
-		ask_call(conns[1], format('audit_subscription(%L)', subscription))::jsonb);
+	call text := 'audit_published(%L::pg_catalog.text[])';
+	subscription text := CASE target.kind WHEN 'subscription' THEN target.name END;
+	mine published := jsonb_populate_record(NULL::published, ask_call(conns[1],
+		format(CASE WHEN subscription IS NULL THEN call ELSE 'audit_subscription(%L)' END,
+			CASE WHEN subscription IS NULL THEN ARRAY[target.name]::text ELSE subscription END)
+		)::jsonb);
+	asked text[] := CASE WHEN subscription IS NULL THEN ARRAY[target.name]
+		ELSE mine.publications END;
+	theirs published;
+	twofold boolean;
 	notes text[];
-	found published;
 BEGIN
-	IF mine.publications IS NULL THEN
+	IF asked IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('subscription "%s" does not exist in %s', subscription,
 				CASE WHEN conns[1] IS NULL THEN 'this database'
 					ELSE 'the database of ' || peer_title(conns[1]) END);
 	END IF;
-	found := (audit_ask_published(conns[2:2], mine.publications))[1];
-	notes := CASE WHEN mine.enabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
+	theirs := jsonb_populate_record(NULL::published,
+		ask_call(conns[2], format(call, asked))::jsonb);
+	twofold := mine.publications <> '{}' AND theirs.publications <> '{}';
+	IF subscription IS NULL AND mine.publications = '{}' AND theirs.publications = '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('publication "%s" exists neither here nor on the peer', target.name);
+	END IF;
+	notes := CASE WHEN subscription IS NOT NULL THEN
+		CASE WHEN mine.enabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
 		|| ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
-			FROM unnest(mine.publications) AS name WHERE name <> ALL (found.publications));
-	RETURN (SELECT array_agg(audit_make_item(schema, name, true, s.state IS NOT NULL,
-			audit_subscribed_problem(subscription, s.state IS NOT NULL,
-				p.name IS NOT NULL, s.state),
-			array_remove(ARRAY['not published: ' || nullif((p.t).operations_left_out, '')], NULL)
-			|| notes, p.t, 'here', subscription)
+			FROM unnest(asked) AS name WHERE name <> ALL (theirs.publications)) END;
+	RETURN (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
+			CASE WHEN subscription IS NOT NULL THEN CASE
+				WHEN h.name IS NULL THEN format('published, but not subscribed: '
+					'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
+				WHEN p.name IS NULL THEN format('subscribed, but not published by the peer '
+					'(any more): ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
+				WHEN (h.t).state <> 'r' THEN format(
+					'the subscription is not ready for this table: state "%s", %s', (h.t).state,
+					CASE (h.t).state WHEN 'i' THEN 'not copied yet'
+						WHEN 'd' THEN 'it is being copied' WHEN 'f' THEN 'it has been copied'
+						ELSE 'it has been copied and catches up' END) END
+				WHEN NOT twofold THEN NULL
+				WHEN h.name IS NULL THEN
+					'only the publication of this name on the peer has this table, not the one here'
+				WHEN p.name IS NULL THEN
+					'only the publication of this name here has this table, not the one on the peer'
+				WHEN (h.t).filter IS DISTINCT FROM (p.t).filter
+						OR (h.t).unpublished IS DISTINCT FROM (p.t).unpublished
+					THEN 'the publications of this name here and on the peer differ in the rows or '
+						'columns of this table' END,
+			array_remove(ARRAY['not published: ' || nullif((u.t).operations_left_out, '')], NULL)
+				|| notes, u.t,
+			CASE WHEN subscription IS NULL AND mine.publications <> '{}' THEN 'there'
+				ELSE 'here' END, subscription)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
-		FROM (SELECT t.schema, t.name, t FROM unnest(found.tables) AS t) AS p
-		FULL JOIN unnest(mine.tables) AS s USING (schema, name)
-		-- its root is published by another of the publications
-		WHERE s.state IS NOT NULL OR NOT (p.t).covered);
+		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
+		FULL JOIN (SELECT t.schema, t.name, t FROM unnest(theirs.tables) AS t) AS p
+			USING (schema, name),
+		LATERAL (SELECT CASE WHEN subscription IS NULL THEN coalesce(h.t, p.t) ELSE p.t END)
+			AS u(t)
+		-- otherwise its root is published by another of the publications
+		WHERE subscription IS NULL OR h.name IS NOT NULL OR NOT (p.t).covered);
 END
 $$;
 
@@ -218,8 +197,7 @@ BEGIN
 					FROM unnest(answers) WITH ORDINALITY AS u(answer, n),
 					jsonb_array_elements(answer::jsonb) AS e GROUP BY 1, 2)
 					AS t(schema, name, here));
-		WHEN 'publication' THEN items := audit_list_publication(conns, target.name);
-		WHEN 'subscription' THEN items := audit_list_subscription(conns, target.name);
+		ELSE items := audit_list_published(conns, target);
 	END CASE;
 	IF items IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'no_data_found',

@@ -2,6 +2,28 @@
 --
 -- Which of its columns and rows an audit compares.
 
+-- What calls of functions answer of the table of each item, c, at a place, each time as an array of
+-- jsonb; without calls, its OID.
+CREATE FUNCTION audit_ask_each(place text, items audit_item[], calls text[] DEFAULT '{}')
+RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	asked text := CASE WHEN calls = '{}' THEN 'c.oid' ELSE format('jsonb_build_array(%s)',
+		(SELECT string_agg(format('(%s)', CASE WHEN peer_is_bare(place) THEN plain_call(call)
+			ELSE 'SELECT iblt_internal.' || call END), ', ' ORDER BY n)
+		FROM unnest(calls) WITH ORDINALITY AS u(call, n))) END;
+BEGIN
+	RETURN ask_one(place, format('SELECT ARRAY(SELECT %s'
+			' FROM unnest(%L::text[], %L::text[]) WITH ORDINALITY AS u(schema, name, n)'
+			' LEFT JOIN pg_namespace AS s ON s.nspname = u.schema'
+			' LEFT JOIN pg_class AS c ON c.relnamespace = s.oid AND c.relname = u.name'
+			' ORDER BY u.n)::text', asked,
+		ARRAY(SELECT i.schema FROM unnest(items) WITH ORDINALITY AS i ORDER BY i.ordinality),
+		ARRAY(SELECT i.name FROM unnest(items) WITH ORDINALITY AS i ORDER BY i.ordinality)));
+END
+$$;
+
 -- Items that know what their scope takes, which the subscriber is asked for in one question.
 CREATE FUNCTION audit_ask_scopes(conns text[], items audit_item[]) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -40,9 +62,6 @@ DECLARE
 	feeds feed[];
 	alone boolean;			-- do all rows come through the publications that are audited?
 BEGIN
-	IF published IS NULL THEN
-		RETURN item;
-	END IF;
 	IF item.feeds IS NULL THEN
 		item := (audit_ask_scopes(conns, ARRAY[item]))[1];
 	END IF;

@@ -1,157 +1,203 @@
 -- Many small tables ------------------------------------------------------------------
 --
 -- A small table costs little but its questions to the peer.  So both sides are asked about
--- many of them at once, each with a hash of its description here.  Where that of the peer
--- is the same, the peer answers with a checksum of its rows, as this side does.  A table with
--- the same checksum is equal.  All others, also those with an error, are compared alone, as if
--- there was no such question.  plain.sql says how a peer without iblt is asked.
+-- many of them at once.  Each answers with a checksum of its rows and a hash of its description,
+-- and this side with the description.  A table that has the same of both is equal.  All others,
+-- also those with an error, are compared alone, as if there was no such question.
 --
--- If this side is elsewhere, both are asked without hashes and answer with their own, and this
--- side with its description.
+-- Plain queries take two messages: one describes all tables, and one sums them up.  After an
+-- error on the peer, all tables are compared alone.
 --
 -- As in audit_table, a table's work is rolled back on both sides to free its locks.
 
--- The row for a small table with that many equal rows on each side, whose plan is made of what both
--- have told, unless there is one; NULL after an error, which shows again when the table is compared
--- alone.
-CREATE FUNCTION audit_equal_small(small audit_small, conns text[], mine jsonb, theirs jsonb,
-	plan plan, rows bigint, bytes bigint) RETURNS audit_row
+-- A small table with its plan, made of what both sides told (plain queries: twice), and with the
+-- number of its rows; without a plan after an error, which shows again when it is compared alone.
+CREATE FUNCTION audit_plan_small(small audit_small, conns text[], mine jsonb, theirs jsonb,
+	plain boolean, rows bigint DEFAULT NULL) RETURNS audit_small
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	compare options := small.compare;
+	h side;
+	t side;
 	checked record;
-	figures figures;
 BEGIN
-	IF mine IS NOT NULL THEN
-		plan := checked_plan(described(mine, 'here', conns[1]),
-			described(theirs, 'there', conns[2]), small.compare);
+	h := described(mine || jsonb_build_object('condition', compare.condition), 'here', conns[1]);
+	t := described(theirs || jsonb_build_object('condition', compare.peer_condition), 'there',
+		conns[2]);
+	-- by another name, it may have another peer
+	IF (small.item).relid::oid::text <> split_part(h.identity, ' ', -1) THEN
+		RETURN small;
 	END IF;
-	checked := audit_adjust_plan(small.item, plan, small.compare);
+	IF plain THEN
+		PERFORM plain_check_options(conns, compare);
+		-- a side may have iblt, but has not described itself
+		h.bare := true;
+		t.bare := true;
+		checked := audit_adjust_plan(small.item, plain_plan(h, t, mine, theirs, compare), compare);
+	ELSE
+		checked := audit_adjust_plan(small.item, checked_plan(h, t, compare), compare);
+	END IF;
 	PERFORM require_version_rights(checked.plan);
-	figures.rows_here := rows;
-	figures.rows_there := rows;
-	figures.bytes_sent := bytes;
-	figures.bytes_received := 0;
-	RETURN audit_result(checked.item, ROW(checked.plan, figures, '{}', NULL));
+	small.item := checked.item;
+	small.plan := checked.plan;
+	small.rows := rows;
+	RETURN small;
 EXCEPTION WHEN @on_error@ THEN
-	RETURN NULL;
+	RETURN small;
 END
 $$;
 
--- The rows for those small tables that are equal, and NULL for the others.
-CREATE FUNCTION audit_compare_small(conns text[], smalls audit_small[]) RETURNS audit_row[]
+-- Small tables with plan and rows, if both sides have the same.
+CREATE FUNCTION audit_compare_small(conns text[], smalls audit_small[]) RETURNS audit_small[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	traffic record := iblt_traffic_take();
-	-- this side gets its own descriptions, or is asked for them
 	answers jsonb[] := ask_values(conns, ARRAY(SELECT format('SELECT audit_answers(%L)', (
 			SELECT array_agg(jsonb_populate_record(NULL::audit_question, to_jsonb(s.compare)
-				|| jsonb_build_object('core', s.core, 'relation',
+				|| jsonb_build_object('described', own, 'relation',
 				CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
 				'condition', CASE WHEN own THEN (s.compare).condition
-					ELSE (s.compare).peer_condition END,
-				'described', CASE WHEN own THEN coalesce(s.here, 'true') END)) ORDER BY s.n)
-			FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)))
+					ELSE (s.compare).peer_condition END)) ORDER BY s.n)
+			FROM unnest(smalls) AS s))
 		FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
 		ORDER BY u.side), 'iblt_audit')::jsonb[];
-	small audit_small;
 	mine audit_reply;
 	theirs audit_reply;
-	described jsonb;
-	result audit_row[] := array_fill(NULL::audit_row, ARRAY[cardinality(smalls)]);
 BEGIN
-	traffic := iblt_traffic_take();
 	FOR i IN 1 .. cardinality(smalls) LOOP
-		small := smalls[i];
 		mine := (answers[1] -> 'tables' ->> (i - 1))::audit_reply;
 		theirs := (answers[2] -> 'tables' ->> (i - 1))::audit_reply;
-		IF mine.checksum = theirs.checksum AND mine.rows = theirs.rows
-				AND (small.core IS NOT NULL OR mine.core = theirs.core) THEN
-			described := coalesce(small.here, mine.described);
-			result[i] := audit_equal_small(small, conns, described, described
-				|| (answers[2] -> 'server') || to_jsonb(theirs) || jsonb_build_object('relation',
-				audit_peer_name(small.item), 'condition', (small.compare).peer_condition), NULL,
-				mine.rows, (traffic.sent + traffic.received) / cardinality(smalls));
+		IF mine.checksum = theirs.checksum AND mine.rows = theirs.rows AND mine.core = theirs.core
+		THEN
+			smalls[i] := audit_plan_small(smalls[i], conns, mine.described,
+				mine.described || (answers[2] -> 'server') || to_jsonb(theirs)
+				|| jsonb_build_object('relation', audit_peer_name(smalls[i].item)), false,
+				mine.rows);
 		END IF;
 	END LOOP;
-	RETURN result;
+	RETURN smalls;
 END
 $$;
 
--- The rows for equal small tables, at their places in the list, and the last place looked at: of
--- that many items at most, and if they are described here, of some 80 KB for each.
+-- The same by plain queries.
+CREATE FUNCTION plain_compare_small(conns text[], smalls audit_small[]) RETURNS audit_small[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answers text[] := ask_values(conns, ARRAY(SELECT format('SELECT jsonb_agg((%s'
+			' WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'
+			' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)', plain_relations_sql(),
+			ARRAY(SELECT CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END
+				FROM unnest(smalls) AS s))
+		FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
+		ORDER BY u.side), 'iblt_audit');
+	told jsonb[] := answers::jsonb[];
+	mine jsonb;
+	theirs jsonb;
+	p plan;
+	sums text[] := '{NULL,NULL}';	-- queries for those of all tables, of each side
+	read described[] := '{}';
+	h text[];				-- the fingerprint, the number of rows, the sums and milliseconds
+	t text[];
+BEGIN
+	FOR i IN 1 .. cardinality(smalls) LOOP
+		mine := told[1] -> (i - 1);
+		theirs := told[2] -> (i - 1);
+		-- nothing bounds the rows of views and foreign tables
+		IF ARRAY[mine ->> 'kind', theirs ->> 'kind'] <@ '{r,p,m}' AND greatest(
+				mine #> '{size,bytes}', theirs #> '{size,bytes}')::bigint <= 1048576 THEN
+			smalls[i] := audit_plan_small(smalls[i], conns, mine, theirs, true);
+		END IF;
+		p := smalls[i].plan;
+		sums[1] := concat_ws(', ', sums[1], CASE WHEN p.buckets IS NULL THEN 'NULL'
+			ELSE format('(%s)', plain_sums_sql(p, p.here)) END);
+		sums[2] := concat_ws(', ', sums[2], CASE WHEN p.buckets IS NULL THEN 'NULL'
+			ELSE format('(%s)', plain_sums_sql(p, p.there)) END);
+		IF p.buckets IS NOT NULL THEN
+			read := read || reads(p.here, p.there);
+		END IF;
+	END LOOP;
+	answers := ask_values(conns, ARRAY[format('SELECT ARRAY[%s]::text[]::text', sums[1]),
+			format('SELECT ARRAY[%s]::text[]::text', sums[2])],
+		NULL, ROW('read_heap', NULL, NULL, NULL, read)::reading);
+	FOR i IN 1 .. cardinality(smalls) LOOP
+		h := string_to_array((answers[1]::text[])[i], ' ');
+		t := string_to_array((answers[2]::text[])[i], ' ');
+		p := smalls[i].plan;
+		IF h[1] = (p.here).fingerprint AND t[1] = (p.there).fingerprint AND h[2:3] = t[2:3] THEN
+			smalls[i].rows := h[2];
+		END IF;
+	END LOOP;
+	RETURN smalls;
+END
+$$;
+
+-- The rows for equal small tables, at their places in the list, of that many items at most.
 CREATE FUNCTION audit_batch(conns text[], peers text[], items audit_item[], first integer,
-	options audit_options, most integer, OUT equal audit_row[], OUT last integer) RETURNS record
+	most integer, options audit_options) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	places integer[];		-- of those that may be small
+	-- those that may be small
+	places integer[] := ARRAY(SELECT n
+		FROM generate_series(first, least(first + most - 1, cardinality(items))) AS n,
+			LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
+		WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'
+		AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
 	candidates audit_item[];
 	small audit_small;
 	smalls audit_small[] := '{}';
-	pages numeric := 0;
-	compared audit_row[];
+	traffic record;
+	figures figures;
 	one audit_row;
+	equal audit_row[];
 BEGIN
-	last := least(first + most - 1, cardinality(items));
+	-- one alone is described and compared in as many questions
+	IF cardinality(places) < 2 THEN
+		RETURN NULL;
+	END IF;
 	BEGIN
 		conns := connect(peers, conns);
-		places := ARRAY(SELECT n FROM generate_series(first, last) AS n,
-				LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
-			WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'
-			AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
-		-- one alone is described and compared in as many questions
-		IF cardinality(places) < 2 THEN
-			RETURN;
-		END IF;
 		candidates := audit_ask_scopes(conns,
 			ARRAY(SELECT items[n] FROM unnest(places) WITH ORDINALITY AS u(n, i) ORDER BY i));
 		FOR i IN 1 .. cardinality(candidates) LOOP
-			small := NULL;
 			BEGIN
-				small.item := audit_scope(conns, candidates[i], options.trust_filters);
-				small.compare := audit_compare_options(small.item, options);
-				IF conns[1] IS NULL THEN
-					PERFORM check_options((candidates[i]).relid, options.compare);
-					small.here := describe((candidates[i]).relid, (small.compare).condition);
+				small := ROW(places[i], candidates[i], NULL, NULL, NULL);
+				IF (small.item).subscriber IS NOT NULL THEN
+					small.item := audit_scope(conns, small.item, options.trust_filters);
 				END IF;
-				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
+				small.compare := audit_compare_options(small.item, options);
+				smalls := array_append(smalls, small);
 			EXCEPTION WHEN @on_error@ THEN
-				-- by another name, it may have another peer
-				CONTINUE WHEN SQLSTATE <> 'IB000'
-					OR small.here ->> 'relation' <> audit_name(small.item);
+				NULL;	-- it shows again when the table is compared alone
 			END;
-			small.core := audit_core(small.here);
-			IF small.core IS NOT NULL OR conns[1] IS NOT NULL THEN
-				small.n := places[i];
-				smalls := smalls || small;
-				pages := pages + coalesce((small.here ->> 'most_rows')::numeric * 28 / 8192, 0);
-			END IF;
-			IF pages > 10 * most THEN
-				last := places[i];
-				EXIT;
-			END IF;
 		END LOOP;
-		IF cardinality(smalls) < 2 THEN
-			RETURN;
-		END IF;
-		compared := CASE (options.compare).method
+		PERFORM iblt_traffic_take();
+		smalls := CASE (options.compare).method
 			WHEN 'plain' THEN plain_compare_small(conns, smalls)
 			ELSE audit_compare_small(conns, smalls) END;
+		traffic := iblt_traffic_take();
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN
 			-- it shows again when the tables are compared alone
 			PERFORM peers_close(conns);
-			RETURN;
+			RETURN NULL;
 		END IF;
 	END;
-	FOR i IN 1 .. coalesce(cardinality(compared), 0) LOOP
-		one := compared[i];
-		one.total_ms := round(ms(started) / cardinality(smalls), 1);
-		equal[(smalls[i]).n] := one;
+	figures.bytes_sent := (traffic.sent + traffic.received) / cardinality(smalls);
+	figures.bytes_received := 0;
+	FOREACH small IN ARRAY smalls LOOP
+		IF small.rows IS NOT NULL THEN
+			figures.rows_here := small.rows;
+			figures.rows_there := small.rows;
+			one := audit_result(small.item, ROW(small.plan, figures, '{}', NULL));
+			one.total_ms := round(ms(started) / cardinality(smalls), 1);
+			equal[small.n] := one;
+		END IF;
 	END LOOP;
+	RETURN equal;
 END
 $$;

@@ -102,7 +102,9 @@ BEGIN
 	IF nodes IS NULL AND conns[1] IS NULL THEN
 		PERFORM check_options(item.relid, options.compare);
 	END IF;
-	item := audit_scope(conns, item, options.trust_filters);
+	IF item.subscriber IS NOT NULL THEN
+		item := audit_scope(conns, item, options.trust_filters);
+	END IF;
 	compare := audit_compare_options(item, options);
 	checked := audit_adjust_plan(item, prepare(conns, item.relid, audit_peer_name(item), compare,
 		nodes, named), compare);
@@ -113,23 +115,31 @@ $$;
 
 -- Its row in the answer
 
--- What there is to say of a table that was compared.
-CREATE FUNCTION audit_detail(item audit_item, plan plan,
-	unconfirmed bigint, differences bigint, problem text DEFAULT NULL) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- The row for a table that was compared, from its counts of differences.
+CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
+	problem text DEFAULT NULL) RETURNS audit_row
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
+	differences bigint := result.missing + result.extra + result.changed;
 	mine text[] := iblt_field((plan.here).columns);
 BEGIN
-	RETURN nullif(concat_ws('; ',
-		CASE WHEN unconfirmed = 0 THEN NULL
+	result.relation := (plan.here).relation;
+	result.peer_relation := (plan.there).relation;
+	result.status := CASE differences WHEN 0 THEN 'equal'
+		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
+	result.rows_here := figures.rows_here;
+	result.rows_there := figures.rows_there;
+	result.bytes := figures.bytes_sent + figures.bytes_received;
+	result.detail := nullif(concat_ws('; ',
+		CASE WHEN result.unconfirmed = 0 THEN NULL
 			WHEN item.unready THEN format('differences cannot be confirmed: replication of this '
 				'table is not ready (%s)', regexp_replace(unready(plan), '^The (.*)\.$', 'the \1'))
-			ELSE format('%s differences could not be confirmed: %s', unconfirmed,
+			ELSE format('%s differences could not be confirmed: %s', result.unconfirmed,
 				unconfirmed_cause(problem)) END,
-		live_said(plan),
+		CASE WHEN plan.live <> 'off' THEN live_said(plan) END,
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
-		by_index_note(reads_by_index(plan)),
+		CASE WHEN reads_by_index(plan) THEN by_index_note(true) END,
 		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
 				AND item.unready IS NOT TRUE
 			THEN 'differences were not rechecked, so they may be rows in flight' END,
@@ -141,35 +151,20 @@ BEGIN
 END
 $$;
 
--- The status of a table that was compared.
-CREATE FUNCTION audit_status(differences bigint, unconfirmed bigint) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+-- Differences of a table whose replication is not ready.
+CREATE FUNCTION audit_unconfirmed(differences difference[]) RETURNS difference[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE differences WHEN 0 THEN 'equal' WHEN unconfirmed THEN 'not comparable'
-		ELSE 'differs' END
-$$;
-
--- The row for a table that was compared, from its counts of differences.
-CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
-	problem text DEFAULT NULL) RETURNS audit_row
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	differences bigint := result.missing + result.extra + result.changed;
 BEGIN
-	result.relation := (plan.here).relation;
-	result.peer_relation := (plan.there).relation;
-	result.status := audit_status(differences, result.unconfirmed);
-	result.detail := audit_detail(item, plan, result.unconfirmed, differences, problem);
-	result.rows_here := figures.rows_here;
-	result.rows_there := figures.rows_there;
-	result.bytes := figures.bytes_sent + figures.bytes_received;
+	FOR n IN 1 .. cardinality(differences) LOOP
+		differences[n].confirmed := false;
+	END LOOP;
+	RETURN differences;
 END
 $$;
 
 -- Counts differences of a table in its row.
-CREATE FUNCTION audit_count(item audit_item, differences difference[], INOUT result audit_row)
-RETURNS audit_row
+CREATE FUNCTION audit_count(differences difference[], INOUT result audit_row) RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -179,7 +174,7 @@ BEGIN
 	SELECT count(*) FILTER (WHERE (u.d).side = 'there'),
 		count(*) FILTER (WHERE (u.d).side = 'here'),
 		count(*) FILTER (WHERE (u.d).side = 'both'),
-		count(*) FILTER (WHERE (u.d).confirmed IS FALSE OR item.unready)
+		count(*) FILTER (WHERE NOT (u.d).confirmed)
 	INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed
 	FROM (SELECT unnest(differences) AS d) AS u;
 	@each audit_counts: result.% := coalesce(result.%, 0) + counted.%;@
@@ -188,12 +183,10 @@ $$;
 
 -- The row for a table of which all differences are known.
 CREATE FUNCTION audit_result(item audit_item, compared comparison) RETURNS audit_row
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$
-BEGIN
-	RETURN audit_verdict(item, compared.plan, compared.figures,
-		audit_count(item, compared.differences, NULL));
-END
+	SELECT audit_verdict(item, compared.plan, compared.figures,
+		audit_count(compared.differences, NULL))
 $$;
 
 -- The row for a table that was not compared, perhaps of nodes.
@@ -241,16 +234,15 @@ BEGIN
 END
 $$;
 
--- What nodes have otherwise than their majority, counted.
+-- What nodes have otherwise than their majority, counted, as the fields of a node_audit_row.
 -- What is missing, extra or changed is so for the majority, so a tie blames no node.
-CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS node_audit_row
+CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	names text[] := iblt_field(plan.sides, 'side');
-	counted node_audit_row;
 BEGIN
-	WITH d AS MATERIALIZED (
+	RETURN (WITH d AS MATERIALIZED (
 		SELECT v.verdict, v.agree, v.deviate, v.missing FROM unnest(differences) AS d,
 			nodes_verdict(names, plan.named, d.checksums) AS v
 	), n AS (
@@ -261,25 +253,23 @@ BEGIN
 	), k AS (
 		SELECT kind, jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind
 	)
-	SELECT count(*), count(*) FILTER (WHERE d.verdict = 'tie'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'missing'), '{}'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'extra'), '{}'),
-		coalesce((SELECT numbers FROM k WHERE kind = 'changed'), '{}')
-	INTO counted.differences, counted.ties, counted.missing, counted.extra, counted.changed FROM d;
-	RETURN counted;
+	SELECT jsonb_build_object('differences', count(*),
+			'ties', count(*) FILTER (WHERE d.verdict = 'tie'))
+		|| '{"missing": {}, "extra": {}, "changed": {}}'
+		|| coalesce((SELECT jsonb_object_agg(kind, numbers) FROM k), '{}') FROM d);
 END
 $$;
 
 -- Comparing it
 
 -- Compares one table, again if it is altered meanwhile: its row, which says what went wrong, and
--- where replication is stuck.  Differences are counted.  If rows are asked for, the first ones are
--- kept for a page, without values of more than 20 kB.  Of nodes, all are counted by node.
+-- where replication is stuck.  Differences are counted, and those of nodes by node.  If rows are
+-- asked for, the first ones are kept for a page, without values of more than 20 kB.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
 CREATE FUNCTION audit_table(a attempt, item audit_item, options audit_options,
-	INOUT stuck text, OUT result audit_row, OUT nodes node_audit_row) RETURNS record
+	INOUT stuck text, OUT result audit_row) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -292,7 +282,6 @@ DECLARE
 BEGIN
 	WHILE item.problem IS NULL AND item.absent IS NOT TRUE LOOP
 		result := NULL;
-		nodes := NULL;
 		plan := NULL;
 		noted := item;
 		DECLARE
@@ -310,13 +299,20 @@ BEGIN
 				PERFORM plain_method(a.conns, (a.options).method, a.names);
 			END IF;
 			options.compare := a.options;
+			SELECT 0, 0, 0, 0
+			INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed;
 			planned := audit_plan(a.conns, item, options, a.names, a.named);
 			noted := planned.item;
 			plan := planned.plan;
 			plan.stuck := stuck;
 			found := find_keys(plan);
 			FOR b IN SELECT * FROM differences(found) LOOP
-				counted := audit_count(noted, b.differences, counted);
+				IF noted.unready THEN
+					b.differences := audit_unconfirmed(b.differences);
+				END IF;
+				IF b.differences <> '{}' THEN
+					counted := audit_count(b.differences, counted);
+				END IF;
 				IF of_nodes THEN
 					shown := shown || b.differences;
 				ELSIF plan.content <> 'none' AND cardinality(shown) < 25 THEN
@@ -326,8 +322,8 @@ BEGIN
 				stuck := coalesce((b.waited).stuck, stuck);
 			END LOOP;
 			IF of_nodes THEN
-				nodes := audit_count_nodes(found.plan, shown);
-				counted.changed := nodes.differences;
+				counted.differences := audit_count_nodes(found.plan, shown);
+				counted.changed := cardinality(shown);
 			ELSE
 				counted.differences := (SELECT jsonb_agg(to_jsonb(d) - CASE WHEN
 							coalesce(pg_column_size((d).here), 0)
@@ -368,11 +364,5 @@ BEGIN
 			cardinality(a.names), a.named), result.detail);
 	END IF;
 	result.total_ms := ms(started);
-	IF of_nodes THEN
-		SELECT audit_name(item), result.status, result.unconfirmed, result.sqlstate,
-			result.total_ms, result.detail
-		INTO nodes.relation, nodes.status, nodes.unconfirmed, nodes.sqlstate, nodes.total_ms,
-			nodes.detail;
-	END IF;
 END
 $$;

@@ -34,23 +34,15 @@ CREATE TYPE published_table AS (
 	others text[],			-- other publications that may add rows to those of the filter
 	operations_left_out text,
 	unpublished unpublished_column[],
-	covered boolean			-- an ancestor is published too
+	covered boolean,		-- an ancestor is published too
+	state text				-- of its replication, if a subscription names it, and no more
 );
 
--- The answer of audit_published().
+-- The answer of audit_published(), or of audit_subscription().
 CREATE TYPE published AS (
 	publications text[],	-- those that exist
+	enabled boolean,		-- of a subscription
 	tables published_table[]
-);
-
--- A table of a subscription, and the state of its replication.
-CREATE TYPE subscribed_table AS (schema text, name text, state text);
-
--- The answer of audit_subscription().
-CREATE TYPE subscribing AS (
-	publications text[],
-	enabled boolean,
-	tables subscribed_table[]
 );
 
 -- A subscription that feeds a table.
@@ -101,7 +93,7 @@ CREATE TYPE audit_row AS (
 	@each audit_counts: % bigint,@
 	bytes bigint,
 	total_ms numeric,
-	differences jsonb		-- the first ones, if rows are asked for
+	differences jsonb		-- the first ones, if rows are asked for; of nodes, counts
 );
 
 -- What it shows of it: what fits on a line of a terminal, and the reasons.
@@ -117,8 +109,8 @@ CREATE TYPE audit_small AS (
 	n integer,				-- its place in the list
 	item audit_item,
 	compare options,
-	here jsonb,				-- as described; NULL if this side is elsewhere
-	core text				-- of that
+	plan plan,				-- NULL if it must be compared alone
+	rows bigint				-- of each side, if these are equal
 );
 
 -- What iblt_audit_nodes says of one table.

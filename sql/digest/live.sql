@@ -13,27 +13,13 @@ AS $$
 			FROM unnest(columns) WITH ORDINALITY AS c(name, n)))
 $$;
 
--- The sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds.
-CREATE FUNCTION track_sketch_sql(relation regclass, options tracking) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN format('(SELECT iblt_agg(%s, %s, $1) FROM %s AS t)',
-		CASE WHEN options.by_hash
-			THEN track_checksum_sql('$3', options.key_columns)
-			ELSE format(CASE cardinality(options.key_columns) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
-				(SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
-				FROM unnest(options.key_columns) WITH ORDINALITY AS k(name, n))) END,
-		track_checksum_sql('$2', options.columns), relation);
-END
-$$;
-
--- The second transaction of iblt_track: writers go on while it reads the table.
--- As read_heap: an index-only scan would do where all columns are in an index.
--- Relies on: a scan, in one snapshot with the changes.
-CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
+-- What a scan of a table gives: its sketch, or the base of a digest of it.
+-- As read_heap: an index-only scan would do where all columns are in an index.  A stable function
+-- reads in the snapshot of the statement that calls it.
+-- Relies on: a scan, in one snapshot with the digest or the changes.
+CREATE FUNCTION track_sketch(relation regclass, options tracking, base boolean)
+RETURNS @extschema@.iblt
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET row_security = off
 	SET jit = off
 	SET enable_seqscan = on
@@ -42,15 +28,30 @@ CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
 	SET enable_bitmapscan = off
 AS $$
 DECLARE
-	options tracking := iblt_live_options(relation);
 	seed bigint := (iblt_info(options.template)).seed;
-	base declared.sketch%TYPE;
+	key text := CASE WHEN options.by_hash THEN track_checksum_sql('$3', options.key_columns)
+		ELSE format(CASE cardinality(options.key_columns) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
+			(SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
+			FROM unnest(options.key_columns) WITH ORDINALITY AS k(name, n))) END;
+	sketch declared.sketch%TYPE;
+BEGIN
+	EXECUTE format(CASE WHEN base THEN 'SELECT iblt_live_base(%1$L::regclass, s)'
+			ELSE 'SELECT s' END || ' FROM (SELECT iblt_agg(%2$s, %3$s, $1) FROM %1$s AS t) AS q(s)',
+			relation, key, track_checksum_sql('$2', options.columns))
+		INTO sketch USING options.template, seed, seed # 1;
+	RETURN sketch;
+END
+$$;
+
+-- The second transaction of iblt_track: writers go on while it reads the table.
+CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
 BEGIN
 	PERFORM iblt_read_lock(relation_name(relation), NULL, NULL, false);
-	EXECUTE format('SELECT iblt_live_base(%L::regclass, %s)', relation,
-			track_sketch_sql(relation, options))
-		INTO base USING options.template, seed, seed # 1;
-	PERFORM iblt_track_set_base(relation, generation, base);
+	PERFORM iblt_track_set_base(relation, generation,
+		track_sketch(relation, iblt_live_options(relation), true));
 END
 $$;
 
@@ -115,27 +116,13 @@ CREATE FUNCTION @extschema@.iblt_live_merge(relation regclass) RETURNS bigint
 COMMENT ON FUNCTION @extschema@.iblt_live_merge IS
 'merges the recorded changes of a table into its digest, and returns their number';
 
--- Does a scan of a table give its digest, byte for byte?
--- The queries of a stable function have one snapshot.  In two statements, the digest can
--- also be read by a transaction that has written to the table.
--- Relies on: a scan, in one snapshot with the digest.
+-- Does a scan of a table give its digest, byte for byte?  Both are read in one snapshot.
 CREATE FUNCTION live_is_right(relation regclass, options tracking) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-	SET row_security = off
-	SET jit = off
-	SET enable_seqscan = on
-	SET enable_indexscan = off
-	SET enable_indexonlyscan = off
-	SET enable_bitmapscan = off
 AS $$
-DECLARE
-	seed bigint := (iblt_info(options.template)).seed;
-	scanned declared.sketch%TYPE;
 BEGIN
 	PERFORM iblt_read_lock(relation_name(relation), NULL, NULL, false);
-	EXECUTE 'SELECT ' || track_sketch_sql(relation, options)
-		INTO scanned USING options.template, seed, seed # 1;
-	RETURN scanned::bytea = iblt_live(relation)::bytea;
+	RETURN track_sketch(relation, options, false)::bytea = iblt_live(relation)::bytea;
 END
 $$;
 

@@ -22,15 +22,16 @@ DECLARE
 	a attempt := first_attempt(nodes, @arguments options@, coalesce(without, ''));
 	options audit_options;
 	target audit_target := audit_make_target(NULL, schema, NULL, NULL, NULL, tables);
-	done record;
+	rows audit_row[];
 	e failure;
 BEGIN
 	BEGIN
 		a.conns := peer_conns(nodes);
 		a.names := nodes_names(nodes, a.without);
 		PERFORM audit_check(false, 'here' <> ALL (a.names), target, a.options, true);
-		done := audit_drive(a, target, options, 'iblt_audit_nodes');
-		RETURN QUERY SELECT r.* FROM unnest(done.nodes) AS r;
+		rows := audit_drive(a, target, options, 'iblt_audit_nodes');
+		RETURN QUERY SELECT n.* FROM unnest(rows) AS r, jsonb_populate_record(
+			NULL::node_audit_row, to_jsonb(r) || coalesce(r.differences, '{}')) AS n;
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(a.conns, peers_secret(a.peers), e));

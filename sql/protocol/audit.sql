@@ -8,8 +8,7 @@ CREATE TYPE audit_question AS (
 	exclude text[],
 	seed bigint,
 	own_rows text,
-	core text,				-- of this side; NULL: the answer has its own
-	described jsonb			-- the relation, which is asked for with true
+	described boolean		-- is its description asked for?
 );
 
 -- What a side says of it: all that its description may have otherwise than the other side's.
@@ -23,8 +22,8 @@ CREATE TYPE audit_reply AS (
 	most_rows bigint,
 	collations text[],
 	subscriptions jsonb,
-	core text,
-	described jsonb
+	core text,				-- a hash of what both sides must have in common
+	described jsonb			-- NULL unless it was asked for
 );
 
 -- Schemas and names of the tables of a schema, NULL if there is no such schema; or with NULL of
@@ -145,7 +144,7 @@ AS $$
 				ORDER BY schema COLLATE "C", name COLLATE "C"), '[]') FROM one AS t))
 $$;
 
--- A subscription of this database, in the form of type subscribing; NULL if there is none.
+-- A subscription of this database, in the form of type published; NULL if there is none.
 CREATE FUNCTION audit_subscription(subscription text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$
@@ -209,8 +208,6 @@ $$;
 
 -- What is to be known of a small table: a checksum of its rows and their number, NULL if it was
 -- altered, and what the other side's description cannot tell; NULL if it must be compared alone.
--- A question of this database has its description, so that it is not made again.  One of another
--- server that has no hash wants that of here, and of this side the description.
 -- Relies on: read_heap, in one snapshot under its lock.
 CREATE FUNCTION audit_answer(question audit_question) RETURNS audit_reply
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -218,15 +215,14 @@ AS $$
 DECLARE
 	options options := jsonb_populate_record(NULL::options,
 		to_jsonb(question) || '{"content": "none", "extra_columns": "ignore"}');
-	described jsonb := coalesce(nullif(question.described, 'true'),
-		describe(to_regclass(question.relation), question.condition));
+	described jsonb := describe(to_regclass(question.relation), question.condition);
 	core text := audit_core(described);
 	s side;
 	plan plan;
 	answer record;
 	reply audit_reply;
 BEGIN
-	IF core IS NULL OR core <> question.core THEN
+	IF core IS NULL THEN
 		RETURN NULL;
 	END IF;
 	s := described(described, 'here');
@@ -236,8 +232,7 @@ BEGIN
 		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
 		described => ARRAY[described_as(s)]);
 	reply := jsonb_populate_record(NULL::audit_reply, described || jsonb_build_object(
-		'core', CASE WHEN question.core IS NULL THEN core END,
-		'described', CASE WHEN question.described = 'true' THEN described END));
+		'core', core, 'described', CASE WHEN question.described THEN described END));
 	IF answer.fingerprint = s.fingerprint THEN
 		reply.checksum := audit_hash((answer.sketch)::bytea);
 		reply.rows := (iblt_header(answer.sketch)).rows;

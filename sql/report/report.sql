@@ -49,11 +49,19 @@ BEGIN
 END
 $$;
 
--- A report of the rows of an audit, or of a run, in a form.
 -- It says equal only if there are tables, each of them is equal, and so is the structure.
-CREATE FUNCTION audit_report(tables json, form text, name text, subscription text, peer text,
-	run bigint, structure json, here_peer text) RETURNS text
+CREATE FUNCTION @extschema@.iblt_audit_report(
+	tables json DEFAULT NULL,
+	form text DEFAULT 'text',
+	name text DEFAULT NULL,
+	subscription text DEFAULT NULL,
+	peer text DEFAULT NULL,
+	run bigint DEFAULT NULL,
+	structure json DEFAULT NULL,
+	here_peer text DEFAULT NULL)
+RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	@pinned_settings@
 AS $$
 DECLARE
 	head run_head;
@@ -61,11 +69,18 @@ DECLARE
 	e failure;
 BEGIN
 	BEGIN
+		IF tables IS NULL AND run IS NOT NULL THEN
+			tables := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
+				FROM iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
+			IF tables IS NULL THEN
+				RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+					MESSAGE = format('there is no run %s, or it is not yours', run);
+			END IF;
+		END IF;
 		report.tables := (SELECT array_agg(ROW(t.n, (t.line ->> 'table_number')::integer,
 				one_line(coalesce(r.relation, r.peer_relation, '?')),
 				coalesce(r.status, 'unknown'), one_line(left(nullif(r.detail, ''), 2000)),
-				r.rows_here, r.rows_there, r.missing, r.extra, r.changed, r.unconfirmed,
-				r.differences)::report_table ORDER BY t.n)
+				@each audit_counts: r.%,@ r.differences)::report_table ORDER BY t.n)
 			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
 			json_populate_record(NULL::audit_row, t.line) AS r);
 		report.structure := structure;
@@ -157,48 +172,5 @@ BEGIN
 	END;
 END
 $$;
-
-CREATE FUNCTION @extschema@.iblt_audit_report(
-	tables json,
-	form text DEFAULT 'text',
-	name text DEFAULT NULL,
-	subscription text DEFAULT NULL,
-	peer text DEFAULT NULL,
-	run bigint DEFAULT NULL,
-	structure json DEFAULT NULL,
-	here_peer text DEFAULT NULL)
-RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	@pinned_settings@
-AS $$
-BEGIN
-	RETURN audit_report(tables, form, name, subscription, peer, run, structure, here_peer);
-END
-$$;
-COMMENT ON FUNCTION @extschema@.iblt_audit_report(json, text, text, text, text, bigint, json,
-	text) IS
-'a report of the rows of iblt_audit, for people or for monitoring';
-
-CREATE FUNCTION @extschema@.iblt_audit_report(
-	run bigint,
-	form text DEFAULT 'text',
-	name text DEFAULT NULL,
-	peer text DEFAULT NULL,
-	here_peer text DEFAULT NULL)
-RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	@pinned_settings@
-AS $$
-DECLARE
-	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
-		FROM iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
-BEGIN
-	IF tables IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('there is no run %s, or it is not yours', run);
-	END IF;
-	RETURN audit_report(tables, form, name, NULL, peer, run, NULL, here_peer);
-END
-$$;
-COMMENT ON FUNCTION @extschema@.iblt_audit_report(bigint, text, text, text, text) IS
-'a report of a run of iblt_audit_run, for people or for monitoring';
+COMMENT ON FUNCTION @extschema@.iblt_audit_report IS
+'a report of the rows of iblt_audit, or of a run of iblt_audit_run, for people or for monitoring';

@@ -7,12 +7,7 @@ CREATE TYPE report_table AS (
 	name text,				-- here, or else on the peer
 	status text,
 	detail text,
-	rows_here bigint,
-	rows_there bigint,
-	missing bigint,
-	extra bigint,
-	changed bigint,
-	unconfirmed bigint,
+	@each audit_counts: % bigint,@
 	differences jsonb		-- the first ones of an audit with rows
 );
 

@@ -9,27 +9,37 @@ RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	change record;
 	ended timestamptz := t.finished_at;	-- the run has not read the table since
+	expected bigint := t.missing + t.extra + t.changed - t.kept + cardinality(differences);
+	ranges run_range[] := ARRAY(SELECT ROW(NULL, r.run, r.table_number, r.number, r.after, r.up_to,
+			r.rows_here, r.rows_there, r.missing + coalesce(c.missing, 0),
+			r.extra + coalesce(c.extra, 0), r.changed + coalesce(c.changed, 0),
+			r.unconfirmed + coalesce(c.unconfirmed, 0), r.found_at)::run_range
+		FROM iblt_run_rows(NULL::run_range, t.run, t.table_number) AS r
+		LEFT JOIN (SELECT u.slice, coalesce(sum(u.n) FILTER (WHERE u.side = 'there'), 0),
+				coalesce(sum(u.n) FILTER (WHERE u.side = 'here'), 0),
+				coalesce(sum(u.n) FILTER (WHERE u.side = 'both'), 0),
+				coalesce(sum(u.n) FILTER (WHERE NOT u.confirmed), 0)
+			FROM (SELECT 1, x.slice, x.side, x.confirmed FROM unnest(differences) AS x
+				UNION ALL SELECT -1, x.slice, x.side, x.confirmed FROM iblt_run_rows(
+					NULL::run_difference, t.run, t.table_number) AS x)
+				AS u(n, slice, side, confirmed)
+			GROUP BY u.slice) AS c(slice, missing, extra, changed, unconfirmed)
+			ON c.slice = r.number);
 BEGIN
-	SELECT coalesce(sum(u.n) FILTER (WHERE u.side = 'there'), 0) AS missing,
-		coalesce(sum(u.n) FILTER (WHERE u.side = 'here'), 0) AS extra,
-		coalesce(sum(u.n) FILTER (WHERE u.side = 'both'), 0) AS changed,
-		coalesce(sum(u.n) FILTER (WHERE u.confirmed IS FALSE), 0) AS unconfirmed INTO change
-	FROM (SELECT 1 AS n, x.side, x.confirmed FROM unnest(differences) AS x
-		UNION ALL SELECT -1, x.side, x.confirmed FROM iblt_run_rows(
-			NULL::run_difference, t.run, t.table_number) AS x) AS u;
-	t.missing := t.missing + change.missing;
-	t.extra := t.extra + change.extra;
-	t.changed := t.changed + change.changed;
-	t.unconfirmed := t.unconfirmed + CASE WHEN (w.item).unready
-		THEN change.missing + change.extra + change.changed ELSE change.unconfirmed END;
+	SELECT coalesce(sum(r.missing), 0), coalesce(sum(r.extra), 0), coalesce(sum(r.changed), 0),
+		coalesce(sum(r.unconfirmed), 0)
+	INTO t.missing, t.extra, t.changed, t.unconfirmed FROM unnest(ranges) AS r;
+	PERFORM run_require_stored(t.run, t.missing + t.extra + t.changed = expected);
 	t.kept := cardinality(differences);
 	FOR n IN 1 .. t.kept LOOP
 		differences[n].number := n;
 	END LOOP;
 	PERFORM iblt_run_remove(NULL::run_difference, t.run, t.table_number),
-		iblt_run_add(VARIADIC differences);
+		iblt_run_add(VARIADIC differences),
+		iblt_run_remove(NULL::run_range, t.run, t.table_number),
+		iblt_run_add(VARIADIC ARRAY(SELECT r FROM unnest(ranges) AS r
+			WHERE r.missing + r.extra + r.changed > 0));
 	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
 		t := run_finish_table(w, t);
 		t.finished_at := ended;
@@ -78,7 +88,7 @@ BEGIN
 				w.plan := planned.plan;
 				plan := w.plan;
 				PERFORM run_require_same(t, plan);
-				FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
+				FOR batch IN SELECT d.seed, array_agg(d.id) AS ids, array_agg(d.slice) AS slices
 						FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
 							FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x)
 							AS d
@@ -87,11 +97,15 @@ BEGIN
 					differences := look_at_ids(plan, batch.ids);
 					IF plan.recheck > 0 AND differences <> '{}' THEN
 						differences := (recheck(plan, differences)).differences;
+					ELSIF (w.item).unready THEN
+						differences := audit_unconfirmed(differences);
 					END IF;
 					still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id,
 						batch.seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-						d.there_count, clock_timestamp(), d.differs)::run_difference
-						FROM unnest(differences) AS d);
+						d.there_count, clock_timestamp(), d.differs,
+						coalesce(k.slice, batch.slices[1]))::run_difference
+						FROM unnest(differences) AS d
+						LEFT JOIN unnest(batch.ids, batch.slices) AS k(id, slice) USING (id));
 					doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
 				END LOOP;
 				PERFORM check_index(plan, doubtful);

@@ -47,12 +47,10 @@ $$;
 -- How long to pause after so many rows in so many seconds, as max_load and max_rate ask for.
 CREATE FUNCTION run_pause_seconds(options run_options, spent double precision,
 	rows bigint) RETURNS double precision
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN greatest(0, spent * (1 / options.max_load - 1),
-		rows / options.max_rate::double precision - spent);
-END
+	SELECT greatest(0, spent * (1 / options.max_load - 1),
+		rows / options.max_rate::double precision - spent)
 $$;
 
 -- The pause

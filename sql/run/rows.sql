@@ -47,11 +47,9 @@ $$;
 
 -- A table of a run.
 CREATE FUNCTION run_table_of(run bigint, table_number integer) RETURNS run_table
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	RETURN (SELECT x FROM iblt_run_rows(NULL::run_table, run, table_number) AS x);
-END
+	SELECT x FROM iblt_run_rows(NULL::run_table, run, table_number) AS x
 $$;
 
 -- Deletes what a run has stored of its slices, of a table or of all.
@@ -69,14 +67,12 @@ $$;
 -- What the differences that a run keeps rest on: the fingerprints of both sides, and a hash of what
 -- ids are made of, the key and how it is kept.
 CREATE FUNCTION run_basis(plan plan) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN ARRAY[(plan.here).fingerprint, (plan.there).fingerprint,
+	SELECT ARRAY[(plan.here).fingerprint, (plan.there).fingerprint,
 		audit_hash(convert_to(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
 			(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
-				FROM unnest(plan.key) AS k)), getdatabaseencoding()))];
-END
+				FROM unnest(plan.key) AS k)), getdatabaseencoding()))]
 $$;
 
 -- An error if a table is not what it was when a run compared it.

@@ -17,10 +17,11 @@ DECLARE
 	tables run_table[];
 	places integer[];
 	items audit_item[];
-	batch record;
+	equal audit_row[];
 	t run_table;
 	r audit_row;
 	stored run_table[] := '{}';
+	how constant text := 'compared whole, together with other small tables';
 BEGIN
 	IF most < 2 OR (w.options).check_indexes THEN
 		RETURN;		-- with check_indexes, the caller asks for more than a scan
@@ -33,28 +34,21 @@ BEGIN
 		RETURN;
 	END IF;
 	items := ARRAY(SELECT jsonb_populate_record(NULL::audit_item, u.item) FROM unnest(tables) AS u);
-	batch := audit_batch(w.conns, w.peers, items, 1, (w.options).audit, cardinality(tables));
-	w.tried := tables[batch.last].table_number;
-	IF batch.equal IS NULL THEN
+	w.tried := tables[cardinality(tables)].table_number;
+	equal := audit_batch(w.conns, w.peers, items, 1, cardinality(tables), (w.options).audit);
+	IF equal IS NULL THEN
 		RETURN;
 	END IF;
 	-- each is read again under the lock of the run, as another session may have ended it
 	places := ARRAY(SELECT u.table_number FROM unnest(tables) AS u);
 	PERFORM run_lock_to_write(w.run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.table_number LOOP
-		r := (batch.equal)[array_position(places, t.table_number)];
+		r := equal[array_position(places, t.table_number)];
 		IF r.status = 'equal' AND t.status IS NULL AND t.generation = 0 THEN
-			t.peer_relation := r.peer_relation;
-			t.status := r.status;
-			t.how := 'compared whole, together with other small tables';
-			t.detail := concat_ws('; ', r.detail, t.how);
-			t.done := 1;
-			@each audit_counts: t.% := r.%;@
-			t.bytes := r.bytes;
-			t.work_ms := r.total_ms;
-			t.wall_ms := r.total_ms;
-			t.started_at := w.began;
-			t.finished_at := clock_timestamp();
+			t := jsonb_populate_record(t, to_jsonb(r) || jsonb_build_object(
+				'how', how, 'detail', concat_ws('; ', r.detail, how), 'done', 1,
+				'work_ms', r.total_ms, 'wall_ms', r.total_ms, 'started_at', w.began,
+				'finished_at', clock_timestamp()));
 			stored := array_append(stored, t);
 			PERFORM progress(w.progress, format('run %s: %s: %s', t.run, t.relation, t.status));
 			rows := coalesce(rows, 0) + greatest(t.rows_here, t.rows_there);

@@ -58,10 +58,11 @@ CREATE MATERIALIZED VIEW run_difference USING heap AS
 		NULL::text AS id, NULL::bigint AS seed, NULL::jsonb AS key, NULL::text AS side,
 		NULL::jsonb AS here, NULL::jsonb AS there, NULL::boolean AS confirmed,
 		NULL::bigint AS here_count, NULL::bigint AS there_count, NULL::timestamptz AS found_at,
-		NULL::text[] AS differs			-- columns
+		NULL::text[] AS differs,		-- columns
+		NULL::bigint AS slice			-- the number of its range
 	WITH NO DATA;
 
--- What slices of runs with differences have shown.
+-- What slices of runs with differences have shown, less what a recheck or a repair found equal.
 CREATE MATERIALIZED VIEW run_range USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number,

@@ -8,25 +8,21 @@
 -- would make small ones smaller still.
 CREATE FUNCTION run_next_rows(s run_slice, seen bigint,
 	differences bigint, most bigint, wanted_ms integer, took_ms double precision) RETURNS bigint
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
+	SELECT CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
 		CASE WHEN took_ms < 4 * wanted_ms + 1000 THEN 1000 ELSE 10 END, least(10 * s.rows,
 		greatest(seen, s.rows / 10) * wanted_ms / greatest(took_ms, 0.1),
-		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END;
-END
+		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END
 $$;
 
 -- What there is to say if not all differences were kept.
 CREATE FUNCTION run_unkept(t run_table) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN t.kept < t.missing + t.extra + t.changed
+	SELECT CASE WHEN t.kept < t.missing + t.extra + t.changed
 		THEN format('%s differences were kept, and the others counted (max_differences)', t.kept)
-		END;
-END
+		END
 $$;
 
 -- A table all of whose slices are compared.
@@ -34,11 +30,12 @@ CREATE FUNCTION run_finish_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	differences bigint := t.missing + t.extra + t.changed;
+	r audit_row;
 BEGIN
-	t.status := audit_status(differences, t.unconfirmed);
-	t.detail := nullif(concat_ws('; ', audit_detail(w.item, w.plan, t.unconfirmed, differences),
-		run_unkept(t), t.how), '');
+	@each audit_counts: r.% := t.%;@
+	r := audit_verdict(w.item, w.plan, NULL, r);
+	t.status := r.status;
+	t.detail := nullif(concat_ws('; ', r.detail, run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
 	PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation, t.status,
 		': ' || nullif(concat_ws('; ', report_counts(t.missing, t.extra, t.changed, 0),
@@ -47,42 +44,17 @@ BEGIN
 END
 $$;
 
--- Counts the rows of a table that was read by an index: a comparison that has found nothing.
--- If the number is another one, an index lacks rows, or somebody wrote meanwhile.  A scan of all
+-- Counts the rows of both sides of a table that was read by an index.
+-- If the numbers are others, an index lacks rows, or somebody wrote meanwhile.  A scan of all
 -- rows needs to know neither, unless there are too many differences for one comparison.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION run_check_count(plan plan) RETURNS comparison
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	figures figures;
-	counted text[] := ask_values(places_of(plan), ARRAY(SELECT format(
-				'SELECT count(*)::text FROM %s%s', from_sql(plan, s), condition_sql(plan, s))
-			FROM unnest(sides_of(plan)) AS s), NULL, reading_of(plan));
-BEGIN
-	figures.rows_here := counted[1];
-	figures.rows_there := counted[2];
-	RETURN ROW(plan, all_figures(plan, figures, 0, 0, 0), '{}'::difference[], NULL)::comparison;
-END
-$$;
-
--- A table that slices have read, with these numbers of rows by a scan: compared, or at its
--- beginning as one slice.
-CREATE FUNCTION run_counted(w run_worker, t run_table, here bigint, there bigint) RETURNS run_table
+CREATE FUNCTION run_check_count(plan plan) RETURNS bigint[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF (here, there) = (t.rows_here, t.rows_there) THEN
-		t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
-	ELSIF t.missing + t.extra + t.changed
-			<= (((w.options).audit).compare).max_differences THEN
-		RETURN run_start_table(w, t,
-			'compared in one slice: a scan counted other rows than slices had read', true);
-	ELSE
-		t.how := concat_ws('; ', t.how,
-			format('a later scan counted %s rows here and %s there', here, there));
-	END IF;
-	RETURN t;
+	RETURN ask_values(places_of(plan), ARRAY(SELECT format('SELECT count(*)::text FROM %s%s',
+				from_sql(plan, s), condition_sql(plan, s))
+			FROM unnest(sides_of(plan)) AS s), NULL, reading_of(plan))::bigint[];
 END
 $$;
 
@@ -102,17 +74,18 @@ BEGIN
 END
 $$;
 
--- Stores what a slice has shown, unless its table was altered meanwhile: its differences as long as
--- the table has no more than max_differences.  Tells the caller now and then how far the table is.
-CREATE FUNCTION run_store(w run_worker, s run_slice,
-	compared comparison, took_ms double precision) RETURNS run_worker
+-- Stores what a slice has shown, or a count of all rows, unless its table was altered meanwhile:
+-- its differences as long as the table has no more than max_differences.  Tells the caller now and
+-- then how far the table is.
+CREATE FUNCTION run_store(w run_worker, s run_slice, compared comparison, counted bigint[],
+	took_ms double precision) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	r audit_row := audit_result(w.item, compared);
-	-- the scan that counts reads no slice
-	seen bigint := CASE WHEN s.final THEN 0 ELSE greatest(r.rows_here, r.rows_there) END;
-	differences bigint := r.missing + r.extra + r.changed;
+	most bigint := (((w.options).audit).compare).max_differences;
+	r audit_row;
+	seen bigint := 0;
+	differences bigint;
 	t run_table;
 	kept run_difference[];
 	read bigint;
@@ -124,12 +97,24 @@ BEGIN
 		RETURN w;
 	END IF;
 	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.table_number, s.number);
-	IF s.final THEN
-		t := run_counted(w, t, r.rows_here, r.rows_there);
+	IF counted = ARRAY[t.rows_here, t.rows_there] THEN
+		t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
+	ELSIF s.final AND t.missing + t.extra + t.changed <= most THEN
+		t := run_start_table(w, t,
+			'compared in one slice: a scan counted other rows than slices had read', true);
+	ELSIF s.final THEN
+		t.how := concat_ws('; ', t.how, format('a later scan counted %s rows here and %s there',
+			counted[1], counted[2]));
 	ELSE
+		IF (w.item).unready THEN
+			compared.differences := audit_unconfirmed(compared.differences);
+		END IF;
+		r := audit_result(w.item, compared);
+		differences := r.missing + r.extra + r.changed;
+		seen := greatest(r.rows_here, r.rows_there);
 		kept := ARRAY(SELECT ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id,
 				(compared.plan).seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-				d.there_count, clock_timestamp(), d.differs)::run_difference
+				d.there_count, clock_timestamp(), d.differs, s.number)::run_difference
 			FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
 			WHERE t.kept + d.n <= (w.options).most_kept);
 		PERFORM iblt_run_add(VARIADIC kept);
@@ -141,10 +126,9 @@ BEGIN
 		t.kept := t.kept + cardinality(kept);
 		t.done := t.done + 1;
 		@each audit_counts: t.% := t.% + r.%;@
-		t.slice_rows := run_next_rows(s, seen, differences,
-			(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
+		t.slice_rows := run_next_rows(s, seen, differences, most, (w.options).slice_ms, took_ms);
+		t.bytes := t.bytes + r.bytes;
 	END IF;
-	t.bytes := t.bytes + r.bytes;
 	t.work_ms := t.work_ms + ms(w.began)::double precision;
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
 			NULL::run_slice, w.run, w.table_number) AS x) THEN
@@ -307,6 +291,7 @@ DECLARE
 	plan plan := w.plan;
 	started timestamptz := clock_timestamp();
 	compared comparison;
+	counted bigint[];
 	e failure;
 	late text;
 BEGIN
@@ -331,7 +316,7 @@ BEGIN
 		END IF;
 		plan.stuck := w.stuck;
 		IF s.final THEN
-			compared := run_check_count(plan);
+			counted := run_check_count(plan);
 		ELSE
 			plan.lo := s.lo;
 			plan.hi := s.hi;
@@ -355,7 +340,7 @@ BEGIN
 	IF e.state IS NOT NULL THEN
 		RETURN run_after_error(w, e);
 	END IF;
-	RETURN run_store(w, s, compared, ms(started)::double precision);
+	RETURN run_store(w, s, compared, counted, ms(started)::double precision);
 END
 $$;
 

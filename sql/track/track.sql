@@ -7,12 +7,10 @@
 
 -- How the peer tracks its table, or another table of this database if conn is NULL.
 CREATE FUNCTION track_ask(conn text, name text) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	RETURN coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 'iblt_track'),
-		'null');
-END
+	SELECT coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 'iblt_track'),
+		'null')::jsonb
 $$;
 
 -- An error for a place without the extension that keeps digests.

@@ -12,12 +12,13 @@
 
 #include "access/attnum.h"
 #include "nodes/pg_list.h"
+#include "utils/rel.h"
 #include "utils/snapshot.h"
 
 /* Changes when what is stored can no longer be read as before. */
 #define IBLT_TRACK_VERSION	1
 
-/* What a digest relies on, as hashes (shape.h). */
+/* What a digest relies on beside rows, as hashes. */
 typedef struct IbltShape
 {
 	uint64		columns;		/* and partitions, each with its columns */
@@ -59,12 +60,6 @@ extern bool iblt_config_read(IbltTrackConfig *config, Oid relid,
 /* The OIDs of the tracked tables, or of those that have their changes in a store. */
 extern List *iblt_config_tables(Oid store);
 
-/* Inserts a configuration. */
-extern void iblt_config_write(const IbltTrackConfig *config);
-
-/* The store of changes that the fewest tables use.  InvalidOid if there is none. */
-extern Oid iblt_config_choose_store(void);
-
 /*
  * The parameters of the digest: those of the template, typed.  They and the coder
  * of its keys, which is returned, live in CurrentMemoryContext.  ERROR if the types
@@ -83,5 +78,40 @@ extern void iblt_config_require_fit(const IbltTrackConfig *config,
 
 /* ERROR unless the caller owns the table. */
 extern void iblt_config_require_owner(Oid relid);
+
+/*
+ * What a digest relies on beside rows is read as of now, under a lock on the table, and not as of
+ * a snapshot (shape.c).
+ */
+
+/* The table and its partitions, locked, in the order of their OIDs. */
+extern List *iblt_shape_tree(Relation relation);
+
+/* Is it a table or a partitioned table? */
+extern bool iblt_shape_is_table(Relation relation);
+
+/*
+ * Its row trigger that records changes, which is not a partition's copy of
+ * another table's.  InvalidOid if there is none.
+ */
+extern Oid	iblt_shape_own_trigger(Relation relation);
+
+/*
+ * The trigger that a partition's trigger is a copy of, or that trigger itself,
+ * and its table.  InvalidOid if it does not exist.
+ */
+extern Oid	iblt_shape_root_trigger(Oid trigger, Oid *relid);
+
+/*
+ * Sets all hashes.  The columns of config must exist.  Returns the reason why
+ * such a table cannot be tracked, or NULL.
+ */
+extern const char *iblt_shape_take(Relation relation,
+								   const IbltTrackConfig *config,
+								   IbltShape *shape);
+
+/* Why a table is not as it was when config was written, or NULL. */
+extern const char *iblt_shape_problem(Relation relation,
+									  const IbltTrackConfig *config);
 
 #endif							/* IBLT_DIGEST_CONFIG_H */

@@ -64,21 +64,4 @@ extern void iblt_changes_read(IbltChanges *changes, Relation relation,
 /* Why changes do not give a digest, or NULL. */
 extern const char *iblt_changes_problem(const IbltChanges *changes);
 
-/*
- * Why the base is not that of the digest, or NULL.  base is NULL if there is
- * none.
- */
-extern const char *iblt_digest_problem(const IbltTrackConfig *config,
-									   const IbltBase *base);
-
-/*
- * Why a base that does not fit cannot be used, unless a change of the table
- * (shape.h) explains it.
- */
-extern const char iblt_base_damaged[];
-
-/* The error for such a digest. */
-pg_noreturn extern void iblt_digest_refuse(Relation relation,
-											 const char *reason);
-
 #endif							/* IBLT_DIGEST_DIGEST_H */

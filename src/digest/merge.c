@@ -15,7 +15,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "digest/merge.h"
+#include "postgres.h"
 
 #include "access/heapam.h"
 #include "access/xact.h"
@@ -38,6 +38,7 @@
 #include "core/interrupt.h"
 #include "digest/config.h"
 #include "digest/digest.h"
+#include "digest/pending.h"
 #include "digest/store.h"
 
 /* Writes a base in place of the one that a snapshot sees. */
@@ -156,70 +157,6 @@ iblt_track_set_base(PG_FUNCTION_ARGS)
 			   GetCurrentTransactionStartTimestamp(), snapshot);
 	UnregisterSnapshot(snapshot);
 	PG_RETURN_VOID();
-}
-
-/* --- when a worker is started ------------------------------------------------ */
-
-/*
- * No shared memory is needed.  The number of a block that a transaction writes
- * to tells how full the store is, and each session counts its own changes.
- */
-
-/* A store with more blocks than this has changes to merge, or needs vacuum. */
-#define FULL_BLOCKS		100
-
-/* A session starts a worker at most once in this time, in milliseconds. */
-#define PAUSE_MS		5000
-
-static int64 launch_changes = 0;	/* of this session, since it last started one */
-static bool launch_full = false;
-
-static void
-launch_if_due(TimestampTz now)
-{
-	static TimestampTz last = 0;
-	BackgroundWorker worker;
-
-	if (now - last < (TimestampTz) PAUSE_MS * 1000)
-		return;
-	memset(&worker, 0, sizeof worker);
-	snprintf(worker.bgw_name, BGW_MAXLEN, "iblt merge");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "iblt merge");
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
-		BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "iblt");
-	snprintf(worker.bgw_function_name, BGW_MAXLEN, "iblt_merge_worker");
-	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
-	/* where no slot for a worker is free, the next transaction tries again */
-	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
-		return;
-	last = now;
-	launch_changes = 0;
-	launch_full = false;
-}
-
-void
-iblt_launch_saw(int64 changes)
-{
-	if (changes < IBLT_MERGE_CHANGES || RecoveryInProgress())
-		return;
-	launch_full = true;
-	launch_if_due(GetCurrentTimestamp());
-}
-
-/*
- * The time of a transaction's end is known, so it costs nothing.  Until a
- * worker has merged, each transaction with changes asks for it.
- */
-void
-iblt_launch_at_end(int64 changes, BlockNumber block)
-{
-	launch_changes += changes;
-	launch_full |= block >= FULL_BLOCKS;
-	if (launch_full || launch_changes >= IBLT_MERGE_CHANGES)
-		launch_if_due(GetCurrentTransactionStopTimestamp());
 }
 
 /* --- the worker ----------------------------------------------------------------- */

@@ -1,27 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * pending.c
- *	  The changes of tracked tables in this transaction.
+ *	  The changes of tracked tables in this transaction, and when a worker is
+ *	  started that merges them.
  *
  *-------------------------------------------------------------------------
  */
 #include "digest/pending.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
-#include "digest/merge.h"
-#include "digest/packed.h"
 #include "digest/store.h"
 
 /*
  * All of them, inner levels of savepoints first, and of a level the last used
  * first.  Changes are of the innermost level, and a level that ends is that
  * one.  So only its collections are looked at, however many levels there are.
- * They live in pending_context, which is
- * empty between transactions.  It stays, because to make and delete it takes
+ * They live in pending_context, which is empty between transactions.  It stays, because to make and delete it takes
  * longer than all else that is done in memory for one change.
  */
 static dlist_head pending_all = DLIST_STATIC_INIT(pending_all);
@@ -41,6 +43,72 @@ static bool registered_now = false;
 /* What this transaction has written so far: so many changes, up to this block. */
 static int64 written_changes = 0;
 static BlockNumber written_block = 0;
+
+/* --- when a worker is started ------------------------------------------------ */
+
+/*
+ * No shared memory is needed.  The number of a block that a transaction writes
+ * to tells how full the store is, and each session counts its own changes.
+ */
+
+/* A store with more blocks than this has changes to merge, or needs vacuum. */
+#define FULL_BLOCKS		100
+
+/* A session starts a worker at most once in this time, in milliseconds. */
+#define PAUSE_MS		5000
+
+static int64 launch_changes = 0;	/* of this session, since it last started one */
+static bool launch_full = false;
+
+static void
+launch_if_due(TimestampTz now)
+{
+	static TimestampTz last = 0;
+	BackgroundWorker worker;
+
+	if (now - last < (TimestampTz) PAUSE_MS * 1000)
+		return;
+	memset(&worker, 0, sizeof worker);
+	snprintf(worker.bgw_name, BGW_MAXLEN, "iblt merge");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "iblt merge");
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
+		BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "iblt");
+	snprintf(worker.bgw_function_name, BGW_MAXLEN, "iblt_merge_worker");
+	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
+	/* where no slot for a worker is free, the next transaction tries again */
+	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+		return;
+	last = now;
+	launch_changes = 0;
+	launch_full = false;
+}
+
+void
+iblt_launch_saw(int64 changes)
+{
+	if (changes < IBLT_MERGE_CHANGES || RecoveryInProgress())
+		return;
+	launch_full = true;
+	launch_if_due(GetCurrentTimestamp());
+}
+
+/*
+ * The time of a transaction's end is known, so it costs nothing.  Until a
+ * worker has merged, each transaction with changes asks for it.
+ */
+static void
+launch_at_end(void)
+{
+	launch_changes += written_changes;
+	launch_full |= written_block >= FULL_BLOCKS;
+	if (launch_full || launch_changes >= IBLT_MERGE_CHANGES)
+		launch_if_due(GetCurrentTransactionStopTimestamp());
+}
+
+/* --- the changes of a transaction -------------------------------------------- */
 
 static IbltCollection *
 pending_find(Oid relid, int level)
@@ -115,7 +183,7 @@ pending_flush(void)
 		pending_write(pending);
 		/* the command is a later one; if the store was rewritten since, the fence may stay */
 		if (OidIsValid(pending->fence_file) &&
-			iblt_store_file(pending->target.store) == pending->fence_file)
+			iblt_store_file(pending->target.store, NULL) == pending->fence_file)
 			iblt_store_take_back(pending->target.store, &pending->fence_row);
 	}
 	PopActiveSnapshot();
@@ -164,7 +232,7 @@ at_transaction(XactEvent event, void *arg)
 			/* only where another extension's callback has loaded this library */
 			if (!dlist_is_empty(&pending_all))
 				elog(WARNING, "iblt has lost changes of tracked tables");
-			iblt_launch_at_end(written_changes, written_block);
+			launch_at_end();
 			pending_forget();
 			break;
 		case XACT_EVENT_ABORT:
@@ -267,7 +335,7 @@ pending_for(const IbltTrackTarget *target)
 			pending->fence_row = iblt_store_insert_change(target->store, target->relid,
 														  IBLT_CHANGES_FENCE, 0, reason, (Datum) 0);
 			if (ItemPointerIsValid(&pending->fence_row))
-				pending->fence_file = iblt_store_file(target->store);
+				pending->fence_file = iblt_store_file(target->store, NULL);
 			pfree(DatumGetPointer(reason));
 		}
 		dlist_push_head(&pending_all, &pending->node);

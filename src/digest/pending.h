@@ -24,7 +24,7 @@
 /* Has the end of transactions and savepoints noticed.  To be called once. */
 extern void iblt_pending_register(void);
 
-/* Records one change.  Flags as in packed.h. */
+/* Records one change.  Flags as in collection.h. */
 extern void iblt_pending_add(const IbltTrackTarget *target, unsigned flags,
 							 const uint8 *key, uint64 old_sum,
 							 uint64 new_sum);
@@ -40,5 +40,14 @@ extern void iblt_pending_break(const IbltTrackTarget *target,
  */
 extern const char *iblt_pending_apply(Oid relid, Snapshot snapshot,
 									  IbltSketch *sketch, bool *added);
+
+/* A worker merges a table that has this number of changes. */
+#define IBLT_MERGE_CHANGES	10000
+
+/*
+ * This session saw a table with so many changes that are not merged.  Starts a
+ * worker if that is enough.
+ */
+extern void iblt_launch_saw(int64 changes);
 
 #endif							/* IBLT_DIGEST_PENDING_H */

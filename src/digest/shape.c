@@ -14,7 +14,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "digest/shape.h"
+#include "digest/config.h"
 
 #include "access/htup_details.h"
 #include "access/table.h"

@@ -41,12 +41,8 @@ iblt_store_oid(const char *name, const char *column)
 	return store;
 }
 
-/*
- * Opens a store.  NULL if it does not exist, or is not ours: it must be a
- * heap without indexes whose rows fit.
- */
-static Relation
-store_open(Oid store, LOCKMODE lock)
+Relation
+iblt_store_open(Oid store, LOCKMODE lock)
 {
 	Relation	relation;
 
@@ -68,7 +64,7 @@ store_open(Oid store, LOCKMODE lock)
 void
 iblt_store_require(Oid store)
 {
-	Relation	relation = store_open(store, AccessShareLock);
+	Relation	relation = iblt_store_open(store, AccessShareLock);
 
 	if (relation == NULL)
 		ereport(ERROR,
@@ -86,7 +82,7 @@ iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
 	scan->relid = relid;
 	scan->latest = NULL;
 	scan->reads = NULL;
-	scan->store = store_open(store, lock);
+	scan->store = iblt_store_open(store, lock);
 	if (scan->store == NULL)
 		return false;
 	if (snapshot == NULL)
@@ -164,7 +160,7 @@ iblt_store_end(IbltStoreScan *scan)
 ItemPointerData
 iblt_store_insert(Oid store, int width, Datum *values, bool *nulls)
 {
-	Relation	relation = store_open(store, RowExclusiveLock);
+	Relation	relation = iblt_store_open(store, RowExclusiveLock);
 	ItemPointerData row;
 	HeapTuple	tuple;
 
@@ -219,35 +215,26 @@ iblt_store_insert_bytes(Oid store, Oid relid, IbltChangeKind kind,
 }
 
 Oid
-iblt_store_file(Oid store)
+iblt_store_file(Oid store, int64 *bytes)
 {
-	Relation	relation = store_open(store, AccessShareLock);
-	Oid			file;
+	Relation	relation = iblt_store_open(store, AccessShareLock);
+	Oid			file = InvalidOid;
 
+	if (bytes != NULL)
+		*bytes = 0;
 	if (relation == NULL)
-		return InvalidOid;
+		return file;
 	file = iblt_file_number(relation);
+	if (bytes != NULL)
+		*bytes = (int64) RelationGetNumberOfBlocks(relation) * BLCKSZ;
 	relation_close(relation, NoLock);
 	return file;
-}
-
-int64
-iblt_store_size(Oid store)
-{
-	Relation	relation = store_open(store, AccessShareLock);
-	int64		size;
-
-	if (relation == NULL)
-		return 0;
-	size = (int64) RelationGetNumberOfBlocks(relation) * BLCKSZ;
-	relation_close(relation, NoLock);
-	return size;
 }
 
 void
 iblt_store_take_back(Oid store, ItemPointer row)
 {
-	Relation	relation = store_open(store, RowExclusiveLock);
+	Relation	relation = iblt_store_open(store, RowExclusiveLock);
 	TupleTableSlot *slot;
 
 	if (relation == NULL)

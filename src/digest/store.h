@@ -4,11 +4,10 @@
  *	  The relations that keep live digests: what is tracked, the base of each
  *	  digest, and the changes since the base was made.
  *
- * They are materialized views that are never refreshed.  Only this file and
- * merge.c write them, with the table access method heap.  So publications FOR ALL
- * TABLES leave them out, users' INSERT, UPDATE, DELETE and TRUNCATE are
- * errors, and WAL, MVCC and VACUUM work as for any table.  They have no
- * indexes.
+ * They are materialized views that are never refreshed, as are the stores of runs.  Only
+ * store.c, merge.c and run/rows.c write them, with the table access method heap.  So
+ * publications FOR ALL TABLES leave them out, users' INSERT, UPDATE, DELETE and TRUNCATE
+ * are errors, and WAL, MVCC and VACUUM work as for any table.  They have no indexes.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,13 +50,13 @@ enum
 };
 
 /* Room for a row of any store, and for columns of later versions. */
-#define IBLT_STORE_WIDTH	32
+#define IBLT_STORE_WIDTH	48
 
 /* What a row of a store of changes is. */
 typedef enum IbltChangeKind
 {
 	IBLT_CHANGES_START = 'g',	/* kept while the digest lives: its generation */
-	IBLT_CHANGES_PACKED = 'c',	/* changes one after the other (packed.h) */
+	IBLT_CHANGES_PACKED = 'c',	/* changes one after the other (collection.h) */
 	IBLT_CHANGES_SKETCH = 's',	/* changes summed up in a sketch */
 	IBLT_CHANGES_BROKEN = 'b',	/* why the digest is not trustworthy */
 	IBLT_CHANGES_FENCE = 'f',	/* the same, except for its own transaction */
@@ -75,6 +74,12 @@ extern Oid	iblt_store_oid(const char *name, const char *column);
 #define iblt_store_base()		iblt_store_oid("base", "verified_at")
 #define iblt_store_changes(number) \
 	iblt_store_oid(psprintf("changes_%d", number), "kind")
+
+/*
+ * Opens a store.  NULL if it does not exist, or is not ours: it must be a heap without indexes
+ * whose rows fit.
+ */
+extern Relation iblt_store_open(Oid store, LOCKMODE lock);
 
 /* ERROR unless a store is there and can be written. */
 extern void iblt_store_require(Oid store);
@@ -149,11 +154,11 @@ extern ItemPointerData iblt_store_insert_bytes(Oid store, Oid relid,
  */
 extern void iblt_store_take_back(Oid store, ItemPointer row);
 
-/* The file that a store is in now, which can change.  InvalidOid without it. */
-extern Oid	iblt_store_file(Oid store);
-
-/* The bytes of its file, which each reader goes through.  0 without it. */
-extern int64 iblt_store_size(Oid store);
+/*
+ * The file that a store is in now, which can change, and its bytes unless NULL, which each reader
+ * goes through.  InvalidOid and 0 without it.
+ */
+extern Oid	iblt_store_file(Oid store, int64 *bytes);
 
 /*
  * Deletes the rows of a relation that a snapshot sees from one store: all, or of

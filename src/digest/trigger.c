@@ -30,9 +30,7 @@
 
 #include "codec/checksum.h"
 #include "digest/config.h"
-#include "digest/packed.h"
 #include "digest/pending.h"
-#include "digest/shape.h"
 #include "digest/store.h"
 #include "sketch/key.h"
 
@@ -44,7 +42,7 @@ typedef struct Entry
 	bool		tracked;
 	bool		guarded;		/* reading a row runs functions that are not
 								 * built in */
-	bool		reading;		/* a guarded function is reading a row */
+	bool		reading;		/* guard() is at work on it */
 	const char *problem;		/* why rows cannot be read, or NULL */
 	MemoryContext context;		/* of all that follows */
 	IbltTrackTarget target;
@@ -93,7 +91,8 @@ typedef void (*Step) (Entry *entry, const void *from, void *to);
 /*
  * Calls a step in a subtransaction.  Returns false, with everything undone
  * that a subtransaction undoes, if it raised an error.  A cancelled statement
- * or an ending session still is an error.
+ * or an ending session still is an error, after which the transaction may go on
+ * at a savepoint.  After any error the entry is filled again.
  */
 static bool
 guard(Step step, Entry *entry, const void *from, void *to)
@@ -104,6 +103,7 @@ guard(Step step, Entry *entry, const void *from, void *to)
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
+	entry->reading = true;
 	PG_TRY();
 	{
 		step(entry, from, to);
@@ -115,6 +115,8 @@ guard(Step step, Entry *entry, const void *from, void *to)
 	{
 		ErrorData  *error;
 
+		entry->reading = false;
+		entry->valid = false;
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
@@ -128,6 +130,7 @@ guard(Step step, Entry *entry, const void *from, void *to)
 		passed = false;
 	}
 	PG_END_TRY();
+	entry->reading = false;
 	return passed;
 }
 
@@ -247,10 +250,7 @@ fill(Entry *entry, const TriggerData *data)
 	/* an invalidation from now on must not be lost */
 	entry->valid = true;
 	if (entry->tracked && !guard(prepare, entry, &config, data->tg_relation))
-	{
 		entry->problem = "its columns cannot be read";
-		entry->valid = false;
-	}
 }
 
 /* The entry of a trigger that has fired, until the next call.  NULL if no digest relies on it. */
@@ -350,33 +350,6 @@ read_row(Entry *entry, const void *from, void *to)
 	row->sum = iblt_row_hash(entry->row_hash, entry->values + entry->nkeys);
 }
 
-static const char unread[] = "a value could not be read";
-
-/* read_row() with errors caught. */
-static void
-read_guarded(Entry *entry, Row *row)
-{
-	entry->reading = true;
-	PG_TRY();
-	{
-		if (!guard(read_row, entry, NULL, row))
-		{
-			/* what the error left behind in the codecs is not used again */
-			entry->valid = false;
-			row->problem = unread;
-		}
-	}
-	PG_CATCH();
-	{
-		/* the transaction may go on after a savepoint */
-		entry->reading = false;
-		entry->valid = false;
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	entry->reading = false;
-}
-
 /*
  * Reads a row.  Returns why it cannot be recorded, or NULL.  Raises errors only for a cancelled
  * statement and the like.
@@ -384,16 +357,18 @@ read_guarded(Entry *entry, Row *row)
 static const char *
 entry_read(Entry *entry, TupleTableSlot *slot, Row *row)
 {
+	static const char unread[] = "a value could not be read";
+
 	row->problem = entry->problem;
 	/* a function that reads another row of the table has fired the trigger */
 	if (row->problem == NULL && entry->reading)
 		row->problem = unread;
 	if (row->problem != NULL)
 		return row->problem;
-	if (take_values(entry, slot) || entry->guarded)
-		read_guarded(entry, row);
-	else
+	if (!take_values(entry, slot) && !entry->guarded)
 		read_row(entry, NULL, row);
+	else if (!guard(read_row, entry, NULL, row))
+		row->problem = unread;
 	return row->problem;
 }
 

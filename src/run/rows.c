@@ -4,7 +4,7 @@
  *	  Reads and writes the rows of runs, for the functions in sql/run.
  *
  * The stores are materialized views that are never refreshed, as those of live digests are
- * (digest/store.h says why).  The type of an argument says which store is meant.  A role writes
+ * (digest/store.h says why, and has the scans).  The type of an argument says which store is meant.  A role writes
  * rows of its own alone, and reads those of roles whose privileges it has.
  *
  *-------------------------------------------------------------------------
@@ -15,7 +15,6 @@
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
@@ -29,8 +28,9 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
+#include "codec/version.h"
+#include "digest/store.h"
 #include "sketch/value.h"
 
 /* The columns that all stores begin with: the role that began the run, its number, and so on. */
@@ -54,13 +54,13 @@ typedef struct RunFilter
 		SEEN,					/* of roles whose privileges it has */
 		ALL
 	}			owners;
-	bool		any[RUN_PREFIX];
+	bool		given[RUN_PREFIX];
 	int64		number[RUN_PREFIX];
 } RunFilter;
 
 typedef struct RunScan
 {
-	TableScanDesc heap;
+	IbltStoreScan store;
 	RunFilter	filter;
 } RunScan;
 
@@ -70,91 +70,71 @@ static const char *const stores[] = {
 };
 
 static Oid
-store_oid(const char *name)
+store_oid(int n)
 {
-	return get_relname_relid(name, get_namespace_oid("iblt_internal", false));
+	return get_relname_relid(stores[n], get_namespace_oid("iblt_internal", false));
 }
 
-static bool
-is_head(Relation store)
-{
-	return RelationGetRelid(store) == store_oid(stores[0]);
-}
-
-/* The store of a row type.  ERROR if it is none. */
-static Relation
-store_open(Oid row_type, LOCKMODE lock)
+/* The store of a row type, to be locked.  ERROR if it is none. */
+static Oid
+store_of(Oid row_type, LOCKMODE lock)
 {
 	Oid			store = get_typ_typrelid(row_type);
-	bool		found = false;
-	Relation	relation;
 
-	for (int i = 0; i < (int) lengthof(stores); i++)
-		found |= OidIsValid(store) && store_oid(stores[i]) == store;
-	if (!found)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("type %s is not that of a store of runs",
-						format_type_be(row_type))));
 	if (lock != AccessShareLock)
 	{
 		PreventCommandIfReadOnly("a run");
 		PreventCommandDuringRecovery("a run");
 	}
-	relation = relation_open(store, lock);
-	if (relation->rd_rel->relkind != RELKIND_MATVIEW ||
-		relation->rd_tableam != GetHeapamTableAmRoutine())
-		elog(ERROR, "\"%s\" is not a heap", RelationGetRelationName(relation));
-	return relation;
+	for (int i = 0; i < (int) lengthof(stores); i++)
+		if (OidIsValid(store) && store_oid(i) == store)
+			return store;
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("type %s is not that of a store of runs", format_type_be(row_type))));
 }
 
 static int64
-number_of(HeapTuple tuple, TupleDesc desc, int column)
+number_of(const Datum *values, int column)
 {
-	bool		isnull;
-	Datum		value = heap_getattr(tuple, column + 1, desc, &isnull);
-
-	return column == RUN_TABLE_NUMBER ? DatumGetInt32(value) : DatumGetInt64(value);
+	return column == RUN_TABLE_NUMBER ? DatumGetInt32(values[column])
+		: DatumGetInt64(values[column]);
 }
 
+/* Is the row that was read last one of those? */
 static bool
-matches(HeapTuple tuple, TupleDesc desc, const RunFilter *filter)
+matches(const IbltStoreScan *scan, const RunFilter *filter)
 {
-	bool		isnull;
-	Oid			owner;
-
-	/* REFRESH MATERIALIZED VIEW leaves a row of nulls */
-	if (heap_attisnull(tuple, RUN_RUN + 1, desc))
-		return false;
-	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
-		if (!filter->any[i] && number_of(tuple, desc, i) != filter->number[i])
-			return false;
 	/* a number without a run has no owner */
-	owner = DatumGetObjectId(heap_getattr(tuple, RUN_OWNER + 1, desc, &isnull));
+	Oid			owner = DatumGetObjectId(scan->values[RUN_OWNER]);
+
+	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
+		if (filter->given[i] && number_of(scan->values, i) != filter->number[i])
+			return false;
 	return filter->owners == ALL ||
 		(filter->owners == OWN ? owner == GetUserId()
 		 : OidIsValid(owner) && has_privs_of_role(GetUserId(), owner));
 }
 
-/* Scans an open store in a snapshot of this moment, for all rows of these owners. */
+/* Scans a store in a snapshot of this moment, for all rows of these owners. */
 static void
-scan_begin(RunScan *scan, Relation store, int owners)
+scan_begin(RunScan *scan, Oid store, int owners, LOCKMODE lock)
 {
-	scan->heap = table_beginscan_strat(store, RegisterSnapshot(GetLatestSnapshot()), 0, NULL,
-									   true, true);
+	if (!iblt_store_begin(&scan->store, store, InvalidOid, NULL, lock))
+		elog(ERROR, "a store of runs is not a heap");
+	memset(&scan->filter, 0, sizeof scan->filter);
 	scan->filter.owners = owners;
-	for (int i = 0; i < RUN_PREFIX; i++)
-		scan->filter.any[i] = true;
 }
 
-/* The same with the rows that arguments 1 to 4 say.  NULL matches every value. */
+/* The same with the store and the rows that the arguments say.  NULL matches every value. */
 static void
-scan_arguments(RunScan *scan, Relation store, FunctionCallInfo fcinfo)
+scan_arguments(RunScan *scan, FunctionCallInfo fcinfo, LOCKMODE lock)
 {
-	scan_begin(scan, store, PG_ARGISNULL(4) || PG_GETARG_BOOL(4) ? OWN : SEEN);
+	scan_begin(scan, store_of(get_fn_expr_argtype(fcinfo->flinfo, 0), lock),
+			   PG_ARGISNULL(4) || PG_GETARG_BOOL(4) ? OWN : SEEN, lock);
 	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
 	{
-		scan->filter.any[i] = PG_ARGISNULL(i);
+		scan->filter.given[i] = !PG_ARGISNULL(i);
 		if (!PG_ARGISNULL(i))
 			scan->filter.number[i] = i == RUN_TABLE_NUMBER ? PG_GETARG_INT32(i) : PG_GETARG_INT64(i);
 	}
@@ -164,17 +144,12 @@ scan_arguments(RunScan *scan, Relation store, FunctionCallInfo fcinfo)
 static HeapTuple
 scan_next(RunScan *scan)
 {
-	Snapshot	snapshot = scan->heap->rs_snapshot;
 	HeapTuple	tuple;
 
-	while ((tuple = heap_getnext(scan->heap, ForwardScanDirection)) != NULL)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (matches(tuple, RelationGetDescr(scan->heap->rs_rd), &scan->filter))
+	while ((tuple = iblt_store_next(&scan->store)) != NULL)
+		if (matches(&scan->store, &scan->filter))
 			return tuple;
-	}
-	table_endscan(scan->heap);
-	UnregisterSnapshot(snapshot);
+	iblt_store_end(&scan->store);
 	return NULL;
 }
 
@@ -187,13 +162,14 @@ PG_FUNCTION_INFO_V1(iblt_run_rows);
 Datum
 iblt_run_rows(PG_FUNCTION_ARGS)
 {
-	Relation	store = store_open(get_fn_expr_argtype(fcinfo->flinfo, 0), AccessShareLock);
-	TupleDesc	desc = RelationGetDescr(store);
-	Tuplestorestate *result = iblt_value_rows(fcinfo, desc);
 	RunScan		scan;
+	TupleDesc	desc;
+	Tuplestorestate *result;
 	HeapTuple	tuple;
 
-	scan_arguments(&scan, store, fcinfo);
+	scan_arguments(&scan, fcinfo, AccessShareLock);
+	desc = RelationGetDescr(scan.store.store);
+	result = iblt_value_rows(fcinfo, desc);
 	while ((tuple = scan_next(&scan)) != NULL)
 	{
 		HeapTuple	flat = toast_flatten_tuple(tuple, desc);
@@ -201,7 +177,6 @@ iblt_run_rows(PG_FUNCTION_ARGS)
 		tuplestore_puttuple(result, flat);
 		heap_freetuple(flat);
 	}
-	relation_close(store, NoLock);
 	return (Datum) 0;
 }
 
@@ -232,16 +207,14 @@ lock_run(int64 run, int32 table_number, int64 number, bool wait)
 static void
 require_run(int64 run)
 {
-	Relation	heads = relation_open(store_oid(stores[0]), AccessShareLock);
 	RunScan		scan;
 	int			n = 0;
 
-	scan_begin(&scan, heads, OWN);
-	scan.filter.any[RUN_RUN] = false;
+	scan_begin(&scan, store_oid(0), OWN, AccessShareLock);
+	scan.filter.given[RUN_RUN] = true;
 	scan.filter.number[RUN_RUN] = run;
 	while (scan_next(&scan) != NULL)
 		n++;
-	relation_close(heads, NoLock);
 	if (n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -256,15 +229,14 @@ require_run(int64 run)
 
 /* The largest number of a run in a store, of whatever role. */
 static int64
-largest_run(Relation store)
+largest_run(Oid store)
 {
 	int64		largest = 0;
 	RunScan		scan;
-	HeapTuple	tuple;
 
-	scan_begin(&scan, store, ALL);
-	while ((tuple = scan_next(&scan)) != NULL)
-		largest = Max(largest, number_of(tuple, RelationGetDescr(store), RUN_RUN));
+	scan_begin(&scan, store, ALL, AccessShareLock);
+	while (scan_next(&scan) != NULL)
+		largest = Max(largest, number_of(scan.store.values, RUN_RUN));
 	return largest;
 }
 
@@ -288,12 +260,7 @@ new_number(void)
 		 * run_head, and rows of a run before must not be taken for those of the next.
 		 */
 		for (int i = 0; i < (int) lengthof(stores); i++)
-		{
-			Relation	store = relation_open(store_oid(stores[i]), AccessShareLock);
-
-			last = Max(last, largest_run(store));
-			relation_close(store, NoLock);
-		}
+			last = Max(last, largest_run(store_oid(i)));
 
 		/* it was free before, and the one that had its lock has committed */
 		if (number > last)
@@ -321,7 +288,6 @@ tuple_of(Datum row, Relation store, int64 run, RunFilter *filter)
 	HeapTupleData given = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
 	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
 	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
-	HeapTuple	tuple;
 
 	heap_deform_tuple(&given, desc, values, nulls);
 	values[RUN_OWNER] = ObjectIdGetDatum(GetUserId());
@@ -335,31 +301,33 @@ tuple_of(Datum row, Relation store, int64 run, RunFilter *filter)
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("run, table number and number of a row of \"%s\" must not be null",
 							RelationGetRelationName(store))));
-	tuple = heap_form_tuple(desc, values, nulls);
 	*filter = (RunFilter) {.owners = OWN};
 	for (int i = RUN_RUN; i < RUN_PREFIX; i++)
-		filter->number[i] = number_of(tuple, desc, i);
-	return tuple;
+	{
+		filter->given[i] = true;
+		filter->number[i] = number_of(values, i);
+	}
+	return heap_form_tuple(desc, values, nulls);
 }
 
 /* Puts tuples in place of the rows that their filters find.  NULL stays where that was done. */
 static void
-replace(Relation store, HeapTuple *tuples, const RunFilter *filters, int n)
+replace(Oid store, HeapTuple *tuples, const RunFilter *filters, int n)
 {
 	RunScan		scan;
 	HeapTuple	old;
 
-	scan_begin(&scan, store, OWN);
+	scan_begin(&scan, store, OWN, RowExclusiveLock);
 	while ((old = scan_next(&scan)) != NULL)
 	{
 		int			i = 0;
 
 		while (i < n && (tuples[i] == NULL ||
-						 !matches(old, RelationGetDescr(store), &filters[i])))
+						 !matches(&scan.store, &filters[i])))
 			i++;
 		if (i == n)
 			continue;
-		iblt_heap_update(store, &old->t_self, tuples[i]);
+		iblt_heap_update(scan.store.store, &old->t_self, tuples[i]);
 		tuples[i] = NULL;
 	}
 }
@@ -371,9 +339,10 @@ replace(Relation store, HeapTuple *tuples, const RunFilter *filters, int n)
 static int64
 write_rows(FunctionCallInfo fcinfo, bool add)
 {
-	Relation	store = store_open(get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 0)),
-								   RowExclusiveLock);
-	bool		head = is_head(store);
+	Oid			oid = store_of(get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 0)),
+							   RowExclusiveLock);
+	Relation	store = iblt_store_open(oid, RowExclusiveLock);
+	bool		head = oid == store_oid(0);
 	int64		run = add && head ? new_number() : 0;
 	const RunFilter *last = NULL;	/* of a run that is there */
 	HeapTuple  *tuples;
@@ -382,6 +351,8 @@ write_rows(FunctionCallInfo fcinfo, bool add)
 	bool	   *nulls = NULL;
 	int			n = 0;
 
+	if (store == NULL)
+		elog(ERROR, "a store of runs is not a heap");
 	if (!PG_ARGISNULL(0))
 		deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), store->rd_rel->reltype, -1, false,
 						  TYPALIGN_DOUBLE, &rows, &nulls, &n);
@@ -397,7 +368,7 @@ write_rows(FunctionCallInfo fcinfo, bool add)
 		tuples[i] = tuple_of(rows[i], store, run, &filters[i]);
 	}
 	if (!add)
-		replace(store, tuples, filters, n);
+		replace(oid, tuples, filters, n);
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -462,19 +433,18 @@ PG_FUNCTION_INFO_V1(iblt_run_remove);
 Datum
 iblt_run_remove(PG_FUNCTION_ARGS)
 {
-	Relation	store = store_open(get_fn_expr_argtype(fcinfo->flinfo, 0), RowExclusiveLock);
-	int64		last = is_head(store) ? largest_run(store) : 0;
+	int64		last;
 	int64		n = 0;
 	RunScan		scan;
 	HeapTuple	tuple;
 
-	scan_arguments(&scan, store, fcinfo);
+	scan_arguments(&scan, fcinfo, RowExclusiveLock);
+	last = RelationGetRelid(scan.store.store) == store_oid(0) ? largest_run(store_oid(0)) : 0;
 	for (; (tuple = scan_next(&scan)) != NULL; n++)
-		if (number_of(tuple, RelationGetDescr(store), RUN_RUN) == last)
-			keep_number(store, tuple, last);
+		if (number_of(scan.store.values, RUN_RUN) == last)
+			keep_number(scan.store.store, tuple, last);
 		else
-			simple_heap_delete(store, &tuple->t_self);
-	relation_close(store, NoLock);
+			simple_heap_delete(scan.store.store, &tuple->t_self);
 	CommandCounterIncrement();
 	PG_RETURN_INT64(n);
 }

@@ -47,9 +47,6 @@ SELECT asked, p -> 'publications' AS there, (SELECT string_agg(concat_ws(' ', t 
 FROM unnest('{p_all,p_changes,p_inserts,p_none,p_empty,p_missing}'::text[]) AS asked, LATERAL (SELECT iblt_internal.audit_published(ARRAY[asked])) AS y(p);
 SELECT (SELECT string_agg(concat_ws(' ', t ->> 'name', 'lacks', t ->> 'operations_left_out'), '; ' ORDER BY n) FROM jsonb_array_elements(p -> 'tables') WITH ORDINALITY AS x(t, n)) AS of_two
 FROM iblt_internal.audit_published('{p_changes,p_inserts}') AS p;
--- what forbids to compare a table
-SELECT iblt_internal.audit_subscribed_problem('S "s', subscribed, published, state) AS problem, subscribed, published, state
-FROM (VALUES (true, true, 'r'), (false, true, NULL), (true, false, 'r'), (true, true, 'i'), (true, true, 'd'), (true, true, 'f'), (true, true, 's')) AS v(subscribed, published, state);
 -- what an error says of a table
 CREATE FUNCTION failure(state text, message text, detail text) RETURNS iblt_internal.failure LANGUAGE sql
 	AS $$SELECT jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', message, 'detail', detail))$$;
@@ -67,7 +64,7 @@ CREATE FUNCTION result(item jsonb, sides text[], confirmed boolean[]) RETURNS ib
 $$;
 SELECT what, (r).status, (r).missing, (r).extra, (r).changed, (r).unconfirmed, (r).rows_here, (r).rows_there, (r).bytes, (r).detail
 FROM (VALUES ('none', '{}'::text[], '{}'::boolean[], '{}'::jsonb), ('not rechecked', '{here,there,there,both}', '{}', '{}'), ('confirmed', '{both}', '{t}', '{}'),
-	('one is confirmed', '{here,both}', '{t,f}', '{}'), ('unconfirmed', '{both,here}', '{f,f}', '{}'), ('unready', '{both,here}', '{}', '{"unready": true}'),
+	('one is confirmed', '{here,both}', '{t,f}', '{}'), ('unconfirmed', '{both,here}', '{f,f}', '{}'), ('unready', '{both,here}', '{f,f}', '{"unready": true}'),
 	('unready and none', '{}', '{}', '{"unready": true, "notes": ["note"]}')) AS v(what, sides, confirmed, item),
 	LATERAL (SELECT result(item, sides, confirmed)) AS x(r);
 
@@ -76,7 +73,7 @@ CREATE SUBSCRIPTION s CONNECTION 'host=/nonexistent' PUBLICATION p_parts, p_leaf
 CREATE PUBLICATION p_parts FOR TABLE parts WITH (publish_via_partition_root = true);
 CREATE PUBLICATION p_leaf FOR TABLE parts_1_1, "B ""b";
 SELECT iblt_internal.audit_subscription('s'), iblt_internal.audit_subscription('none');
-SELECT (i).schema, (i).name, (i).problem, (i).notes, (i).absent, (i).listed, (i).subscriber, (i).subscription FROM unnest(iblt_internal.audit_list_subscription('{NULL,NULL}', 's')) AS i;
+SELECT (i).schema, (i).name, (i).problem, (i).notes, (i).absent, (i).listed, (i).subscriber, (i).subscription FROM unnest(iblt_internal.audit_list_published('{NULL,NULL}', target('{"kind": "subscription", "name": "s"}'))) AS i;
 -- a report says how a subscription does, unless all is equal
 SELECT status, subscription, public.iblt_audit_report(json_build_array(json_build_object('relation', 't', 'status', status)), 'summary', subscription => subscription) AS report
 FROM (VALUES ('differs', 's'), ('error', 's'), ('equal', 's'), ('differs', 'none'), ('differs', NULL)) AS v(status, subscription);

@@ -56,14 +56,15 @@ SELECT table_number, status, sqlstate, detail, shape, finished_at FROM pg_temp.t
 SELECT run_over(:run) AS over;
 -- a page has the details of some tables of a run
 SELECT count(iblt_run_add(pg_temp.a_table(jsonb_build_object('run', :run, 'table_number', g, 'number', 0, 'generation', 1, 'relation', 't' || g, 'status', 'differs', 'at_end', true, 'kept', 0, 'missing', 1, 'extra', 0, 'changed', 0, 'unconfirmed', 0, 'started_at', '2020-01-01')))) AS tables FROM generate_series(11, 31) AS g;
-SELECT array(SELECT DISTINCT m[1] FROM regexp_matches(iblt_audit_report(:run, 'html'), 'The page shows ([^<]*)', 'g') AS m ORDER BY 1) AS left_out;
+SELECT array(SELECT DISTINCT m[1] FROM regexp_matches(iblt_audit_report(run => :run, form => 'html'), 'The page shows ([^<]*)', 'g') AS m ORDER BY 1) AS left_out;
 -- a number that is null is that of no run
 SELECT pg_temp.said('SELECT iblt_audit_recheck(NULL)') AS recheck, pg_temp.said('SELECT run_open(jsonb_populate_record(NULL::run_worker, ''{"peers": [null, null]}''), NULL)') AS open;
 -- a report says when a run ended, and not when somebody asked for it
 BEGIN;
 SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": "equal", "finished_at": "2020-01-01T01:02:03Z"}'))) AS tables FROM pg_temp.tables AS t WHERE run = :run;
-CREATE VIEW pg_temp.ended AS SELECT run, form, substring(iblt_audit_report(run, form), '(?:finished": "|seconds\{[^}]*\} |ended at )([^"<|\n,]*)') AS ended FROM (SELECT DISTINCT run FROM pg_temp.tables) AS r, unnest('{json,prometheus,html,nagios}'::text[]) AS form;
+CREATE VIEW pg_temp.ended AS SELECT run, form, substring(iblt_audit_report(run => run, form => form), '(?:finished": "|seconds\{[^}]*\} |ended at )([^"<|\n,]*)') AS ended FROM (SELECT DISTINCT run FROM pg_temp.tables) AS r, unnest('{json,prometheus,html,nagios}'::text[]) AS form;
 SELECT form, ended FROM pg_temp.ended WHERE run = :run;
+SELECT iblt_run_add(jsonb_populate_record(NULL::run_range, jsonb_build_object('run', :run, 'table_number', 11, 'number', 1, 'missing', 1, 'extra', 0, 'changed', 0, 'unconfirmed', 0)));
 SELECT (t).status, (t).finished_at FROM (SELECT run_replace(jsonb_populate_record(NULL::run_worker, '{}'), pg_temp.a_table(to_jsonb(x)), '{}', NULL) AS t FROM pg_temp.tables AS x WHERE run = :run AND table_number = 11 OFFSET 0) AS y;
 SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": null, "finished_at": null}'))) FROM pg_temp.tables AS t WHERE run = :run AND table_number = 11;
 SELECT form, extract(epoch FROM CASE form WHEN 'json' THEN ended::timestamptz WHEN 'prometheus' THEN to_timestamp(ended::float8) END) > extract(epoch FROM now()) - 60 AS now FROM pg_temp.ended WHERE run = :run;

@@ -138,6 +138,7 @@ run.words W {"w": "w 4"} skipped differs in another way than the run found);
 	is(mend($run, "direction => '$direction', apply => true"), $direction eq 'pull' ? "run.parent update {\"id\": 11} applied\nrun.words insert {\"w\": \"w 4\"} applied" : "run.parent update {\"id\": 11} applied\nrun.words delete {\"w\": \"w 4\"} applied",
 		'iblt_audit_recheck takes them up as they are now, to be reviewed and repaired');
 	is(kept($run), 'run.bare equal 0 0 0 0; run.child equal 0 0 0 0; run.parent equal 0 0 0 0; run.words equal 0 0 0 0', 'until nothing is left');
+	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_ranges WHERE run = $run"), '', 'in no range');
 	is(mend($run, "direction => '$direction', apply => true"), '', 'and there is nothing to do');
 }
 

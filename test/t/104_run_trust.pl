@@ -114,7 +114,7 @@ my $peer = literal($node->connstr('peer'));
 	my $run = $node->safe_psql('postgres', 'SET ROLE mallory; SELECT iblt_internal.iblt_run_add(' . $forged->('run_head', peers => [ $node->connstr('peer'), undef ]) . ')');
 	$node->safe_psql('postgres', 'SET ROLE mallory; SELECT iblt_internal.iblt_run_add('
 			. $forged->('run_table', run => $run, relation => 'x', status => 'differs', generation => 1, item => { subscription => 'forged' }) . ')');
-	my $report = sub { return $node->safe_psql('postgres', "SELECT iblt_audit_report($run, 'summary'$_[0])") };
+	my $report = sub { return $node->safe_psql('postgres', "SELECT iblt_audit_report(run => $run, form => 'summary'$_[0])") };
 	like($report->(', here_peer => ' . literal($node->connstr('peer'))), qr/subscription "forged" has no slot/, 'a report asks the database that it is given');
 	unlike($report->(''), qr/forged/, 'and not one whose string a run has');
 	$node->safe_psql('postgres', "SELECT iblt_audit_prune('-1 s'); DROP ROLE mallory");

@@ -60,7 +60,7 @@ script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" exists n
 my $ended = qr/, ended at \d{4}(?:-\d\d){2} \d\d(?::\d\d){2} UTC\n/;
 my $of_run = join $ended, map { quotemeta } split /(?<=schema=shop)\n/, $summary;
 script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop$ended).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n$of_run\z/s, 'a run');
-like($here->safe_psql('postgres', "SELECT iblt_audit_report(1, 'summary', 'schema=shop')") . "\n", qr/\A$of_run\z/, 'in SQL');
+like($here->safe_psql('postgres', "SELECT iblt_audit_report(run => 1, form => 'summary', name => 'schema=shop')") . "\n", qr/\A$of_run\z/, 'in SQL');
 is($here->safe_psql('postgres', "SELECT iblt_audit_report(json_agg(a), 'text', 'schema=shop') FROM iblt_audit('node_b', schema => 'shop', extra_columns => 'error') AS a") . "\n", $text,
 	'in SQL, of an audit');
 script_is([ '--run', @shop, 'max_time=0 s' ], 2, qr/\Acould not tell: 3 of 3 tables not compared, schema=shop\n/, qr/shop\.items waiting\n/, 'a run that has not begun');
@@ -85,7 +85,7 @@ foreach ('CALL iblt_audit_run(NULL)', "CALL iblt_audit_run('node_b', schema => '
 	like($error, qr/^.*ERROR:  \w{5}: .*PL\/pgSQL function iblt_\w+\(/s, "$_: an error");
 	unlike($error, qr/PL\/pgSQL function (?!iblt_)|SQL statement/, 'without the context of private functions');
 }
-like(failure('SELECT iblt_audit_report(987654321)'), qr/42704: there is no run 987654321, or it is not yours/, 'no such run');
+like(failure('SELECT iblt_audit_report(run => 987654321)'), qr/42704: there is no run 987654321, or it is not yours/, 'no such run');
 is($here->safe_psql('postgres', q{SELECT count(*), max(x) FROM regexp_split_to_table(iblt_audit_report((SELECT json_agg(json_build_object('relation', 't' || g, 'status', 'error')) FROM generate_series(1, 30) g), 'summary'), E'\n') AS x
 	WHERE x ~ 'more'}), '1|  and 10 more', 'a summary is short');
 
@@ -285,7 +285,7 @@ $here->safe_psql('postgres', qq(UPDATE shop."$quoted" SET v = ${\ literal($evil)
 both('CREATE TABLE shop.equal (id int PRIMARY KEY); CREATE TABLE shop.pairs (v int); INSERT INTO shop.pairs VALUES (1), (1), (2)');
 $here->safe_psql('postgres', 'DELETE FROM shop.pairs WHERE ctid = (SELECT min(ctid) FROM shop.pairs); CREATE TABLE shop.alone (id int)');
 my $run = begin_run("schema => 'shop', rows => true, slice_ms => 1, progress => false");
-my $page = $here->safe_psql('postgres', "SELECT iblt_audit_report($run, 'html')");
+my $page = $here->safe_psql('postgres', "SELECT iblt_audit_report(run => $run, form => 'html')");
 append_to_file("$dir/evil.html", "$page\n");
 is(problems($page), '', 'every element is closed, and nothing else is an element');
 unlike($page, qr/<(?:script|img|link|iframe|a)\b|javascript:|https?:/i, 'nothing that runs or is fetched');
@@ -332,16 +332,16 @@ like(seen($large), qr/The page shows 200 of 3,000 tables\..*The page shows 200 o
 both('CREATE TABLE shop.wide (id int PRIMARY KEY, ' . join(', ', map { "c$_ text DEFAULT repeat('w', 500)" } 1 .. 200) . '); INSERT INTO shop.wide SELECT generate_series(1, 50)');
 $here->safe_psql('postgres', "UPDATE shop.wide SET c150 = repeat('x', 500)");
 $run = begin_run("tables => '{shop.wide}', rows => true, progress => false");
-my $wide = $here->safe_psql('postgres', "SELECT iblt_audit_report($run, 'html')");
+my $wide = $here->safe_psql('postgres', "SELECT iblt_audit_report(run => $run, form => 'html')");
 is(problems($wide), '', 'a wide table');
 cmp_ok(length $wide, '<', 500000, 'its part is bounded');
 like(seen($wide), qr/\|\|id\|c150\|c1\|c2\|.*The page shows 12 of 201 columns\..*The page shows 25 of 50 differences\./s, 'with the columns that differ');
 $run = begin_run("tables => '{shop.wide}', progress => false");
-$wide = $here->safe_psql('postgres', "SELECT iblt_audit_report($run, 'html')");
+$wide = $here->safe_psql('postgres', "SELECT iblt_audit_report(run => $run, form => 'html')");
 is(problems($wide), '', 'without rows');
 like(seen($wide), qr/The run kept keys and no rows/, 'which it says');
 $run = begin_run("tables => '{shop.wide}', rows => 'columns', progress => false");
-like(seen($here->safe_psql('postgres', "SELECT iblt_audit_report($run, 'html')")), qr/Columns that differ: c150 50\..*changedc150\|here\|1\|/s, 'with the names of columns alone');
+like(seen($here->safe_psql('postgres', "SELECT iblt_audit_report(run => $run, form => 'html')")), qr/Columns that differ: c150 50\..*changedc150\|here\|1\|/s, 'with the names of columns alone');
 
 # --- the program ------------------------------------------------------------------------------
 
