@@ -118,7 +118,7 @@ DECLARE
 	folds declared.sketches%TYPE;
 	larger declared.sketches%TYPE;
 	rows bigint[];
-	mine integer;			-- the side whose whole sketch this session has
+	mine integer := array_position(places, NULL);	-- whose whole sketch this session has
 	empty declared.sketch%TYPE;		-- without such a side: the size of all
 	header record;
 	most record;			-- of a whole sketch
@@ -155,7 +155,6 @@ BEGIN
 		header := iblt_header(folds[n]);
 		rows[n] := header.rows;
 		cells := least(cells, header.cells / header.hashes);
-		mine := CASE WHEN places[n] IS NULL THEN n ELSE mine END;
 	END LOOP;
 	figures.rows_here := rows[1];
 	figures.rows_there := rows[2];

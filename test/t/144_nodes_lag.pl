@@ -116,7 +116,7 @@ foreach my $case ([ 'a view that asks another node', "CREATE VIEW far.t AS $asks
 	foreach my $method (qw(sketch plain))
 	{
 		my $options = "key_columns => '{id}', recheck => 0, method => '$method'";
-		like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{a,b,c}', apply => true, $options)"), qr/22023: relation far\.t of node "c" is not a table\nDETAIL:  Its rows may come from another node, and both would have a vote for them\.\nHINT:  Leave the node out, or name a source\./, "$method: $text has no vote in a repair");
+		like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{a,b,c}', apply => true, $options)"), qr/22023: relation far\.t of node "c" is not a table\nDETAIL:  Its rows may come from another node, and both would have a vote for them\.\nHINT:  Leave that node out, or name a source\./, "$method: $text has no vote in a repair");
 		is(sql('a', 'SELECT v FROM far.t'), 1, 'and outvotes nobody');
 		is(here("SELECT node, status FROM iblt_repair_nodes('far.t', '{a,b}', source => 'b', $options)"), 'a|preview', 'with a source, nobody votes');
 	}
