@@ -108,8 +108,7 @@ iblt_tell(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < (int) lengthof(texts); i++)
 		texts[i] = PG_ARGISNULL(i) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(i));
-	level = strcmp(texts[0], "warning") == 0 ? WARNING :
-		strcmp(texts[0], "notice") == 0 ? NOTICE : DEBUG1;
+	level = strcmp(texts[0], "warning") == 0 ? WARNING : NOTICE;
 	ereport(level,
 			(errmsg_internal("%s", texts[1]),
 			 *texts[2] == '\0' ? 0 : errdetail_internal("%s", texts[2]),
