@@ -144,7 +144,7 @@ SELECT key, side FROM iblt_compare('pair', NULL, 'pair_there') ORDER BY key;
 SELECT key, side FROM iblt_compare('word', NULL, 'word_there') ORDER BY key;
 -- a hash alone is not the key: two keys may have one
 SELECT substr(x.id, strpos(x.id, ' ') + 1) AS key FROM (SELECT plan_of('word', 'word_there')) AS p(p), LATERAL (SELECT iblt_internal.finder(p, (p).here)) AS f(f),
-	LATERAL (SELECT array_agg(h) FROM (SELECT rows_of(format('SELECT %s FROM word AS t WHERE w = %L', (f).key, w))::text AS h FROM unnest('{a,b b,none}'::text[]) AS w) AS x WHERE h IS NOT NULL) AS h(hashes),
+	LATERAL (SELECT array_agg(h) FROM (SELECT rows_of(format('SELECT %s FROM word AS t WHERE w = %L', iblt_internal.key_sql(p), w))::text AS h FROM unnest('{a,b b,none}'::text[]) AS w) AS x WHERE h IS NOT NULL) AS h(hashes),
 	LATERAL iblt_internal.read_planned((f).lookup, hashes) AS r(id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[], columns text[], fingerprint text),
 	LATERAL unnest(r.id) AS x(id) ORDER BY 1;
 
