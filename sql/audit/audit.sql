@@ -10,17 +10,14 @@ CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication te
 	subscription text, peer_schema text DEFAULT NULL, here_tables text[] DEFAULT NULL)
 RETURNS audit_target
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-	SELECT ROW(CASE
+	RETURN ROW(CASE
 			WHEN num_nonnulls(tables, here_tables, schema, publication, subscription) > 1 THEN NULL
 			WHEN num_nonnulls(tables, here_tables) > 0 THEN 'tables'
 			WHEN schema <> '*' THEN 'schema'
 			WHEN publication IS NOT NULL THEN 'publication'
 			WHEN subscription IS NOT NULL THEN 'subscription' ELSE 'database' END,
 		coalesce(nullif(schema, '*'), publication, subscription), tables, here_tables,
-		peer_schema)::audit_target
-$$;
+		peer_schema)::audit_target;
 
 -- The other arguments of an audit.  Mappings of columns are an object from the names of tables to
 -- objects with the arguments of iblt_compare.

@@ -5,17 +5,13 @@
 -- The name of an item's table, quoted.
 CREATE FUNCTION audit_name(item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(quote_ident(item.schema) || '.', '') || quote_ident(item.name)
-$$;
+	RETURN coalesce(quote_ident(item.schema) || '.', '') || quote_ident(item.name);
 
 -- The name of its table there, quoted.
 CREATE FUNCTION audit_peer_name(item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(quote_ident(coalesce(item.peer_schema, item.schema)) || '.', '')
-		|| quote_ident(item.name)
-$$;
+	RETURN coalesce(quote_ident(coalesce(item.peer_schema, item.schema)) || '.', '')
+		|| quote_ident(item.name);
 
 -- An item, for which all rows and columns are compared as yet; "here" if its table is known to be.
 CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boolean,
@@ -24,11 +20,9 @@ CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boo
 	relid oid DEFAULT NULL)
 RETURNS audit_item
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
+	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
 		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL, false,
-		peer_schema, NULL)::audit_item
-$$;
+		peer_schema, NULL)::audit_item;
 
 -- The items of an audit of a publication of either side, or of a subscription of this side, which
 -- are the tables that are subscribed here or published there; NULL for none.

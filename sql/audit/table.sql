@@ -184,10 +184,8 @@ $$;
 -- The row for a table of which all differences are known.
 CREATE FUNCTION audit_result(item audit_item, compared comparison) RETURNS audit_row
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
-AS $$
-	SELECT audit_verdict(item, compared.plan, compared.figures,
-		audit_count(compared.differences, NULL))
-$$;
+	RETURN audit_verdict(item, compared.plan, compared.figures,
+		audit_count(compared.differences, NULL));
 
 -- The row for a table that was not compared, perhaps of nodes.
 -- Without an error, the list knows a problem already.

@@ -5,13 +5,11 @@
 -- The expression of a checksum, as src/digest computes it for a changed row.
 CREATE FUNCTION track_checksum_sql(seed text, columns text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
+	RETURN format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
 			THEN 'iblt_internal.iblt_checksum_seeded(%s, %s)'
 			ELSE 'iblt_internal.iblt_checksum_seeded(%s, ROW(%s))' END,
 		seed, (SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
-			FROM unnest(columns) WITH ORDINALITY AS c(name, n)))
-$$;
+			FROM unnest(columns) WITH ORDINALITY AS c(name, n)));
 
 -- What a scan of a table gives: its sketch, or the base of a digest of it.
 -- As read_heap: an index-only scan would do where all columns are in an index.  A stable function

@@ -46,16 +46,14 @@ $$;
 -- The types of columns, and what these are made of; empty for a column that does not exist.
 CREATE FUNCTION track_types(relation regclass, columns text[]) RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT concat_ws(' made of ', t.name,
+	RETURN ARRAY(SELECT concat_ws(' made of ', t.name,
 			nullif(describe_parts(a.atttypid, a.atttypmod), t.name))
 		FROM unnest(columns) WITH ORDINALITY AS c(name, n)
 		LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attname = c.name
 			AND a.attnum > 0 AND NOT a.attisdropped,
 		LATERAL (SELECT format_type(a.atttypid, CASE
 			WHEN a.atttypid::bigint = ANY (modified_types()) THEN a.atttypmod END)) AS t(name)
-		ORDER BY c.n)
-$$;
+		ORDER BY c.n);
 
 -- How a table is tracked here, for another server; the JSON null if it is not.
 CREATE FUNCTION track_offer(relation text) RETURNS jsonb

@@ -85,9 +85,7 @@ $$;
 -- The last line of a baseline, for the lines before it.
 CREATE FUNCTION baseline_seal(lines text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT json_build_object('sha256', encode(sha256(convert_to(lines, 'UTF8')), 'hex'))::text
-$$;
+	RETURN json_build_object('sha256', encode(sha256(convert_to(lines, 'UTF8')), 'hex'))::text;
 
 CREATE FUNCTION @extschema@.iblt_baseline(
 	tables regclass[] DEFAULT NULL,

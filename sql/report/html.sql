@@ -7,30 +7,24 @@
 -- Characters that no page may have, and those that would turn a line around, show as a dot.
 CREATE FUNCTION html(said text, most integer DEFAULT 300) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT regexp_replace(replace(replace(replace(replace(replace(left(said, most),
+	RETURN regexp_replace(replace(replace(replace(replace(replace(left(said, most),
 			'&', '&amp;'), '<', '&lt;'), '>', '&gt;'), '"', '&quot;'), '''', '&#39;'),
 			'[\x01-\x08\x0b-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]', '&middot;', 'g')
 		|| CASE WHEN length(said) > most THEN format(' <i>&hellip; %s more characters</i>',
-			grouped(length(said) - most)) ELSE '' END
-$$;
+			grouped(length(said) - most)) ELSE '' END;
 
 -- A cell of a table.
 CREATE FUNCTION html_cell(content text, class text DEFAULT NULL) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT concat('<td', ' class="' || class || '"', '>', content, '</td>')
-$$;
+	RETURN concat('<td', ' class="' || class || '"', '>', content, '</td>');
 
 -- A table with these rows.
 CREATE FUNCTION html_table(heads text[], body text, class text DEFAULT 'list') RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT concat('<div class="wide"><table class="', class, '"><thead><tr>', (
+	RETURN concat('<div class="wide"><table class="', class, '"><thead><tr>', (
 		SELECT string_agg(format('<th scope="col">%s</th>', h), '' ORDER BY n)
 		FROM unnest(heads) WITH ORDINALITY AS u(h, n)), '</tr></thead>', chr(10), body,
-		'</table></div>', chr(10))
-$$;
+		'</table></div>', chr(10));
 
 -- A section with a heading, or nothing if it is empty.
 CREATE FUNCTION html_section(heading text, body text) RETURNS text
@@ -53,8 +47,7 @@ $$;
 -- underlined, for readers who do not see its colour.
 CREATE FUNCTION html_style() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ':root{color-scheme:light dark;--fg:#1d2430;--bg:#fff;--soft:#5b6675;--line:#d5dae1;'
+	RETURN ':root{color-scheme:light dark;--fg:#1d2430;--bg:#fff;--soft:#5b6675;--line:#d5dae1;'
 		'--equal:#12733c;--differs:#b3261e;--unknown:#8a5a00;--mark:#ffe08a;'
 		'--missing:#2660a4;--extra:#8e44ad;--changed:#c0561f}' || chr(10)
 		|| '@media(prefers-color-scheme:dark){:root{--fg:#e4e8ee;--bg:#14181f;--soft:#9aa6b5;'
@@ -74,5 +67,4 @@ AS $$
 		'svg .missing,.key .missing{fill:var(--missing);color:var(--missing)}'
 		'svg .extra,.key .extra{fill:var(--extra);color:var(--extra)}'
 		'svg .changed,.key .changed{fill:var(--changed);color:var(--changed)}'
-		'svg line{stroke:var(--line)}figure{margin:.5rem 0}'
-$$;
+		'svg line{stroke:var(--line)}figure{margin:.5rem 0}';

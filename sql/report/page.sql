@@ -8,8 +8,7 @@
 CREATE FUNCTION page_side(d run_difference, content jsonb, rows bigint, columns text[])
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN rows = 0 THEN format('<td colspan="%s"><i>no row</i></td>',
+	RETURN CASE WHEN rows = 0 THEN format('<td colspan="%s"><i>no row</i></td>',
 			cardinality(columns))
 		WHEN jsonb_typeof(content) = 'array' THEN format('<td colspan="%s">%s</td>',
 			cardinality(columns), html(content::text, 2000))
@@ -18,8 +17,7 @@ AS $$
 			FROM unnest(columns) WITH ORDINALITY AS c(name, n),
 			LATERAL (SELECT CASE WHEN u IS NULL THEN '' WHEN u = 'null' THEN '<i>NULL</i>'
 					WHEN u = '""' THEN '<i>empty</i>' ELSE html(u #>> '{}') END
-				FROM coalesce(content -> c.name, d.key -> c.name) AS u) AS v(value)) END
-$$;
+				FROM coalesce(content -> c.name, d.key -> c.name) AS u) AS v(value)) END;
 
 -- Differences of a table, side by side: the columns of the key first, then those that differ most.
 CREATE FUNCTION page_rows(relation text, kept run_difference[]) RETURNS text
@@ -61,10 +59,8 @@ $$;
 -- A range of the key in words.
 CREATE FUNCTION page_range(after jsonb, up_to jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('%s to %s', coalesce('above ' || html(after::text, 100), 'first key'),
-		coalesce(html(up_to::text, 100), 'last key'))
-$$;
+	RETURN format('%s to %s', coalesce('above ' || html(after::text, 100), 'first key'),
+		coalesce(html(up_to::text, 100), 'last key'));
 
 -- A picture of the slices of a table with differences, in the order of the key; neighbours
 -- share one of 60 bars.  A part of a bar is high enough to be seen.

@@ -3,10 +3,8 @@
 -- A text on one line, without characters that a terminal would obey, of which Unicode has more.
 CREATE FUNCTION one_line(said text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT regexp_replace(said, CASE getdatabaseencoding() WHEN 'UTF8' THEN '[\x01-\x1f\x7f-\x9f]+'
-		ELSE '[\x01-\x1f\x7f]+' END, ' ', 'g')
-$$;
+	RETURN regexp_replace(said, CASE getdatabaseencoding() WHEN 'UTF8' THEN '[\x01-\x1f\x7f-\x9f]+'
+		ELSE '[\x01-\x1f\x7f]+' END, ' ', 'g');
 
 -- What a report says first: the verdict, of how many tables, and of the structure.
 CREATE FUNCTION report_headline(report report) RETURNS text
@@ -31,11 +29,9 @@ $$;
 -- The same with the name of the audit, and when a run ended.
 CREATE FUNCTION report_title(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT concat_ws(', ', report_headline(report), one_line(report.name), 'ended at '
+	RETURN concat_ws(', ', report_headline(report), one_line(report.name), 'ended at '
 		|| to_char(CASE WHEN report.run IS NOT NULL THEN report.ended END,
-			'YYYY-MM-DD HH24:MI:SS "UTC"'))
-$$;
+			'YYYY-MM-DD HH24:MI:SS "UTC"'));
 
 -- The differences in structure, a line each, the first ones of many; or NULL.
 CREATE FUNCTION report_structure(report report, most integer) RETURNS text

@@ -48,10 +48,8 @@ $$;
 CREATE FUNCTION run_pause_seconds(options run_options, spent double precision,
 	rows bigint) RETURNS double precision
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT greatest(0, spent * (1 / options.max_load - 1),
-		rows / options.max_rate::double precision - spent)
-$$;
+	RETURN greatest(0, spent * (1 / options.max_load - 1),
+		rows / options.max_rate::double precision - spent);
 
 -- The pause
 

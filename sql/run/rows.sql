@@ -68,12 +68,10 @@ $$;
 -- ids are made of, the key and how it is kept.
 CREATE FUNCTION run_basis(plan plan) RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY[(plan.here).fingerprint, (plan.there).fingerprint,
+	RETURN ARRAY[(plan.here).fingerprint, (plan.there).fingerprint,
 		audit_hash(convert_to(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
 			(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
-				FROM unnest(plan.key) AS k)), getdatabaseencoding()))]
-$$;
+				FROM unnest(plan.key) AS k)), getdatabaseencoding()))];
 
 -- An error if a table is not what it was when a run compared it.
 -- What the run found tells nothing of columns that have come since, and ids of stored differences

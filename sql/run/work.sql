@@ -9,21 +9,17 @@
 CREATE FUNCTION run_next_rows(s run_slice, seen bigint,
 	differences bigint, most bigint, wanted_ms integer, took_ms double precision) RETURNS bigint
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
+	RETURN CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
 		CASE WHEN took_ms < 4 * wanted_ms + 1000 THEN 1000 ELSE 10 END, least(10 * s.rows,
 		greatest(seen, s.rows / 10) * wanted_ms / greatest(took_ms, 0.1),
-		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END
-$$;
+		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END;
 
 -- What there is to say if not all differences were kept.
 CREATE FUNCTION run_unkept(t run_table) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN t.kept < t.missing + t.extra + t.changed
+	RETURN CASE WHEN t.kept < t.missing + t.extra + t.changed
 		THEN format('%s differences were kept, and the others counted (max_differences)', t.kept)
-		END
-$$;
+		END;
 
 -- A table all of whose slices are compared.
 CREATE FUNCTION run_finish_table(w run_worker, t run_table) RETURNS run_table
@@ -49,14 +45,10 @@ $$;
 -- rows needs to know neither, unless there are too many differences for one comparison.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
 CREATE FUNCTION run_check_count(plan plan) RETURNS bigint[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN ask_values(places_of(plan), ARRAY(SELECT format('SELECT count(*)::text FROM %s%s',
 				from_sql(plan, s), condition_sql(plan, s))
 			FROM unnest(sides_of(plan)) AS s), NULL, reading_of(plan))::bigint[];
-END
-$$;
 
 -- A bound as a key, NULL for none.
 CREATE FUNCTION range_key(plan plan, bound text[]) RETURNS jsonb
@@ -347,16 +339,12 @@ $$;
 -- A number for people.
 CREATE FUNCTION grouped(n bigint) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT to_char(n, 'FM9,999,999,999,999,999,990')
-$$;
+	RETURN to_char(n, 'FM9,999,999,999,999,999,990');
 
 -- How many rows of a table differ, as words, or NULL.
 CREATE FUNCTION report_counts(missing bigint, extra bigint, changed bigint, unconfirmed bigint)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT nullif(concat_ws(', ', grouped(nullif(missing, 0)) || ' missing',
+	RETURN nullif(concat_ws(', ', grouped(nullif(missing, 0)) || ' missing',
 		grouped(nullif(extra, 0)) || ' extra', grouped(nullif(changed, 0)) || ' changed',
-		grouped(nullif(unconfirmed, 0)) || ' of these unconfirmed'), '')
-$$;
+		grouped(nullif(unconfirmed, 0)) || ' of these unconfirmed'), '');

@@ -8,10 +8,8 @@
 -- How the peer tracks its table, or another table of this database if conn is NULL.
 CREATE FUNCTION track_ask(conn text, name text) RETURNS jsonb
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 'iblt_track'),
-		'null')::jsonb
-$$;
+	RETURN coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 'iblt_track'),
+		'null')::jsonb;
 
 -- An error for a place without the extension that keeps digests.
 CREATE FUNCTION track_require(conn text) RETURNS void
