@@ -201,10 +201,15 @@ no_rows "procedures that commit use no operator, and name the schema of each fun
 		SELECT m[1] FROM regexp_matches(source, '(?<![.\w])((?!ROW\M)\w+\s*\()', 'g') AS m
 		UNION ALL SELECT m[1] FROM regexp_matches(replace(replace(source, ':=', ''), '::', ''), '([-+*/<>=~!@#%^&|?]+)', 'g') AS m
 		UNION ALL SELECT m[1] FROM regexp_matches(source, '::\s*(?!iblt_internal\.|pg_catalog\.)(\w+)', 'g') AS m) AS x(found)"
-no_rows "what such procedures and views call pins search_path, or is in C" "$committing
+# A body that was bound when the extension was created names the same everywhere, unless what it
+# calls does not.
+no_rows "what such procedures and views call pins search_path, is bound, or is in C" "$committing
 	SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
 	WHERE p.pronamespace = 'iblt_internal'::regnamespace
 	AND NOT coalesce('search_path=iblt_internal, pg_catalog, pg_temp' = ANY (p.proconfig), false)
+	AND (p.prosqlbody IS NULL OR EXISTS (SELECT FROM pg_depend d JOIN pg_proc q ON q.oid = d.refobjid
+		JOIN pg_language m ON m.oid = q.prolang AND m.lanname IN ('sql', 'plpgsql')
+		WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_proc'::regclass))
 	AND (EXISTS (SELECT FROM committing c WHERE c.source ~ ('iblt_internal\.' || p.proname || '\s*\('))
 		OR EXISTS (SELECT FROM pg_depend d JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
 			WHERE d.refclassid = 'pg_proc'::regclass AND d.refobjid = p.oid
