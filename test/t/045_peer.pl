@@ -114,6 +114,7 @@ like(slurp_file($here->logfile, $log), qr/FATAL:  connection to client lost/, 'a
 
 # --- the connection ------------------------------------------------------------------------
 
+IbltTest::share_sessions(0);
 my $session = IbltTest::Session->new($here);
 my $sessions = "FROM pg_stat_activity WHERE datname = 'there' AND application_name LIKE 'iblt%'";
 my $kept = "SELECT count(*) $sessions";

@@ -6,7 +6,7 @@
 # psql, safe_psql and poll_query_until of PostgreSQL::Test::Cluster use a session that was
 # used before if nobody can see the difference:
 # - Between two calls, settings, roles, temporary tables, prepared statements, cursors and
-#   locks of the session are reset.
+#   locks of the session are reset.  Connections that iblt keeps stay.
 # - A script that fails ends its session, as ON_ERROR_STOP says.  A single statement need not.
 # - What begins a transaction and does not end it, calls psql's own commands, keeps a connection, or
 #   changes the defaults of new sessions gets a session of its own.  So does a call with options.
@@ -34,12 +34,10 @@ my $own = qr/dblink_connect|iblt_disconnect|pg_backend_pid|\bFROM\s+STDIN\b|\bLO
 	|\bVACUUM\b|session_preload|pg_terminate_backend|pg_stat_force|iblt_session_/xi;
 my $begins = qr/\bBEGIN\s*(?:;|ISOLATION|TRANSACTION|READ)|\bSTART\s+TRANSACTION\b/i;
 my $ends = qr/\b(?:COMMIT|ROLLBACK)\s*;?\s*\z/i;
-# And those that other sessions of the node must not outlive.
+# And those that no session must outlive, nor a connection that iblt keeps in it.
 my $ends_all = qr/\bALTER\s+(?:ROLE|USER|DATABASE|SYSTEM|GROUP)\b|\b(?:CREATE|DROP)\s+(?:DATABASE|EXTENSION|ROLE|USER)\b|pg_reload_conf/i;
 
 my $reset = join("\n", '\set ON_ERROR_STOP 1', '\set VERBOSITY default', 'SET SESSION AUTHORIZATION DEFAULT;', 'RESET ALL;', 'DEALLOCATE ALL;', 'CLOSE ALL;', 'UNLISTEN *;',
-	# connections that iblt keeps would be older than what a test alters
-	'DO $$ DECLARE f text := (SELECT p.oid::regprocedure FROM pg_proc p WHERE p.proname = \'iblt_disconnect\'); BEGIN IF f IS NOT NULL THEN EXECUTE \'SELECT \' || f; END IF; END $$;',
 	'SELECT pg_advisory_unlock_all() \g /dev/null', 'DISCARD TEMP;', 'DISCARD SEQUENCES;', '');
 
 sub session_end
@@ -52,16 +50,18 @@ sub session_end
 	return $status;
 }
 
-# Ends the sessions of a node.
+# Ends the sessions of the node that has this name.
 sub node_end
 {
-	my ($node) = @_;
-	my $of_node = delete $sessions{ $node->name } or return;
+	my ($name) = @_;
+	my $of_node = delete $sessions{$name} or return;
 	local $SIG{PIPE} = 'IGNORE';
 	local $?;
 	session_end($_) foreach values %$of_node;
 	return;
 }
+
+sub all_end { node_end($_) foreach keys %sessions; return }
 
 sub session_begin
 {
@@ -119,7 +119,7 @@ sub session
 		session_end($session);
 	}
 	# for each of a test's databases and roles one, and not more than the server has
-	node_end($node) if keys %$of_node > 7;
+	node_end($node->name) if keys %$of_node > 7;
 	return $sessions{ $node->name }{$key} = session_begin($node, $database, @options);
 }
 
@@ -162,7 +162,7 @@ sub shares
 	my ($node, $database, $sql, $params) = @_;
 	if ($sql =~ $ends_all)
 	{
-		node_end($node);
+		all_end();
 		return 0;
 	}
 	my $options = join(' ', @{ $params->{extra_params} // [] });
@@ -215,7 +215,7 @@ sub poll_query_until
 	foreach my $name (grep { $class->can($_) } qw(stop restart reload promote teardown_node kill9 clean_node))
 	{
 		my $method = $class->can($name);
-		*{"${class}::$name"} = sub { node_end($_[0]); goto &$method };
+		*{"${class}::$name"} = sub { all_end(); goto &$method };
 	}
 }
 

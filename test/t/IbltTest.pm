@@ -138,7 +138,7 @@ sub hba
 	return;
 }
 
-sub share_sessions { my ($on) = @_; $IbltPool::enabled = $on; return }
+sub share_sessions { my ($on) = @_; IbltPool::all_end() unless $on; $IbltPool::enabled = $on; return }
 
 sub sides { ($here, $there) = @_; return }
 
