@@ -52,10 +52,8 @@ $$;
 -- A subquery of a view may end with the same SQLSTATE.
 CREATE FUNCTION said_not_unique(e failure) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT e.message || coalesce(': ' || nullif(e.detail, ''), '')
-	WHERE e.state = '21000' AND starts_with(e.message, 'rows have the same key (')
-$$;
+	RETURN (SELECT e.message || coalesce(': ' || nullif(e.detail, ''), '')
+	WHERE e.state = '21000' AND starts_with(e.message, 'rows have the same key ('));
 
 -- After an error of an attempt: is a relation altered, or is there another reason to begin again?
 -- After three attempts, an error that says so.

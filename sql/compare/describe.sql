@@ -6,10 +6,8 @@
 -- An error if a side read another relation than it described, as the fingerprint tells.
 CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT CASE WHEN fingerprint IS DISTINCT FROM s.fingerprint
-		THEN refuse_altered(s.relation, s.side) END
-$$;
+	RETURN (SELECT CASE WHEN fingerprint IS DISTINCT FROM s.fingerprint
+		THEN refuse_altered(s.relation, s.side) END);
 
 -- The error for a place without iblt, or with another protocol.
 CREATE FUNCTION refuse_protocol(place text, protocol integer, version text) RETURNS void

@@ -251,10 +251,8 @@ $$;
 -- others may have many more keys, so it takes more than half of the buckets.
 CREATE FUNCTION plain_persist(before text[], after text[]) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT 2 * same > number
+	RETURN (SELECT 2 * same > number
 	FROM generate_subscripts(after, 1) AS n, LATERAL (SELECT count(*), count(*) FILTER (WHERE a = b)
 		FROM unnest(before[n]::numeric[], after[n]::numeric[]) AS u(b, a) WHERE a <> 0)
 		AS c(number, same)
-	ORDER BY number DESC LIMIT 1
-$$;
+	ORDER BY number DESC LIMIT 1);

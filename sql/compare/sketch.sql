@@ -18,20 +18,17 @@ CREATE FUNCTION iblt_compare_join(s @extschema@.iblt, a bytea, b bytea) RETURNS 
 -- session.  It must not take this sketch for its own.
 CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT concat('iblt ', CASE s.side WHEN 'there' THEN 'there' ELSE 'here' END, chr(9), plan.kept)
-$$;
+	RETURN concat('iblt ', CASE s.side WHEN 'there' THEN 'there' ELSE 'here' END, chr(9),
+		plan.kept);
 
 -- A query for what the scan of a side gives, or its digest.
 CREATE FUNCTION scan_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT format('SELECT scan_answer(%L, s, f, %s%s)::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
+	RETURN format('SELECT scan_answer(%L, s, f, %s%s)::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
 		kept_name(plan, s), elapsed_sql(s), CASE WHEN s.place IS NULL THEN ', false' END,
 		CASE WHEN plan.from_digests THEN format('live_read(%L, %L, %L), %s', s.relation,
 			(s.live).generation, plan.live_cells, fingerprint_sql(s))
-		ELSE sketch_sql(plan, s, capacity) END)
-$$;
+		ELSE sketch_sql(plan, s, capacity) END);
 
 -- An empty sketch of the size of those that both sides keep.
 CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt

@@ -85,11 +85,9 @@ CREATE FUNCTION unconfirmed_cause(problem text) RETURNS text
 -- The positions of the slots of a comparison, NULL if there are none.
 CREATE FUNCTION slot_positions(plan plan) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT string_agg(concat_ws(', ', l.slot,
+	RETURN (SELECT string_agg(concat_ws(', ', l.slot,
 		ask_call(l.source_place, format('slot_applied(%L)', l.slot))), ', ' ORDER BY l.ordinality)
-	FROM unnest(plan.links) WITH ORDINALITY AS l WHERE l.slot IS NOT NULL
-$$;
+	FROM unnest(plan.links) WITH ORDINALITY AS l WHERE l.slot IS NOT NULL);
 
 -- Waits until what the source of each link shows now has reached its follower, but not again where
 -- replication has not moved since another table of this audit or run waited for it in vain.

@@ -147,11 +147,9 @@ COMMENT ON FUNCTION @extschema@.iblt_live_verify IS
 -- How a table is tracked here: 'live', 'not trustworthy', or NULL if it is not.
 CREATE FUNCTION track_state(relation text) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT CASE WHEN s.unmerged IS NOT NULL
+	RETURN (SELECT CASE WHEN s.unmerged IS NOT NULL
 		THEN CASE WHEN s.reason IS NULL THEN 'live' ELSE 'not trustworthy' END END
-	FROM iblt_live_state(to_regclass(relation)) AS s
-$$;
+	FROM iblt_live_state(to_regclass(relation)) AS s);
 
 CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
 	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,

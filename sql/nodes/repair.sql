@@ -51,10 +51,8 @@ $$;
 -- The rows for the steps of a node.
 CREATE FUNCTION nodes_rows(node text, works repair_work[]) RETURNS node_repair_row[]
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT ARRAY(SELECT ROW(node, r.key, r.action, r.sql, r.status, r.detail)::node_repair_row
-		FROM repair_rows(works) AS r)
-$$;
+	RETURN ARRAY(SELECT ROW(node, r.key, r.action, r.sql, r.status, r.detail)::node_repair_row
+		FROM repair_rows(works) AS r);
 
 -- Repairs a target and commits there, or previews that: what is said of each of its keys.  After an
 -- error nothing is changed there, unless the outcome of its COMMIT is unknown, and a warning says

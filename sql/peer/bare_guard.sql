@@ -72,8 +72,7 @@ CREATE FUNCTION plain_code_sql(id text) RETURNS text
 -- looked up before, so that it is not prepared in vain, and after that once more.
 CREATE FUNCTION plain_lock_sql(d described) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT format($q$
+	RETURN (SELECT format($q$
 		IF %1$s THEN
 			EXECUTE %2$L;
 			EXECUTE %3$L;
@@ -93,5 +92,4 @@ AS $$
 		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
 		plain_code_sql(format('to_regclass(%L)', d.relation)),
 		format('refusing to read %s', d.relation))
-	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name)
-$$;
+	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name));

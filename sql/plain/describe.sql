@@ -75,8 +75,7 @@ CREATE FUNCTION plain_keys_sql() RETURNS text
 -- Domains count as what they are over.  An array of domains is not taken.
 CREATE FUNCTION plain_relations_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format($q$SELECT jsonb_build_object(
+	RETURN format($q$SELECT jsonb_build_object(
 			'version', current_setting('server_version_num')::integer,
 			'encoding', getdatabaseencoding(),
 			'relation', format('%%I.%%I', n.nspname, c.relname),
@@ -142,5 +141,4 @@ AS $$
 			@replication@))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
-		plain_keys_sql(), plain_types(), modified_types())
-$$;
+		plain_keys_sql(), plain_types(), modified_types());

@@ -15,16 +15,14 @@
 -- be a function of its owner's.
 CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN count(*) > 100	-- hashes would be nested too deep
+	RETURN (SELECT CASE WHEN count(*) > 100	-- hashes would be nested too deep
 		THEN ARRAY[format('ROW(%s)::text', string_agg(c.name, ', ' ORDER BY i))]
 		ELSE coalesce(array_agg(format('coalesce(%s, %L)', format(
 				CASE WHEN c.base < 16384 AND c.base NOT IN (650, 869, 1042) THEN '%s::text'
 				ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END, c.name),
 			left(encode(sha256(('null ' || seed)::bytea), 'hex'), 32)) ORDER BY i), '{}') END
 	FROM generate_subscripts(columns, 1) AS i,
-	LATERAL (SELECT format('t.%I', (columns[i]).name), (columns[i]).base) AS c(name, base)
-$$;
+	LATERAL (SELECT format('t.%I', (columns[i]).name), (columns[i]).base) AS c(name, base));
 
 -- The expression of a hash of texts, given as expressions, that goes on from another hash.
 -- The hash of each text is the seed of the next one.  Hashes of columns must not be added

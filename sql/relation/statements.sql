@@ -113,12 +113,10 @@ $$;
 -- row versions.
 CREATE FUNCTION used_columns(plan plan, more text[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT array_agg(name) FROM (SELECT c.name FROM unnest(plan.columns) AS c UNION
+	RETURN (SELECT array_agg(name) FROM (SELECT c.name FROM unnest(plan.columns) AS c UNION
 		SELECT unnest(more || plan.stamp_columns
 			|| CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END))
-		AS used(name)
-$$;
+		AS used(name));
 
 -- The rows t of a side that its condition is true of and that are in the slice, as an item of
 -- FROM; system columns and others are in it if they are named.
@@ -145,13 +143,11 @@ $$;
 -- parser looks the name up once it has the lock on the relation in FROM.
 CREATE FUNCTION fingerprint_sql(s side, fingerprint text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN s.distributed AND fingerprint IS NULL
+	RETURN CASE WHEN s.distributed AND fingerprint IS NULL
 		THEN 'NULL::pg_catalog.text'	-- see find_distributed
 	ELSE format('CASE WHEN %L = extract(epoch FROM pg_postmaster_start_time())::text THEN %s END',
 		split_part(s.identity, ' ', 1), coalesce(fingerprint, format(
-			'iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation))) END
-$$;
+			'iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation))) END;
 
 -- The expression of a row's version, as a number.
 CREATE FUNCTION mark_sql(plan plan) RETURNS text

@@ -266,14 +266,13 @@ $$;
 -- there are none.
 CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT string_agg(format('%s (%s)', t.name, events.list), ', ' ORDER BY t.name COLLATE "C")
+	RETURN (SELECT string_agg(format('%s (%s)', t.name, events.list), ', '
+			ORDER BY t.name COLLATE "C")
 	FROM unnest((plan.described).triggers) AS t, LATERAL (
 		SELECT string_agg(e, ', ' ORDER BY n) FROM unnest(t.events) WITH ORDINALITY AS u(e, n)
 		WHERE lower(e) = ANY (actions)) AS events(list)
 	WHERE t.enabled IN ('A', CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
-		AND events.list <> ''
-$$;
+		AND events.list <> '');
 
 -- The target's rows t of the keys with these ids, which are in $1, as a FROM clause; with other
 -- columns than those compared if they are named.

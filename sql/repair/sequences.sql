@@ -20,11 +20,9 @@ CREATE TYPE sequence_step AS (
 -- and past what its columns have; NULL if the one that it has will do.
 CREATE FUNCTION sequence_target(step sequence_step) RETURNS numeric
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT step.here + step.increment * nullif(greatest(ceil(greatest(
+	RETURN step.here + step.increment * nullif(greatest(ceil(greatest(
 			(step.there - step.here) * sign(step.increment),
-			(step.reached - step.here) * sign(step.increment) + 1) / abs(step.increment)), 0), 0)
-$$;
+			(step.reached - step.here) * sign(step.increment) + 1) / abs(step.increment)), 0), 0);
 
 -- What is done with a sequence of which both sides have these facts, NULL where it is not.
 CREATE FUNCTION sequence_plan(name text, mine jsonb, theirs jsonb) RETURNS sequence_step
@@ -77,8 +75,7 @@ $$;
 -- described.  What is read and moved behind it is the sequence with that OID.
 CREATE FUNCTION sequence_move_sql(step sequence_step) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('DO %L; ', format($q$BEGIN
+	RETURN (SELECT format('DO %L; ', format($q$BEGIN
 			IF current_setting('lock_timeout') = '0' THEN
 				PERFORM set_config('lock_timeout', '5s', true);
 			END IF;
@@ -101,8 +98,7 @@ AS $$
 				OFFSET 0) AS iblt_s$q$,
 			step.sequence, p.prosrc, step.there, step.reached, split_part(step.naming, ' ', 1))
 	FROM pg_proc p
-	WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = 'sequence_target'
-$$;
+	WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = 'sequence_target');
 
 CREATE FUNCTION @extschema@.iblt_repair_sequences(
 	peer text,

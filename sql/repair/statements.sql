@@ -79,28 +79,22 @@ $$;
 -- A list with an expression for each of some columns, in whose form %1$s is the column's place.
 CREATE FUNCTION repair_each_sql(columns repair_column[], form text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT string_agg(format(form, c.i), ', ' ORDER BY c.i) FROM unnest(columns) AS c
-$$;
+	RETURN (SELECT string_agg(format(form, c.i), ', ' ORDER BY c.i) FROM unnest(columns) AS c);
 
 -- The expression of the texts that a list of expressions gives, without those that are NULL,
 -- with something between them; NULL without expressions.
 -- A function takes 100 arguments, and an array has room for more.
 CREATE FUNCTION repair_joined_sql(expressions text, separator text) RETURNS text
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-AS $$
-	SELECT format('array_to_string(ARRAY[%s]::text[], %L)', expressions, separator)
-$$;
+	RETURN format('array_to_string(ARRAY[%s]::text[], %L)', expressions, separator);
 
 -- The beginning of a statement that inserts.
 CREATE FUNCTION repair_insert_into(plan repair_plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('INSERT INTO %s%s%s ', (plan.target).relation,
+	RETURN (SELECT format('INSERT INTO %s%s%s ', (plan.target).relation,
 		' (' || string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) || ')',
 		CASE WHEN bool_or(c.always) THEN ' OVERRIDING SYSTEM VALUE' END)
-	FROM unnest(plan.columns) AS c
-$$;
+	FROM unnest(plan.columns) AS c);
 
 -- The query that makes the steps, all of them to be executed, for an item of FROM that gives x and
 -- v; "action" is theirs if they have one, and "checksum" the expression of a row's checksum.

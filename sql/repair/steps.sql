@@ -119,10 +119,8 @@ $$;
 -- A checksum of rows, with their stamp if that tells which row is newer.
 CREATE FUNCTION repair_checksum(checksum text, content jsonb, newest boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN newest THEN checksum || coalesce(' ' || (content #>> '{0,1,-1}'), '')
-		ELSE checksum END
-$$;
+	RETURN CASE WHEN newest THEN checksum || coalesce(' ' || (content #>> '{0,1,-1}'), '')
+		ELSE checksum END;
 
 -- The steps, without those that the caller has not asked for or that cannot be made, which are
 -- skipped.

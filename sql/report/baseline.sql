@@ -129,16 +129,15 @@ COMMENT ON FUNCTION @extschema@.iblt_baseline IS
 -- Some of the keys on a side, as words, or NULL if there are none.
 CREATE FUNCTION baseline_names(keys jsonb, side text, word text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT concat(word, ' ', string_agg(coalesce(k.key, 'a key that only its hash tells'), ', '
+	RETURN (SELECT concat(word, ' ',
+		string_agg(coalesce(k.key, 'a key that only its hash tells'), ', '
 			ORDER BY k.n) FILTER (WHERE k.place <= 5),
 		CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) END)
 	FROM (SELECT left(nullif(e -> 'key', 'null')::text, 100) AS key, n,
 			row_number() OVER (ORDER BY n) AS place
 		FROM jsonb_array_elements(keys) WITH ORDINALITY AS u(e, n)
 		WHERE e ->> 'side' = baseline_names.side) AS k
-	HAVING count(*) > 0
-$$;
+	HAVING count(*) > 0);
 
 -- Compares a table with what a baseline has of it; an error is in its row.
 -- The work is rolled back, which frees the locks.

@@ -109,8 +109,7 @@ $$;
 -- The tables with a status, with their counts; the first ones of many.
 CREATE FUNCTION page_list(report report, heading text, status text[], most integer) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT html_section(format('%s (%s)', heading, grouped(count(*))),
+	RETURN (SELECT html_section(format('%s (%s)', heading, grouped(count(*))),
 		html_table('{table,status,rows here,rows there,missing,extra,changed,unconfirmed,detail}',
 			string_agg(concat('<tr>', html_cell(html(t.name)), html_cell(html(t.status)),
 				(SELECT string_agg(html_cell(coalesce(grouped(c.n), ''), 'n'), '' ORDER BY c.place)
@@ -121,8 +120,7 @@ AS $$
 		|| coalesce(html_left_out(most, count(*), 'tables'), ''))
 	FROM (SELECT u.*, row_number() OVER (ORDER BY u.n) AS place
 		FROM unnest(report.tables) AS u WHERE u.status = ANY (page_list.status)) AS t
-	HAVING count(*) > 0
-$$;
+	HAVING count(*) > 0);
 
 -- The details of the tables that differ, of a run, or of an audit that kept the first rows.
 CREATE FUNCTION page_details(report report) RETURNS text

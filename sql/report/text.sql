@@ -9,8 +9,8 @@ CREATE FUNCTION one_line(said text) RETURNS text
 -- What a report says first: the verdict, of how many tables, and of the structure.
 CREATE FUNCTION report_headline(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT concat(CASE report.verdict WHEN 'unknown' THEN 'could not tell' ELSE report.verdict END,
+	RETURN (SELECT concat(
+		CASE report.verdict WHEN 'unknown' THEN 'could not tell' ELSE report.verdict END,
 		': ', CASE WHEN n = 0 THEN 'no tables'
 			WHEN differ > 0 THEN format('%s of %s', differ, tables)
 				|| CASE WHEN others > 0 THEN format(', %s not compared', others) ELSE '' END
@@ -23,8 +23,7 @@ AS $$
 	FROM (SELECT count(*) AS n, count(*) FILTER (WHERE t.status = 'differs') AS differ,
 			count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')) AS others,
 			count(*) || CASE count(*) WHEN 1 THEN ' table' ELSE ' tables' END AS tables
-		FROM unnest(report.tables) AS t) AS c
-$$;
+		FROM unnest(report.tables) AS t) AS c);
 
 -- The same with the name of the audit, and when a run ended.
 CREATE FUNCTION report_title(report report) RETURNS text
@@ -36,8 +35,7 @@ CREATE FUNCTION report_title(report report) RETURNS text
 -- The differences in structure, a line each, the first ones of many; or NULL.
 CREATE FUNCTION report_structure(report report, most integer) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT nullif(concat_ws(chr(10), string_agg('  ' || one_line(format(
+	RETURN (SELECT nullif(concat_ws(chr(10), string_agg('  ' || one_line(format(
 			'%s %s: %s: %s here, %s there (%s)', s.row ->> 'kind', s.row ->> 'object',
 			s.row ->> 'property',
 			coalesce(left(s.row ->> 'here', 200), 'nothing'),
@@ -45,8 +43,7 @@ AS $$
 			ORDER BY s.n) FILTER (WHERE s.n <= most),
 		CASE WHEN count(*) > most THEN format('  and %s more differences in structure',
 			count(*) - most) END), '')
-	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
-$$;
+	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n));
 
 -- The tables that are not equal, those that differ first, with what there is to say of each.
 CREATE FUNCTION report_concerned(report report)

@@ -4,19 +4,16 @@
 -- next value is b or up to 32 steps before?
 CREATE FUNCTION structure_unsure(a jsonb, b jsonb, theirs jsonb) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(theirs @> '{"logged ahead": true}' AND jsonb_typeof(a) = 'number'
+	RETURN coalesce(theirs @> '{"logged ahead": true}' AND jsonb_typeof(a) = 'number'
 		AND jsonb_typeof(b) = 'number' AND (b::numeric - a::numeric)
-			/ (theirs ->> 'increment')::numeric BETWEEN 0 AND 32, false)
-$$;
+			/ (theirs ->> 'increment')::numeric BETWEEN 0 AND 32, false);
 
 -- How much it matters that a property is a here and b on the peer, where the absence of the
 -- object would be "absence".
 CREATE FUNCTION structure_severity(property text, a jsonb, b jsonb, absence text, falling boolean,
 	cycle boolean, theirs jsonb DEFAULT NULL) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN 'object' IN (jsonb_typeof(a), jsonb_typeof(b)) THEN 'unknown'
+	RETURN CASE WHEN 'object' IN (jsonb_typeof(a), jsonb_typeof(b)) THEN 'unknown'
 		WHEN property = 'next value' AND cycle IS NOT TRUE AND structure_unsure(a, b, theirs)
 			THEN 'unknown'
 		WHEN property = 'next value' AND (cycle OR falling AND a < b OR NOT falling AND a > b)
@@ -25,8 +22,7 @@ AS $$
 				'statistics,options,inherited,clustered,cost,rows,support,parallel,cache,start}'
 				::text[]) THEN 'change'
 		WHEN property = 'view options' THEN 'danger'
-		ELSE absence END
-$$;
+		ELSE absence END;
 
 -- Are two expressions the same, but for what a dump and a restore change? Or two texts of one
 -- query of a view, one as PostgreSQL prints it up to 15?
@@ -34,22 +30,18 @@ $$;
 -- have one in all releases, so a text without one qualifier can be read in one way only.
 CREATE FUNCTION structure_same(a text, b text, qualified boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND EXISTS (
+	RETURN (SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND EXISTS (
 		SELECT FROM regexp_matches(x.a || x.b, '(?<![\w$".])(\w+|"(?:[^"]|"")+")\.', 'g') AS m
 		WHERE structure_renamed(x.a, m[1], '') = structure_renamed(x.b, m[1], '')) END
-	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b)
-$$;
+	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b));
 
 -- A property as users see it.
 CREATE FUNCTION structure_said(value jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'unknown: ' || (value ->> 'unknown')
+	RETURN CASE jsonb_typeof(value) WHEN 'object' THEN 'unknown: ' || (value ->> 'unknown')
 		WHEN 'array' THEN (SELECT string_agg(quote_ident(name), ', ' ORDER BY n)
 			FROM jsonb_array_elements_text(value) WITH ORDINALITY AS u(name, n))
-		ELSE value #>> '{}' END
-$$;
+		ELSE value #>> '{}' END;
 
 -- The differences of two structures.
 -- Where one side lacks a relation, the parts of the relation are not named.
