@@ -280,9 +280,10 @@ sub fill_long
 
 my $secret = qr/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-/;
 
+# What a direction decides does not depend on the kind of key.
 foreach my $table (sort keys %tables)
 {
-	foreach my $direction ('pull', 'push')
+	foreach my $direction ($table eq 'docs' ? ('pull', 'push') : $table eq 'keyed' ? 'push' : 'pull')
 	{
 		fill_long($table, $direction);
 		my $shown = "SELECT action, count(*), sum(length(sql)), min(left(status, 7)), md5(string_agg(md5(sql), ' ' ORDER BY md5(sql))) FROM ";

@@ -47,10 +47,14 @@ foreach my $node ($here, $there)
 sub normal { my ($text) = @_; return $text =~ s/on "there"/on the peer/gr =~ s/on "here": //gr =~ s/"(?:here|there)" (has|and)/the peer $1/gr }
 
 my $columns = "coalesce(relation, peer_relation), peer_relation, status, sqlstate, CASE WHEN sqlstate = '42P01' THEN 'no relation' ELSE detail END, rows_here, rows_there, missing, extra, changed, unconfirmed";
+# Tables that were asked for together, which have the same share of the bytes.
+my $together;
 sub audited
 {
 	my ($node, $database, $arguments) = @_;
-	my ($rc, $out, $err) = $node->psql($database, "SET client_min_messages = error; SELECT FROM iblt_audit($arguments); SELECT $columns FROM iblt_audit_stats()");
+	my ($rc, $out, $err) = $node->psql($database, "SET client_min_messages = error; SELECT FROM iblt_audit($arguments);
+		SELECT max(n) FROM (SELECT count(*) AS n FROM iblt_audit_stats() WHERE status = 'equal' GROUP BY bytes) AS b; SELECT $columns FROM iblt_audit_stats()");
+	$together = $out =~ s/^\n*(\d*)\n// ? $1 : undef;
 	return normal($rc == 0 ? $out =~ s/^\n+//r : $err =~ s/^psql:[^ ]* //r =~ s/^LINE.*//msr);
 }
 
@@ -65,6 +69,7 @@ sub same_audit
 }
 
 my $found = same_audit("schema => 'm'", 'a schema');
+cmp_ok($together, '>=', 4, 'small tables are compared together');
 like($found, qr/^m\.s_large\|m\.s_large\|differs\|\|\|12000\|12000\|0\|0\|3\|0$/m, 'with what differs');
 like($found, qr/^m\.t_there\|.*the table does not exist here/m, 'and what is only there');
 like($found, qr/^m\.x_view\|/m, 'and what is something else here');
@@ -74,22 +79,15 @@ same_audit("schema => 'm2'", 'a schema of the peer alone');
 same_audit("schema => 'none'", 'a schema of no side');
 same_audit("schema => 'm', peer_schema => 'm2'", 'a schema with another name there');
 
-# Small tables have the same share of the bytes if they were asked for together.
-sub together
-{
-	my ($arguments) = @_;
-	return $here->safe_psql('conductor', "SET client_min_messages = error; SELECT FROM iblt_audit($arguments); SELECT max(n) FROM (SELECT count(*) AS n FROM iblt_audit_stats() WHERE status = 'equal' GROUP BY bytes) AS b") =~ s/^\n+//r;
-}
-cmp_ok(together("$peer, schema => 'm', here_peer => $near"), '>=', 4, 'small tables are compared together');
-
 # neither has iblt, or one of them
 {
 	my ($bare_near, $bare_peer) = map { literal($_->connstr('bare')) } ($here, $there);
 	my $plain = audited($here, 'postgres', "$bare_peer, schema => 'm', method => 'plain'");
-	is(audited($here, 'conductor', "$bare_peer, schema => 'm', method => 'auto', here_peer => $bare_near"), $plain, 'no side has iblt');
-	is(audited($here, 'conductor', "$peer, schema => 'm', method => 'auto', here_peer => $bare_near"), $plain, 'the first side has none');
-	is(audited($here, 'conductor', "$bare_peer, schema => 'm', method => 'auto', here_peer => $near"), $plain, 'the second side has none');
-	cmp_ok(together("$_->[1], schema => 'm', method => 'auto', here_peer => $_->[0]"), '>=', 4, 'small tables are compared together') foreach [ $bare_near, $bare_peer ], [ $bare_near, $peer ], [ $near, $bare_peer ];
+	foreach ([ $bare_near, $bare_peer, 'no side has' ], [ $bare_near, $peer, 'the first side has no' ], [ $near, $bare_peer, 'the second side has no' ])
+	{
+		is(audited($here, 'conductor', "$_->[1], schema => 'm', method => 'auto', here_peer => $_->[0]"), $plain, "$_->[2] iblt");
+		cmp_ok($together, '>=', 4, 'small tables are compared together');
+	}
 	like(audited($here, 'conductor', "$peer, schema => 'm', here_peer => $bare_near"), qr/extension iblt is not installed in the peer's database|iblt is not installed in "here"/, 'by sketches, that is an error');
 }
 
@@ -123,8 +121,9 @@ sub same_subscription
 	return same_audit("subscription => 'sub'" . ($options // ''), $text);
 }
 like(same_subscription('a subscription'), qr/\A(?:.*\|equal\|.*\n?){3}\z/, 'all is equal');
-is(together("$peer, subscription => 'sub', here_peer => $near"), 2, 'small published tables are compared together');
-is(together("$near, publication => 'pub', here_peer => $peer"), 2, 'in the other direction, too');
+is($together, 2, 'small published tables are compared together');
+audited($here, 'conductor', "$near, publication => 'pub', here_peer => $peer");
+is($together, 2, 'in the other direction, too');
 $here->safe_psql('postgres', "UPDATE p.a SET v = 'drift' WHERE id < 4; DELETE FROM p.b WHERE id = 5; INSERT INTO p.large VALUES (-1, ''); INSERT INTO p.a VALUES (2000, 'extra')");
 like(same_subscription('with drift'), qr/^p\.b\|p\.b\|differs\|.*\|29\|30\|1\|0\|0\|0$/m, 'which is confirmed');
 same_audit("publication => 'pub'", 'a publication of the peer');
@@ -171,8 +170,8 @@ is($here->safe_psql('conductor', "SELECT state, here, peer FROM iblt_audit_runs 
 my $checked = begin_at('conductor', "$peer, here_tables => '{m.s_large}', check_indexes => true, here_peer => $near");
 like($here->safe_psql('conductor', "SELECT detail FROM iblt_audit_tables WHERE run = $checked"), qr/read by index m\.s_large_pkey \(checked\) here, m\.s_large_pkey \(checked\) there/, 'amcheck is asked of both');
 my ($bare_near, $bare_peer) = map { literal($_->connstr('bare')) } ($here, $there);
-my $plain_here = of_run('postgres', begin_at('postgres', "$bare_peer, schema => 'm', method => 'plain', slice_ms => 2"));
-is(of_run('conductor', begin_at('conductor', "$_->[1], schema => 'm', method => 'auto', slice_ms => 2, here_peer => $_->[0]")), $plain_here, "where $_->[2] no iblt")
+my $plain_here = of_run('postgres', begin_at('postgres', "$bare_peer, schema => 'm', method => 'plain', slice_ms => 10"));
+is(of_run('conductor', begin_at('conductor', "$_->[1], schema => 'm', method => 'auto', slice_ms => 10, here_peer => $_->[0]")), $plain_here, "where $_->[2] no iblt")
 	foreach [ $bare_near, $bare_peer, 'both sides have' ], [ $bare_near, $peer, 'the first side has' ], [ $near, $bare_peer, 'the second side has' ];
 
 # stopped, gone on with, and by two sessions
