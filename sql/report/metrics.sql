@@ -45,7 +45,7 @@ AS $$
 		UNION ALL
 		SELECT 'structure_differences', format('severity="%s"', v), (SELECT count(*)
 			FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = v)
-		FROM unnest('{danger,unknown,change}'::text[]) AS v WHERE report.structure IS NOT NULL
+		FROM unnest(structure_severities()) AS v WHERE report.structure IS NOT NULL
 		UNION ALL
 		SELECT 'tables_left_out', NULL, count(*) FROM concerned c WHERE c.place > 1000
 	)
@@ -64,6 +64,7 @@ AS $$
 		(5, 'table_not_equal', '1 for each table that is not equal.'),
 		(6, 'table_differences', 'Keys that differ in a table that is not equal, by kind.'),
 		(7, 'structure_differences', 'Properties of the structure that differ, by severity.'),
+		-- the last one: bin/iblt-audit.sh takes its sample for the end of the file
 		(8, 'tables_left_out', 'Tables that are not equal and have no samples of their own.')
 		) AS h(n, series, help)
 $$;

@@ -53,7 +53,8 @@ AS $$
 		t AS MATERIALIZED (SELECT * FROM unnest(s.there)),
 	pair AS (
 		SELECT kind, object, h.facts AS mine, t.facts AS theirs,
-			greatest(h.severity, t.severity) AS absence,
+			(structure_severities())[least(array_position(structure_severities(), h.severity),
+				array_position(structure_severities(), t.severity))] AS absence,
 			coalesce(h.facts, t.facts) AS facts
 		FROM h FULL JOIN t USING (kind, object)
 		WHERE h.facts IS NOT NULL AND t.facts IS NOT NULL
@@ -168,7 +169,7 @@ BEGIN
 		answer := structure_of(conns, peers, schema, peer_schema, rights);
 		PERFORM peers_close(conns, true);
 		RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
-			ORDER BY array_position('{danger,unknown,change}', d.severity), d.kind COLLATE "C",
+			ORDER BY array_position(structure_severities(), d.severity), d.kind COLLATE "C",
 				d.object COLLATE "C", d.property COLLATE "C";
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;

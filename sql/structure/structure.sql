@@ -22,6 +22,11 @@ CREATE TYPE structure AS (
 	one_system boolean		-- is one a standby of the other, or of the same server?
 );
 
+-- The severities of a difference in structure, the worst one first.
+CREATE FUNCTION structure_severities() RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN '{danger,unknown,change}'::text[];
+
 -- The statement that tells what a side has in a schema, or in all of them, of some kinds or
 -- of all, perhaps with owners and grants.
 -- Not every owner of a table has MAINTAIN, because there is none before PostgreSQL 17.
