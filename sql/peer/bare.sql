@@ -65,6 +65,7 @@ DECLARE
 	body text := p.prosrc;
 	inner_call text;
 BEGIN
+	ASSERT p.prosqlbody IS NULL, format('%s has no body to be sent', p.proname);
 	IF p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'sql') THEN
 		FOR inner_call IN SELECT DISTINCT m[1]
 				FROM regexp_matches(body, '(\m(\w+)\([^()]*\))', 'g') AS m

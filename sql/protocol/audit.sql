@@ -55,7 +55,8 @@ $$;
 -- collation that is not what it was may have done so.  Hashes depend on the processor.
 CREATE FUNCTION audit_partitioning(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT CASE WHEN bool_and(k.sure IS NOT FALSE) THEN jsonb_agg(jsonb_build_array(
+AS $$
+	SELECT CASE WHEN bool_and(k.sure IS NOT FALSE) THEN jsonb_agg(jsonb_build_array(
 			n.nspname, c.relname, t.level, (SELECT format('%I.%I', m.nspname, p.relname)
 				FROM pg_class p JOIN pg_namespace m ON m.oid = p.relnamespace
 				WHERE p.oid = t.parentrelid),
@@ -74,7 +75,8 @@ CREATE FUNCTION audit_partitioning(relation regclass) RETURNS jsonb
 		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = nullif(p.partattrs[i], 0)
 		LEFT JOIN pg_opclass o ON o.oid = p.partclass[i]
 		LEFT JOIN LATERAL (SELECT x.* FROM collation_order(nullif(p.partcollation[i], 0)) AS x)
-			AS s ON true) AS k);
+			AS s ON true) AS k
+$$;
 
 -- The partitioned tables that the caller can read a trustworthy digest of: the schema, the name,
 -- the names of all their partitions that have rows, and which row is in which.
@@ -161,7 +163,8 @@ $$;
 -- The subscriptions of this database that feed a table, as an array of feed.
 CREATE FUNCTION audit_feeds(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
-	RETURN (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('subscription', s.subname,
+AS $$
+	SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('subscription', s.subname,
 		'publications', s.subpublications)), '[]')
 	FROM pg_subscription_rel r
 	-- not everybody may read pg_subscription.oid in all releases
@@ -170,13 +173,16 @@ CREATE FUNCTION audit_feeds(relation regclass) RETURNS jsonb
 		AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 	WHERE r.srrelid IN (SELECT relation
 		UNION ALL SELECT relid FROM pg_partition_tree(relation)
-		UNION ALL SELECT relid FROM pg_partition_ancestors(relation)));
+		UNION ALL SELECT relid FROM pg_partition_ancestors(relation))
+$$;
 
 -- Names of the generated columns.
 CREATE FUNCTION audit_generated(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
-	WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> '');
+AS $$
+	SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
+	WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''
+$$;
 
 -- 128 bits of a SHA-256, in hexadecimal.
 CREATE FUNCTION audit_hash(bytes bytea) RETURNS text
@@ -267,8 +273,8 @@ $$;
 -- many of them it has.
 CREATE FUNCTION run_probe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
-	RETURN (SELECT jsonb_build_object('file',
-		CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
+AS $$
+	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
 			ELSE left(encode(sha256(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
 				ORDER BY c.oid)::bytea), 'hex'), 32) END,
 		'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
@@ -279,7 +285,8 @@ CREATE FUNCTION run_probe(relation regclass) RETURNS jsonb
 	FROM (SELECT relation::oid UNION SELECT relid FROM pg_partition_tree(relation)) AS p(oid),
 	LATERAL (SELECT k.*, CASE WHEN k.relkind IN ('r', 'm')
 			THEN coalesce(pg_relation_size(k.oid), 0) ELSE 0 END AS size
-		FROM pg_class k WHERE k.oid = p.oid OFFSET 0) AS c);
+		FROM pg_class k WHERE k.oid = p.oid OFFSET 0) AS c
+$$;
 
 -- How far the followers of this server are behind it, and this standby behind what it
 -- received.

@@ -125,6 +125,8 @@ CREATE FUNCTION iblt_repair_get(list text, n integer, type anyarray) RETURNS any
 CREATE FUNCTION repair_value(named text) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp
-	RETURN (SELECT string_agg((iblt_repair_get(split_part(named, ' ', 3), n, NULL::text[]))[1], '')
+AS $$
+	SELECT string_agg((iblt_repair_get(split_part(named, ' ', 3), n, NULL::text[]))[1], '')
 	FROM generate_series(split_part(named, ' ', 4)::integer, split_part(named, ' ', 5)::integer)
-		AS n);
+		AS n
+$$;

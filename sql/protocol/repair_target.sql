@@ -7,10 +7,12 @@
 -- The name of a type with its schema.
 CREATE FUNCTION repair_type(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT format(CASE WHEN e.oid IS NULL THEN '%I.%I' ELSE '%I.%I[]' END,
+AS $$
+	SELECT format(CASE WHEN e.oid IS NULL THEN '%I.%I' ELSE '%I.%I[]' END,
 		n.nspname, coalesce(e.typname, t.typname))
 	FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
-	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type);
+	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type
+$$;
 
 -- The type of an array of texts of values of a type, from which a value is made as from a
 -- literal; NULL if there is none.
@@ -18,12 +20,14 @@ CREATE FUNCTION repair_type(type oid) RETURNS text
 -- text to such a type reads it as a literal, unless somebody has made another cast.
 CREATE FUNCTION repair_list(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT CASE WHEN t.typcategory NOT IN ('A', 'C')
+AS $$
+	SELECT CASE WHEN t.typcategory NOT IN ('A', 'C')
 		THEN CASE WHEN t.typarray <> 0 AND t.typdelim = ',' THEN repair_type(t.typarray) END
 		WHEN NOT EXISTS (SELECT FROM pg_cast c
 			WHERE c.castsource = 'text'::regtype AND c.casttarget = type)
 		THEN 'pg_catalog.text[]' END
-	FROM pg_type t WHERE t.oid = type);
+	FROM pg_type t WHERE t.oid = type
+$$;
 
 -- The operator by which an index finds a value of a type.
 CREATE FUNCTION repair_equal(type oid) RETURNS text
@@ -184,7 +188,8 @@ $$;
 -- equal values.
 CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(i.relname),
+AS $$
+	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(i.relname),
 		'columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
 			WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.used)),
 		'keys', keys.list, 'same', keys.same,
@@ -238,7 +243,8 @@ CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
 				ELSE EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
 					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
 					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum) END)
-			AS e(n, value, equal, collated)) AS keys(list, same));
+			AS e(n, value, equal, collated)) AS keys(list, same)
+$$;
 
 -- When the transaction that wrote a row was committed; NULL if that is not known.
 -- Relies on: the row as the statement that calls it reads it.

@@ -20,9 +20,11 @@ CREATE TYPE sequence_step AS (
 -- and past what its columns have; NULL if the one that it has will do.
 CREATE FUNCTION sequence_target(step sequence_step) RETURNS numeric
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN step.here + step.increment * nullif(greatest(ceil(greatest(
+AS $$
+	SELECT step.here + step.increment * nullif(greatest(ceil(greatest(
 			(step.there - step.here) * sign(step.increment),
-			(step.reached - step.here) * sign(step.increment) + 1) / abs(step.increment)), 0), 0);
+			(step.reached - step.here) * sign(step.increment) + 1) / abs(step.increment)), 0), 0)
+$$;
 
 -- What is done with a sequence of which both sides have these facts, NULL where it is not.
 CREATE FUNCTION sequence_plan(name text, mine jsonb, theirs jsonb) RETURNS sequence_step
