@@ -167,13 +167,9 @@ $$;
 
 -- The warning for a node that is left out.
 CREATE FUNCTION warn_left_out(name text, e failure) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM iblt_tell('warning', format('node "%s" is left out', name),
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN iblt_tell('warning', format('node "%s" is left out', name),
 		concat_ws(' ', e.message || '.', nullif(e.detail, '')));
-END
-$$;
 
 -- For the handler of a driver: the attempt to begin next.  If there is none, the connections are
 -- closed and the error is raised, or the driver is to raise it as it is: then the attempt has no

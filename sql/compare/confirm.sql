@@ -58,17 +58,11 @@ $$;
 -- Batches and one more, unless that is empty.
 -- Of several batches, the rows are not kept.
 CREATE FUNCTION kept(batches held[], batch held, several boolean) RETURNS held[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF batch.ids = '{}' THEN
-		RETURN batches;
-	ELSIF several THEN
-		batch.differences := NULL;
-	END IF;
-	RETURN array_append(batches, batch);
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN CASE WHEN batch.ids = '{}' THEN batches
+		WHEN several
+		THEN array_append(batches, ROW(batch.ids, batch.marks, batch.waits, NULL)::held)
+		ELSE array_append(batches, batch) END;
 
 -- The differences that still differ, held as hold() says.
 -- iblt looks at all batches before it waits again, so it waits once for all of them.

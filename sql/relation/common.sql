@@ -18,14 +18,8 @@ CREATE FUNCTION iblt_progress_due() RETURNS boolean
 
 -- Says how far something long has come, if it has said nothing for 10 seconds.
 CREATE FUNCTION progress_timely(message text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF iblt_progress_due() THEN
-		PERFORM iblt_tell('notice', message);
-	END IF;
-END
-$$;
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN CASE WHEN iblt_progress_due() THEN iblt_tell('notice', message) END;
 
 -- The error for a relation that is not what was described.
 CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void

@@ -131,16 +131,10 @@ $$;
 -- A row comparison is one condition for a btree index.  What it says of its first column
 -- is said again, because partitions are pruned by that.
 CREATE FUNCTION above_sql(row_of text[], bound text[], first integer) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF first = cardinality(row_of) THEN
-		RETURN format('%s > %s', row_of[first], bound[first]);
-	END IF;
-	RETURN format('(%s) > (%s) AND %s >= %s', array_to_string(row_of[first :], ', '),
-		array_to_string(bound[first :], ', '), row_of[first], bound[first]);
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN CASE WHEN first = cardinality(row_of) THEN format('%s > %s', row_of[first], bound[first])
+		ELSE format('(%s) > (%s) AND %s >= %s', array_to_string(row_of[first :], ', '),
+			array_to_string(bound[first :], ', '), row_of[first], bound[first]) END;
 
 -- The condition that a row t is in the slice of a plan, NULL if there is none.
 -- An index scan begins at a row comparison, but it ends only where its first column does:

@@ -186,16 +186,11 @@ CREATE FUNCTION is_short(c plan_column) RETURNS boolean
 -- cast would lose the blanks of a character(n), and say true for t.  IS NULL is also true of a
 -- row of nulls.
 CREATE FUNCTION text_sql(c plan_column) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF is_short(c) OR c.cast_to = '' AND c.base IN (25, 1043) THEN
-		RETURN format('t.%I::pg_catalog.text', c.name);
-	END IF;
-	RETURN format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END',
-		coalesce(format('t.%I::', c.name) || text_type(c), values_sql(c)));
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN CASE WHEN is_short(c) OR c.cast_to = '' AND c.base IN (25, 1043)
+		THEN format('t.%I::pg_catalog.text', c.name)
+		ELSE format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END',
+			coalesce(format('t.%I::', c.name) || text_type(c), values_sql(c))) END;
 
 -- The columns whose texts a plan asks for in lists, one for each column: all for a statement that
 -- writes a row, and those of the key for one that deletes it.
