@@ -48,10 +48,12 @@ $$;
 -- The place in a list of names of the node that an error is of, NULL for none of them.
 CREATE FUNCTION nodes_failed(names text[], message text) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT min(n)::integer FROM unnest(names) WITH ORDINALITY AS u(name, n),
+AS $$
+	SELECT min(n)::integer FROM unnest(names) WITH ORDINALITY AS u(name, n),
 		unnest('{"on \"%s\": ", "could not connect to \"%s\"", "could not send a query to \"%s\"",
 			"extension iblt is not installed in \"%s\"''s"}'::text[]) AS f(form)
-	WHERE starts_with(message, format(form, name)));
+	WHERE starts_with(message, format(form, name))
+$$;
 
 -- The error for two sides, or two nodes, that are one database; "place" is where the first is.
 CREATE FUNCTION refuse_one_database(place text, first text DEFAULT 'here',

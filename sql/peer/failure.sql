@@ -45,9 +45,11 @@ $$;
 -- and RAISE.
 CREATE FUNCTION failure_is_own(e failure) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT e.state LIKE 'IB%' OR strpos(l.line, 'SELECT iblt_raise(') > 0
+AS $$
+	SELECT e.state LIKE 'IB%' OR strpos(l.line, 'SELECT iblt_raise(') > 0
 		OR c.at IS NULL OR c.at[2] !~ '[0-9]'
 		OR (c.at[2] ~ '\yRAISE\y' OR e.state IN ('0A000', '22023', '55000')) AND c.at[1] IN
 			(SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
 	FROM (SELECT split_part(e.context, E'\n', 1)) AS l(line), LATERAL (SELECT regexp_match(l.line,
-		'(?:^|[^a-zA-Z0-9_.$"])(?:iblt_internal\.)?([a-z_]+)\([^()]*\)([^()]*)$')) AS c(at));
+		'(?:^|[^a-zA-Z0-9_.$"])(?:iblt_internal\.)?([a-z_]+)\([^()]*\)([^()]*)$')) AS c(at)
+$$;

@@ -7,11 +7,13 @@
 -- Characters that no page may have, and those that would turn a line around, show as a dot.
 CREATE FUNCTION html(said text, most integer DEFAULT 300) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN regexp_replace(replace(replace(replace(replace(replace(left(said, most),
+AS $$
+	SELECT regexp_replace(replace(replace(replace(replace(replace(left(said, most),
 			'&', '&amp;'), '<', '&lt;'), '>', '&gt;'), '"', '&quot;'), '''', '&#39;'),
 			'[\x01-\x08\x0b-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]', '&middot;', 'g')
 		|| CASE WHEN length(said) > most THEN format(' <i>&hellip; %s more characters</i>',
-			grouped(length(said) - most)) ELSE '' END;
+			grouped(length(said) - most)) ELSE '' END
+$$;
 
 -- A cell of a table.
 CREATE FUNCTION html_cell(content text, class text DEFAULT NULL) RETURNS text

@@ -5,7 +5,9 @@
 -- The value of a label, quoted.
 CREATE FUNCTION metric_label(value text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN '"' || replace(replace(replace(value, '\', '\\'), '"', '\"'), chr(10), '\n') || '"';
+AS $$
+	SELECT '"' || replace(replace(replace(value, '\', '\\'), '"', '\"'), chr(10), '\n') || '"'
+$$;
 
 -- A report in the text format of Prometheus; the label "audit" is the name of the report.
 -- A table that is equal has no samples of its own, and neither has one behind the first

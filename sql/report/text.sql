@@ -3,8 +3,10 @@
 -- A text on one line, without characters that a terminal would obey, of which Unicode has more.
 CREATE FUNCTION one_line(said text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN regexp_replace(said, CASE getdatabaseencoding() WHEN 'UTF8' THEN '[\x01-\x1f\x7f-\x9f]+'
-		ELSE '[\x01-\x1f\x7f]+' END, ' ', 'g');
+AS $$
+	SELECT regexp_replace(said, CASE getdatabaseencoding() WHEN 'UTF8' THEN '[\x01-\x1f\x7f-\x9f]+'
+		ELSE '[\x01-\x1f\x7f]+' END, ' ', 'g')
+$$;
 
 -- What a report says first: the verdict, of how many tables, and of the structure.
 CREATE FUNCTION report_headline(report report) RETURNS text

@@ -30,10 +30,12 @@ CREATE FUNCTION structure_severity(property text, a jsonb, b jsonb, absence text
 -- have one in all releases, so a text without one qualifier can be read in one way only.
 CREATE FUNCTION structure_same(a text, b text, qualified boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND EXISTS (
+AS $$
+	SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND EXISTS (
 		SELECT FROM regexp_matches(x.a || x.b, '(?<![\w$".])(\w+|"(?:[^"]|"")+")\.', 'g') AS m
 		WHERE structure_renamed(x.a, m[1], '') = structure_renamed(x.b, m[1], '')) END
-	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b));
+	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b)
+$$;
 
 -- A property as users see it.
 CREATE FUNCTION structure_said(value jsonb) RETURNS text

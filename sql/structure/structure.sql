@@ -32,7 +32,8 @@ CREATE FUNCTION structure_severities() RETURNS text[]
 -- Not every owner of a table has MAINTAIN, because there is none before PostgreSQL 17.
 CREATE FUNCTION structure_sql(schema text, rights boolean, chosen text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT format($q$
+AS $$
+	SELECT format($q$
 		WITH members AS MATERIALIZED (
 			SELECT d.classid, d.objid FROM pg_depend d WHERE d.deptype = 'e'
 		), spaces AS MATERIALIZED (
@@ -72,19 +73,22 @@ CREATE FUNCTION structure_sql(schema text, rights boolean, chosen text[]) RETURN
 					GROUP BY g.grantee) AS g(item))$q$)
 			ELSE regexp_replace(k.query, ',\s*\{(owned|granted) [^}]*\}', '') END, ' UNION ALL '))
 	FROM structure_kinds k
-	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole));
+	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole)
+$$;
 
 -- An expression in which names that a schema or an alias qualifies have another, or none if
 -- that is empty.
 -- In string constants, only those of regclass and the like are names.
 CREATE FUNCTION structure_renamed(expression text, qualifier text, other text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT coalesce(string_agg(CASE WHEN m[1] ~ '^''.*''$' THEN m[1]
+AS $$
+	SELECT coalesce(string_agg(CASE WHEN m[1] ~ '^''.*''$' THEN m[1]
 		ELSE regexp_replace(m[1],
 			'(?<![\w$".])' || regexp_replace(qualifier, '(\W)', '\\\1', 'g') || '\.',
 			replace(other, '\', '\\'), 'g') END, '' ORDER BY n), expression)
 	FROM regexp_matches(expression, '''(?:[^'']|'''')*''(?:::reg\w+)?|[^'']+|''', 'g')
-		WITH ORDINALITY AS t(m, n));
+		WITH ORDINALITY AS t(m, n)
+$$;
 
 -- An expression as it would be after a dump and a restore, to be compared.
 -- The parser flattens (a AND b) AND c, as BETWEEN makes it.  It casts the elements of an array

@@ -170,6 +170,9 @@ result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${script
 result "the settings of iblt, at most four, are those of doc/internals/walk.md" "$(settings "${sources[@]}" "${scripts[@]}")"
 # CREATE EXTENSION would fail in a database whose encoding lacks the character
 result "all SQL is ASCII" "$(LC_ALL=C grep -nP '[^\x00-\x7F]' "${scripts[@]}" || true)"
+# standard_conforming_strings is the session's there, and may be off
+result "no body that CREATE EXTENSION reads has a backslash" \
+	"$(awk '/^\tRETURN / { on = 1 } on && /\\/ && !/E\047/ { print FILENAME ":" FNR ": " $0 } /;$/ { on = 0 }' "${scripts[@]}")"
 internal_scripts=()
 for script in "${scripts[@]}"; do
 	case $script in sql/sketch/* | sql/kbf/*) ;; *) internal_scripts+=("$script") ;; esac
