@@ -82,8 +82,17 @@ wait_for_socket(IbltConnection *c, int events, TimestampTz until)
 static bool
 take_in(IbltConnection *c)
 {
-	bool		good = PQconsumeInput(c->pg) == 1;
+	bool		good;
 	PGnotify   *notification;
+
+	if (!iblt_connection_count(c))
+	{
+		iblt_connection_close(c);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("the peer sent more than an answer has")));
+	}
+	good = PQconsumeInput(c->pg) == 1;
 
 	while ((notification = PQnotifies(c->pg)) != NULL)
 		PQfreemem(notification);
@@ -145,6 +154,8 @@ iblt_peer_send(PG_FUNCTION_ARGS)
 		if (!take_in(c))
 			PG_RETURN_BOOL(false);
 	}
+	/* the results of its settings */
+	c->arrived = Max(0, c->arrived - 1024);
 	count_message(VARSIZE_ANY_EXHDR(query), 0);
 	PG_RETURN_BOOL(left == 0);
 }
@@ -303,6 +314,7 @@ take_results(IbltConnection *c, int before, Answer *answer)
 	for (;;)
 	{
 		ExecStatusType status;
+		int64		bytes;
 		bool		keep = false;
 
 		CHECK_FOR_INTERRUPTS();
@@ -314,6 +326,9 @@ take_results(IbltConnection *c, int before, Answer *answer)
 		result = PQgetResult(c->pg);
 		if (result == NULL)
 			break;
+		bytes = bytes_of(result);
+		c->arrived = Max(0, c->arrived - bytes);
+		c->large = c->large || bytes > 16 * 1024 * 1024;
 		status = PQresultStatus(result);
 		switch (status)
 		{

@@ -10,6 +10,8 @@
  */
 #include "peer/connection.h"
 
+#include <sys/ioctl.h>
+
 #include "access/xact.h"
 #include "fmgr.h"
 #include "foreign/foreign.h"
@@ -36,6 +38,20 @@ iblt_connection_close(IbltConnection *connection)
 		pfree(connection->options);
 	pfree(connection->peer);
 	pfree(connection);
+}
+
+/*
+ * libpq keeps settings that a server tells, without a limit.  A row, which cannot be longer than
+ * 1 GB, counts until it is there.
+ */
+bool
+iblt_connection_count(IbltConnection *connection)
+{
+	int			bytes = 0;
+
+	if (ioctl(PQsocket(connection->pg), FIONREAD, &bytes) == 0)
+		connection->arrived += bytes;
+	return connection->arrived < (connection->checked ? INT64CONST(2) << 30 : 1 << 20);
 }
 
 /*
@@ -120,9 +136,17 @@ iblt_connection_take(const char *name, const char *peer)
 }
 
 bool
+iblt_looks_like_string(const char *peer)
+{
+	return strchr(peer, '=') != NULL || strstr(peer, "://") != NULL;
+}
+
+/* Another role may have given a server the name of a connection string, which leads elsewhere. */
+bool
 iblt_is_foreign_server(const char *peer)
 {
-	return strlen(peer) < NAMEDATALEN && OidIsValid(get_foreign_server_oid(peer, true));
+	return !iblt_looks_like_string(peer) && strlen(peer) < NAMEDATALEN
+		&& OidIsValid(get_foreign_server_oid(peer, true));
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_is_string);
@@ -159,7 +183,8 @@ iblt_peer_release(PG_FUNCTION_ARGS)
 
 	if (c == NULL)
 		PG_RETURN_VOID();
-	if (!c->checked || PG_ARGISNULL(1) || !PG_GETARG_BOOL(1) || PQtransactionStatus(c->pg) != PQTRANS_IDLE)
+	if (!c->checked || c->large || PG_ARGISNULL(1) || !PG_GETARG_BOOL(1)
+		|| PQtransactionStatus(c->pg) != PQTRANS_IDLE)
 	{
 		iblt_connection_close(c);
 		PG_RETURN_VOID();

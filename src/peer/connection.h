@@ -25,6 +25,8 @@ typedef struct IbltConnection
 	bool		checked;		/* opened to the end, and by the rules: nobody may use it before */
 	char	   *options;		/* with which it was opened, as text */
 	TimestampTz kept;			/* since when no driver uses it */
+	int64		arrived;		/* bytes that were not those of an answer */
+	bool		large;			/* libpq's buffer has grown, and does not shrink */
 } IbltConnection;
 
 /* A connection that nobody has used for so long is closed: what is between may have forgotten it. */
@@ -39,6 +41,9 @@ enum
 	IBLT_FAILURE_COLUMNS
 };
 
+/* Does the text look like a connection string?  Then it is no name of a foreign server. */
+extern bool iblt_looks_like_string(const char *peer);
+
 /* Is there a foreign server of this name? */
 extern bool iblt_is_foreign_server(const char *peer);
 
@@ -47,6 +52,9 @@ extern IbltConnection *iblt_connection(const char *name);
 
 /* One of this name to the peer, which may be kept from before, or is still to be opened. */
 extern IbltConnection *iblt_connection_take(const char *name, const char *peer);
+
+/* Counts what libpq is about to read; false if that is more than a server has to say. */
+extern bool iblt_connection_count(IbltConnection *connection);
 
 /* Closes a connection, which is gone then. */
 extern void iblt_connection_close(IbltConnection *connection);

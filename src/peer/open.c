@@ -236,7 +236,7 @@ read_peer(Opening *o)
 	o->needs_password = !superuser();
 	if (iblt_is_foreign_server(o->peer))
 		read_server(o);
-	else if (strchr(o->peer, '=') == NULL && strstr(o->peer, "://") == NULL)
+	else if (!iblt_looks_like_string(o->peer))
 	{
 		refuse(o, "42704", NULL);
 		o->message = "is neither a foreign server nor a connection string";
@@ -249,13 +249,10 @@ read_peer(Opening *o)
 	}
 	if (o->state == NULL && o->given == NULL)
 		refuse(o, "08001", NULL);
+	else if (o->state == NULL && o->needs_password && *value_of(o, "password") == '\0')
+		refuse(o, "2F003", "Non-superusers must give a password in the user mapping or the connection string.");
 	if (o->state != NULL)
 		return;
-	if (o->needs_password && *value_of(o, "password") == '\0')
-	{
-		refuse(o, "2F003", "Non-superusers must give a password in the user mapping or the connection string.");
-		return;
-	}
 	for (PQconninfoOption *option = o->given; option->keyword != NULL; option++, n++)
 		if (o->needs_password && option->val != NULL
 			&& (strcmp(option->keyword, "sslkeylogfile") == 0 || strcmp(option->keyword, "servicefile") == 0))
@@ -372,7 +369,9 @@ poll_all(Opening *o, int n)
 	{
 		Opening    *ready = events[i].user_data;
 
-		if (ready != NULL)
+		if (ready != NULL && !iblt_connection_count(ready->connection))
+			refuse(ready, "08001", "It sends more than a server does before it is connected.");
+		else if (ready != NULL)
 			ready->poll = PQconnectPoll(ready->connection->pg);
 	}
 	pfree(events);
@@ -463,6 +462,7 @@ iblt_peers_open(PG_FUNCTION_ARGS)
 				 errhidestmt(true), errhidecontext(true)));
 	for (int i = 0; i < n; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		o[i].poll = PGRES_POLLING_OK;
 		/* two sides may be relations of one peer, over one connection */
 		for (int j = 0; j < i && names[i] != NULL; j++)

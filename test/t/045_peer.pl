@@ -71,6 +71,10 @@ foreach my $name ('nosuch', 'Node_b', '')
 	like($err, qr/ERROR:  42704: peer is neither a foreign server nor a connection string/, "a peer called \"$name\"");
 }
 
+# What looks like a connection string is one: another role may give a server such a name.
+$here->safe_psql('postgres', "CREATE SERVER \"host=/nowhere port=1\" FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '${\ $here->host}', port '${\ $here->port}', dbname 'there'); CREATE USER MAPPING FOR CURRENT_USER SERVER \"host=/nowhere port=1\"");
+like(failure("SELECT * FROM iblt_compare('items', 'host=/nowhere port=1')"), qr/08001: could not connect to the peer\n/, 'a foreign server whose name is a connection string is not asked');
+
 # --- errors and cancels --------------------------------------------------------------------
 
 $here->safe_psql('there', q{CREATE FUNCTION complain(id int, about text) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -146,6 +150,7 @@ $here->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $asleep");
 is($session->done, '', 'a session of the peer that ends: no answer');
 like($session->{err}, qr/\A\S+ ERROR:  (57P01: on the peer: terminating connection|08006: on the peer: server closed the connection)/, 'but an error, and nothing before it');
 my $mine = 'mine';
+is($session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}'); SELECT length(iblt_internal.ask_one('$mine', 'SELECT pg_catalog.repeat(''x'', 20000000)')); SELECT iblt_internal.peers_close('{$mine}', true); SELECT iblt_disconnect()"), "{$mine}\n20000000\n\n0", 'with the memory of a long value, it is not kept');
 $session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}')");
 is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine'), iblt_internal.iblt_peer_is_open('another'), iblt_internal.iblt_peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
 is($session->run("SELECT iblt_internal.ask_values(ARRAY['$mine'], ARRAY['SELECT pg_catalog.array_to_string(\$1, ''+'')'], how => ROW('read_planned', '{a,b}', NULL, NULL, NULL))"), '{a+b}', 'a question with keys');

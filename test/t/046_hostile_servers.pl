@@ -51,6 +51,7 @@ my %cases = (
 	errors => { hello => $hello, again => message('E', "SERROR\0C22023\0Mno\0\0") x 100 },
 	transaction => { hello => $hello, answer => $settings . columns(1) . row('{}') . message('C', "SELECT 1\0") . message('Z', 'T') },
 	deaf => { hello => $hello, deaf => 1 },
+	names => { hello => message('R', pack('N', 0)), names => 1 },
 );
 
 sub serve
@@ -66,6 +67,7 @@ sub serve
 	my $case = $cases{$name};
 	syswrite $socket, $case->{hello} if $case->{hello};
 	POSIX::_exit(0) if $case->{closes} && !$case->{hello};
+	for (my $n = 0; $case->{names}; $n++) { defined syswrite($socket, message('S', "name$n" . 'x' x 8000 . "\0\0")) || POSIX::_exit(0) }
 	sleep 600 if $case->{deaf} || !defined $case->{hello};
 	while (1)
 	{
@@ -101,6 +103,7 @@ my $cancelled = qr/ERROR:  57014: canceling statement due to statement timeout\n
 my $lost = qr/ERROR:  08006: on the peer: /;
 my %told = (
 	mute => qr/${connect}DETAIL:  .*timeout expired/, garbage => $connect, closing => qr/${connect}DETAIL:  .*closed the connection/, stranger => $connect,
+	names => qr/${connect}DETAIL:  It sends more than a server does before it is connected/,
 	silent => $cancelled, nonsense => qr/$lost|$cancelled/, half => $lost, huge => qr/$lost|$cancelled/,
 	wide => qr/ERROR:  42804: the peer answered with 3 columns instead of 1\n/, undescribed => $lost, empty => qr/42P01: relation public\.t does not exist on the peer/,
 	text => qr/ERROR:  22P02: invalid input syntax for type json/, array => qr/ERROR:  \w{5}: /, encoding => qr/ERROR:  22021: invalid byte sequence/,

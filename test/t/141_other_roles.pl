@@ -161,6 +161,13 @@ foreach my $name (sort keys %endless)
 		like($run->{err}, $how eq 'cancel' ? qr/canceling statement due to user request/ : qr/terminating connection due to administrator command/, 'and says so');
 	}
 }
+{
+	my $session = IbltTest::Session->new($node);
+	$session->run("SET statement_timeout = '2s'; SELECT iblt_internal.iblt_peers_open(array_agg('c' || g), array_agg(NULL::text), 1) FROM generate_series(1, 1000000) AS g");
+	like($session->{err}, qr/canceling statement due to statement timeout/, 'a million names of connections');
+	$session->quit;
+}
+
 # --- locks of runs ----------------------------------------------------------------------------------
 
 my $head = q{iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0, "options": {}, "started_at": "2000-01-01"}'))};
