@@ -54,8 +54,8 @@ BEGIN
 	-- a cancel there is not a cancel of the caller's statement
 	e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE e.state END;
 	-- what was altered there is told as what was altered here
-	e.message := CASE WHEN e.state <> 'IB004' THEN format('on %s: ', peer_title(conn)) ELSE '' END
-		|| e.message;
+	e.message := CASE WHEN e.state = 'IB004' AND e.message LIKE 'relation %' THEN ''
+		ELSE format('on %s: ', peer_title(conn)) END || e.message;
 	e.secret := true;
 	PERFORM iblt_raise(e);
 	RAISE EXCEPTION 'unknown error';

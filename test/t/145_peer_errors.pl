@@ -15,13 +15,13 @@ my $honest = literal($here->connstr('honest') . ' password=s3cr3t');
 # --- a hostile peer -----------------------------------------------------------------------------
 
 # It fails where it is asked something that matches, with a SQLSTATE.
-$here->safe_psql('hostile', q{DROP TABLE u; CREATE TABLE u (id int PRIMARY KEY, v int, more int); CREATE TABLE public.hostility (state text, at text); GRANT SELECT ON public.hostility TO PUBLIC;
+$here->safe_psql('hostile', q{DROP TABLE u; CREATE TABLE u (id int PRIMARY KEY, v int, more int); CREATE TABLE public.hostility (state text, at text, message text DEFAULT 'a hostile message'); GRANT SELECT ON public.hostility TO PUBLIC;
 	CREATE FUNCTION public.fail_at(asked text) RETURNS void LANGUAGE plpgsql AS $$
 	DECLARE h record;
 	BEGIN
 		SELECT * INTO h FROM public.hostility;
 		IF asked ~ h.at AND asked !~ 'hostility' THEN
-			RAISE EXCEPTION USING ERRCODE = h.state, MESSAGE = 'a hostile message';
+			RAISE EXCEPTION USING ERRCODE = h.state, MESSAGE = h.message;
 		END IF;
 	END $$;
 	ALTER FUNCTION iblt_internal.iblt_peer_settings RENAME TO own_settings;
@@ -69,6 +69,11 @@ foreach my $state (qw(P0004 57014 IB000 IB002 IB004 08006))
 # one table that fails is not the end of the others
 hostile('P0004', 'track_start');
 like((told("CALL iblt_track_all($string, '{t,u}')"))[1], qr/table public.t is not tracked: on the peer: a hostile message.*table public.u is not tracked/s, 'a failed ASSERT of the peer is the problem of its table');
+# the error of one node is not another node's
+hostile('IB004', '.');
+$here->safe_psql('hostile', q{UPDATE public.hostility SET message = 'on "node 3": it is lost'});
+my $nodes = "ARRAY['here', $string, $honest]" =~ s/'here'/NULL/r;
+like((told("iblt_compare_nodes('public.t', $nodes, without => 'skip')"))[1], qr/node "node 2" is left out/, 'a node cannot have another one left out');
 $here->safe_psql('hostile', 'TRUNCATE public.hostility');
 nothing_left('after all these errors', $here);
 
