@@ -31,16 +31,14 @@ CREATE FUNCTION html_table(heads text[], body text, class text DEFAULT 'list') R
 -- A section with a heading, or nothing if it is empty.
 CREATE FUNCTION html_section(heading text, body text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT concat('<section><h2>', heading, '</h2>', chr(10), body, '</section>', chr(10))
-	WHERE body <> '');
+	RETURN CASE WHEN body <> ''
+		THEN concat('<section><h2>', heading, '</h2>', chr(10), body, '</section>', chr(10)) END;
 
 -- How many of something a page shows, if it does not show all.
 CREATE FUNCTION html_left_out(shown bigint, n bigint, what text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT format('<p class="note">The page shows %s of %s %s.</p>%s',
-		grouped(shown), grouped(n),
-		what, chr(10))
-	WHERE shown < n);
+	RETURN CASE WHEN shown < n THEN format('<p class="note">The page shows %s of %s %s.</p>%s',
+		grouped(shown), grouped(n), what, chr(10)) END;
 
 -- Light and dark, as the reader's system is.  A value that changed is also bold and
 -- underlined, for readers who do not see its colour.

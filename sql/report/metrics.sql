@@ -14,8 +14,7 @@ $$;
 -- thousand others, so that a large schema does not make a hundred thousand series.
 CREATE FUNCTION report_prometheus(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	WITH concerned AS (
+	RETURN (WITH concerned AS (
 		SELECT t.*, row_number() OVER (ORDER BY t.status <> 'differs', t.n) AS place
 		FROM unnest(report.tables) AS t WHERE t.status <> 'equal'
 	), sample (series, labels, value) AS (
@@ -68,5 +67,4 @@ AS $$
 		(7, 'structure_differences', 'Properties of the structure that differ, by severity.'),
 		-- the last one: bin/iblt-audit.sh takes its sample for the end of the file
 		(8, 'tables_left_out', 'Tables that are not equal and have no samples of their own.')
-		) AS h(n, series, help)
-$$;
+		) AS h(n, series, help));

@@ -63,8 +63,7 @@ $$;
 -- A table with a line a table, those that differ first and equal ones last.
 CREATE FUNCTION report_text(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	WITH line AS (
+	RETURN (WITH line AS (
 		SELECT 0 AS kind, 0::bigint AS n,
 			'{status,table,here,there,missing,extra,changed}'::text[] AS cells, NULL AS detail
 		UNION ALL
@@ -84,5 +83,4 @@ AS $$
 			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''), chr(10)
 			ORDER BY l.kind, l.n),
 		report_structure(report, 1000), one_line(report.state))
-	FROM line l
-$$;
+	FROM line l);
