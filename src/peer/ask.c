@@ -155,7 +155,7 @@ iblt_peer_send(PG_FUNCTION_ARGS)
 			PG_RETURN_BOOL(false);
 	}
 	/* the results of its settings */
-	c->arrived = Max(0, c->arrived - 1024);
+	c->arrived = Max(0, c->arrived - 65536);
 	count_message(VARSIZE_ANY_EXHDR(query), 0);
 	PG_RETURN_BOOL(left == 0);
 }
@@ -327,7 +327,8 @@ take_results(IbltConnection *c, int before, Answer *answer)
 		if (result == NULL)
 			break;
 		bytes = bytes_of(result);
-		c->arrived = Max(0, c->arrived - bytes);
+		/* with what encryption adds */
+		c->arrived = Max(0, c->arrived - bytes - bytes / 16);
 		c->large = c->large || bytes > 16 * 1024 * 1024;
 		status = PQresultStatus(result);
 		switch (status)

@@ -42,7 +42,8 @@ iblt_connection_close(IbltConnection *connection)
 
 /*
  * libpq keeps settings that a server tells, without a limit.  A row, which cannot be longer than
- * 1 GB, counts until it is there.
+ * 1 GB, counts until it is there.  Each time, libpq reads at least 8 kB of what has arrived, and
+ * of messages that are no rows at most eight times that.
  */
 bool
 iblt_connection_count(IbltConnection *connection)
@@ -50,7 +51,7 @@ iblt_connection_count(IbltConnection *connection)
 	int			bytes = 0;
 
 	if (ioctl(PQsocket(connection->pg), FIONREAD, &bytes) == 0)
-		connection->arrived += bytes;
+		connection->arrived += Min(bytes, 8192);
 	return connection->arrived < (connection->checked ? INT64CONST(2) << 30 : 1 << 20);
 }
 

@@ -150,7 +150,7 @@ $here->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $asleep");
 is($session->done, '', 'a session of the peer that ends: no answer');
 like($session->{err}, qr/\A\S+ ERROR:  (57P01: on the peer: terminating connection|08006: on the peer: server closed the connection)/, 'but an error, and nothing before it');
 my $mine = 'mine';
-is($session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}'); SELECT length(iblt_internal.ask_one('$mine', 'SELECT pg_catalog.repeat(''x'', 20000000)')); SELECT iblt_internal.peers_close('{$mine}', true); SELECT iblt_disconnect()"), "{$mine}\n20000000\n\n0", 'with the memory of a long value, it is not kept');
+is($session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}'); SELECT length(iblt_internal.ask_one('$mine', 'SELECT pg_catalog.repeat(''x'', 200000000)')); SELECT iblt_internal.peers_close('{$mine}', true); SELECT iblt_disconnect()"), "{$mine}\n200000000\n\n0", 'with the memory of a long value, it is not kept');
 $session->run("SELECT iblt_internal.connect(ARRAY[$peer], '{$mine}')");
 is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine'), iblt_internal.iblt_peer_is_open('another'), iblt_internal.iblt_peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
 is($session->run("SELECT iblt_internal.ask_values(ARRAY['$mine'], ARRAY['SELECT pg_catalog.array_to_string(\$1, ''+'')'], how => ROW('read_planned', '{a,b}', NULL, NULL, NULL))"), '{a+b}', 'a question with keys');
