@@ -6,6 +6,7 @@
 #	- no function in C is longer than 60 lines, no body in SQL longer than 120, and no
 #	  file longer than 500;
 #	- each extension's script sets its path first, and names the schema that users call only where it makes what is there;
+#	- what is parsed when an extension is created has no backslash in its constants;
 #	- no line of SQL is longer than 100 columns, and all SQL is ASCII;
 #	- every function of iblt_internal has a comment above it;
 #	- handlers in SQL for all errors are written by assemble.awk;
@@ -122,6 +123,15 @@ trusts_names() {
 		END { for (name in head) if (!(name in set)) print name ": the path is not set" }' "$@"
 }
 
+# Bodies that are bound when the extension is created, with a backslash in a constant.  Where
+# standard_conforming_strings is off, it would mean something else.
+bound_backslashes() {
+	awk '
+		/^\t(RETURN |BEGIN ATOMIC)/ { inside = 1 }
+		inside { line = $0; gsub(/E\047[^\047]*\047/, "", line); if (line ~ /\\/) printf "%s:%d: %s\n", FILENAME, FNR, $0 }
+		/;$/ { inside = 0 }' "$@"
+}
+
 # Lines over the limit, where a tab stands for four columns.
 long_lines() {
 	awk -v max="$MAX_LINE" '
@@ -166,6 +176,7 @@ result "no source file is longer than $MAX_FILE lines" "$(long_files "${sources[
 result "no body of a function in SQL is longer than $MAX_BODY lines" "$(long_bodies "${scripts[@]}")"
 result "every extension has a script of its own" "$(diff <(ls ./*.control | wc -l) <(heads | wc -l))"
 result "the scripts and bodies take no name from the schema that users call" "$(trusts_names "${scripts[@]}")"
+result "no body that is bound has a backslash" "$(bound_backslashes "${scripts[@]}")"
 result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${scripts[@]}")"
 result "the settings of iblt, at most four, are those of doc/internals/walk.md" "$(settings "${sources[@]}" "${scripts[@]}")"
 # CREATE EXTENSION would fail in a database whose encoding lacks the character
