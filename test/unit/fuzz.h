@@ -10,9 +10,8 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-#include <stdlib.h>
-
 #include "sketch.h"
+#include "tap.h"
 
 #define DEMAND(condition) \
 	do { \
@@ -34,12 +33,7 @@ extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 static inline uint8_t *
 fuzz_duplicate(const uint8_t *bytes, size_t size)
 {
-	uint8_t    *copy = malloc(size > 0 ? size : 1);
-
-	DEMAND(copy != NULL);
-	if (size > 0)
-		memcpy(copy, bytes, size);
-	return copy;
+	return size > 0 ? memcpy(take(size), bytes, size) : take(size);
 }
 
 static inline int
@@ -53,7 +47,7 @@ fuzz_input(const uint8_t *data, size_t size, FuzzUse *use)
 		iblt_store64(bytes + size - 8, XXH3_64bits(bytes, size - 8));
 		use(bytes, size);
 	}
-	free(bytes);
+	forget(0);
 	return 0;
 }
 

@@ -39,19 +39,17 @@ peel(const IbltSketch *sketch)
 	IbltSketch peeled;
 	IbltSketch account;
 	static uint8_t value[8 * IBLT_MAX_LIMBS];
-	IbltPeeler *peeler = malloc(sizeof *peeler);
-	void *scratch = malloc(iblt_core_peel_scratch_size(sketch) + 1);
+	IbltPeeler *peeler = take(sizeof *peeler);
 	IbltPeelResult result;
 	IbltEntry entry;
 	uint32_t reports = 0;
 	int64_t rows = 0;
 
-	DEMAND(peeler != NULL && scratch != NULL);
 	iblt_core_view_copy(&peeled, sketch,
 						fuzz_duplicate(sketch->bytes, sketch->size));
 	iblt_core_view_copy(&account, sketch,
 						fuzz_duplicate(sketch->bytes, sketch->size));
-	iblt_core_peel_start(peeler, &peeled, scratch);
+	iblt_core_peel_start(peeler, &peeled, take(iblt_core_peel_scratch_size(sketch)));
 	while (iblt_core_peel_next(peeler, &entry))
 	{
 		DEMAND(!iblt_core_entry_value(sketch, &entry, value) ||
@@ -68,10 +66,6 @@ peel(const IbltSketch *sketch)
 		DEMAND(rows == sketch->rows);
 		DEMAND(reports > 0 || iblt_core_meter_is_zero(sketch->meter));
 	}
-	free(account.bytes);
-	free(peeled.bytes);
-	free(scratch);
-	free(peeler);
 }
 
 /* GET of the key that each cell would have, and of a few bytes. */
@@ -108,14 +102,11 @@ open_first_bytes(IbltSketch *header, uint8_t *bytes, size_t size)
 {
 	IbltStatus status = iblt_core_open_header(header, bytes, size, size);
 	size_t first = size;
-	uint8_t *copy;
 	IbltSketch part;
 
 	if (size >= IBLT_HEADER_SIZE && iblt_core_header_size(bytes) < size)
 		first = iblt_core_header_size(bytes);
-	copy = fuzz_duplicate(bytes, first);
-	DEMAND(iblt_core_open_header(&part, copy, first, size) == status);
-	free(copy);
+	DEMAND(iblt_core_open_header(&part, fuzz_duplicate(bytes, first), first, size) == status);
 	return status;
 }
 
@@ -158,13 +149,9 @@ combine(const IbltSketch *sketch)
 
 	iblt_core_init(&negative, &sketch->params, fuzz_duplicate(sketch->bytes, sketch->size));
 	if (iblt_core_add_sketch(&negative, sketch, -1) == IBLT_COUNT_OVERFLOW)
-	{
-		free(negative.bytes);
 		return;
-	}
 	iblt_core_init(&copy, &sketch->params, fuzz_duplicate(sketch->bytes, sketch->size));
 	DEMAND(iblt_core_add_sketch(&copy, &negative, -1) == IBLT_OK);
-	free(negative.bytes);
 	iblt_core_seal(&copy);
 	DEMAND(memcmp(copy.bytes, sketch->bytes, sketch->size) == 0);
 	DEMAND(iblt_core_add_sketch(&copy, sketch, -1) == IBLT_OK);
@@ -172,7 +159,6 @@ combine(const IbltSketch *sketch)
 	DEMAND(copy.rows == 0 && iblt_core_meter_is_zero(copy.meter));
 	for (uint32_t i = 0; i < copy.ncells; i++)
 		DEMAND(iblt_core_cell_is_zero(&copy, iblt_cell(&copy, i)));
-	free(copy.bytes);
 }
 
 static bool
@@ -191,17 +177,14 @@ estimate(const IbltSketch *strata)
 {
 	static IbltPeeler peeler;
 	IbltSketch copy;
-	void *scratch = malloc(iblt_core_strata_scratch_size(strata) + 1);
 	uint64_t keys;
 	IbltPeelResult result;
 
-	DEMAND(scratch != NULL);
 	iblt_core_view_copy(&copy, strata, fuzz_duplicate(strata->bytes, strata->size));
-	result = iblt_core_strata_estimate(&copy, &peeler, scratch, &keys);
+	result = iblt_core_strata_estimate(&copy, &peeler, take(iblt_core_strata_scratch_size(strata)),
+									   &keys);
 	DEMAND(keys <= INT64_MAX);
 	DEMAND((result == IBLT_PEEL_COMPLETE && keys == 0) == is_empty(strata));
-	free(copy.bytes);
-	free(scratch);
 }
 
 static void
@@ -230,42 +213,39 @@ open_and_use(uint8_t *bytes, size_t size)
 		ask(&sketch);
 }
 
+static unsigned
+limbs_of(IbltKeyKind kind, unsigned chosen)
+{
+	return kind == IBLT_KEY_INTEGER ? 1 : kind == IBLT_KEY_UUID ? 2 : 1 + chosen % 5;
+}
+
 /* An honest sketch of a few rows, of a shape that seed chooses; its size. */
 static size_t
 honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 {
 	static const uint32_t ladder[] = { 1, 2, 3, 4, 6, 8, 12, 16 };
-	IbltParams params;
+	IbltParams params = {.hashes = 3 + (int) (seed / 32 % 6), .subtable_cells = ladder[seed / 256 % 8],
+		.key.kind = (IbltKeyKind) (seed % 4), .seed = seed};
 	IbltSketch sketch;
 	uint8_t key[40] = { 0 };
 	uint8_t value[40] = { 0 };
 	unsigned i;
 
-	memset(&params, 0, sizeof params);
-	params.key.kind = (IbltKeyKind) (seed % 4);
-	params.key.limbs = params.key.kind == IBLT_KEY_INTEGER ? 1
-				   : params.key.kind == IBLT_KEY_UUID  ? 2
-												   : 1 + seed / 4 % 5;
-	params.hashes = 3 + (int) (seed / 32 % 6);
+	params.key.limbs = limbs_of(params.key.kind, seed / 4);
 	params.subtables = (1u << params.hashes) - 1;
-	params.subtable_cells = ladder[seed / 256 % 8];
 	if (seed / 2048 % 2)
 	{
 		params.value.kind = params.key.kind == IBLT_KEY_UNTYPED
 			? IBLT_KEY_UNTYPED : (IbltKeyKind) (1 + seed % 3);
-		params.value.limbs = params.value.kind == IBLT_KEY_INTEGER ? 1
-							 : params.value.kind == IBLT_KEY_UUID  ? 2
-																   : 1 + seed / 8 % 5;
+		params.value.limbs = limbs_of(params.value.kind, seed / 8);
 		params.value.description = (const uint8_t *) "int4";
-		params.value.description_size =
-			params.value.kind == IBLT_KEY_CANONICAL ? 4 : 0;
+		params.value.description_size = params.value.kind == IBLT_KEY_CANONICAL ? 4 : 0;
 	}
 	else if (seed / 512 % 4 == 0)
 	{
 		params.strata = 1 + (int) (seed % 8);
 		params.key.limbs = 1;
 	}
-	params.seed = seed;
 	params.key.description = (const uint8_t *) "text";
 	params.key.description_size = params.key.kind == IBLT_KEY_CANONICAL ? 4 : 0;
 	if (iblt_core_size(&params) > max_size)

@@ -52,7 +52,6 @@ move_out_and_in(const IbltKbf *kbf, const uint8_t *key, unsigned value)
 		demand_valid(&copy);
 		DEMAND(iblt_core_kbf_get(&copy, key, 8, &again) != IBLT_ABSENT);
 	}
-	free(copy.bytes);
 }
 
 static void
@@ -73,7 +72,6 @@ ask(const IbltKbf *kbf)
 		{
 			copy_of(&copy, kbf);
 			DEMAND(iblt_core_kbf_delete(&copy, key, 8, value) == IBLT_OK);
-			free(copy.bytes);
 		}
 		move_out_and_in(kbf, key, answer == IBLT_PRESENT ? value
 						: 1 + (unsigned) i % kbf->params.values);
@@ -102,12 +100,10 @@ combine(const IbltKbf *kbf)
 				   memcmp(sum.bytes, kbf->bytes, kbf->size) == 0);
 		}
 	}
-	free(sum.bytes);
 	copy_of(&sum, kbf);
 	DEMAND(iblt_core_kbf_subtract(&sum, kbf) == IBLT_OK);
 	demand_valid(&sum);
 	DEMAND(sum.keys == 0 && iblt_core_kbf_full_cells(&sum) == full);
-	free(sum.bytes);
 }
 
 static void
@@ -116,19 +112,15 @@ fold(const IbltKbf *kbf)
 	IbltKbfParams params = kbf->params;
 	uint32_t	factor = 2;
 	IbltKbf		folded;
-	uint8_t    *bytes;
 
 	while (factor < params.subtable_cells && params.subtable_cells % factor != 0)
 		factor++;
 	if (params.subtable_cells % factor != 0)
 		return;
 	params.subtable_cells /= factor;
-	bytes = malloc(iblt_core_kbf_size(&params));
-	DEMAND(bytes != NULL);
-	iblt_core_kbf_init(&folded, &params, bytes);
+	iblt_core_kbf_init(&folded, &params, take(iblt_core_kbf_size(&params)));
 	DEMAND(iblt_core_kbf_add(&folded, kbf) == IBLT_OK);
 	demand_valid(&folded);
-	free(bytes);
 }
 
 static void
@@ -173,17 +165,12 @@ static size_t
 honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 {
 	static IbltKbf kbf;
-	IbltKbfParams params;
+	IbltKbfParams params = {.hashes = 2 + (int) (seed / 4 % 7), .degree = 3 + (int) (seed / 32 % 10),
+		.superposed = 1 + (int) (seed / 512 % 3), .subtable_cells = 1 + seed / 2048 % 16,
+		.key.kind = (IbltKeyKind) (seed % 4), .seed = seed};
 	unsigned	i;
 
-	memset(&params, 0, sizeof params);
-	params.key.kind = (IbltKeyKind) (seed % 4);
-	params.hashes = 2 + (int) (seed / 4 % 7);
-	params.degree = 3 + (int) (seed / 32 % 10);
-	params.superposed = 1 + (int) (seed / 512 % 3);
 	params.values = 1 + seed / 128 % gf_values(params.degree);
-	params.subtable_cells = 1 + seed / 2048 % 16;
-	params.seed = seed;
 	params.key.description = (const uint8_t *) "text";
 	params.key.description_size = params.key.kind == IBLT_KEY_CANONICAL ? 4 : 0;
 	params.labels = (const uint8_t *) "\1a\2bc\1d";

@@ -22,53 +22,17 @@
 #include "tap.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define MODEL_SANITIZED 1
+#define MODEL_SCALE 10
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define MODEL_SANITIZED 1
-#endif
-#endif
-
-#ifdef MODEL_SANITIZED
 #define MODEL_SCALE 10
-#elif !defined(MODEL_SCALE)
+#endif
+#endif
+#ifndef MODEL_SCALE
 #define MODEL_SCALE 100
 #endif
 
-#define MODEL_NOTES 5 /* diagnoses printed for one test */
 #define MODEL_NONE UINT32_MAX
-
-static long model_failures = 0;
-
-/* One observation within a test; the first few that fail are printed. */
-#define check(condition, ...)                                                  \
-	((condition) ? true : check_failed(__LINE__, #condition, __VA_ARGS__))
-
-static inline bool TAP_PRINTF(3, 4)
-	check_failed(int line, const char *condition, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (++model_failures > MODEL_NOTES)
-		return false;
-	printf("# seed %" PRIu64 ", line %d: %s fails: ", tap_seed(), line,
-		   condition);
-	va_start(ap, fmt);
-	vprintf(fmt, ap);
-	va_end(ap);
-	putchar('\n');
-	return false;
-}
-
-/* Ends a test: it holds if no observation since the last one failed. */
-static inline void
-checked(const char *what)
-{
-	tap_ok(model_failures == 0, "%s", what);
-	if (model_failures > MODEL_NOTES)
-		printf("# %ld observations failed\n", model_failures);
-	model_failures = 0;
-}
 
 static inline long
 scaled(long rounds)
@@ -79,19 +43,6 @@ scaled(long rounds)
 	return rounds * scale / 100 > 0 ? rounds * scale / 100 : 1;
 }
 
-static inline void *
-take(size_t size)
-{
-	void *memory = malloc(size > 0 ? size : 1);
-
-	if (memory == NULL)
-	{
-		printf("Bail out! out of memory\n");
-		exit(1);
-	}
-	return memory;
-}
-
 /* Uniform enough below n. */
 static inline uint32_t
 below(uint32_t n)
@@ -99,21 +50,15 @@ below(uint32_t n)
 	return (uint32_t) (((tap_random() >> 32) * n) >> 32);
 }
 
-/* --- sketches in memory of their own exact size --------------------------- */
+/* --- sketches ---------------------------------------------------------------- */
 
 static inline IbltParams
-make_params(IbltKeyKind kind, unsigned limbs, int hashes, uint32_t cells,
-			bool with_values, uint64_t seed)
+make_params(IbltKeyKind kind, unsigned limbs, int hashes, uint32_t cells, bool with_values,
+			uint64_t seed)
 {
-	IbltParams params;
+	IbltParams params = {.hashes = hashes, .subtables = (1u << hashes) - 1,
+		.subtable_cells = cells, .key = {.kind = kind, .limbs = limbs}, .seed = seed};
 
-	memset(&params, 0, sizeof params);
-	params.hashes = hashes;
-	params.subtables = (1u << hashes) - 1;
-	params.subtable_cells = cells;
-	params.key.kind = kind;
-	params.key.limbs = limbs;
-	params.seed = seed;
 	if (kind == IBLT_KEY_CANONICAL)
 	{
 		params.key.description = (const uint8_t *) "text";
@@ -121,8 +66,7 @@ make_params(IbltKeyKind kind, unsigned limbs, int hashes, uint32_t cells,
 	}
 	if (with_values)
 	{
-		params.value.kind =
-			kind == IBLT_KEY_UNTYPED ? IBLT_KEY_UNTYPED : IBLT_KEY_INTEGER;
+		params.value.kind = kind == IBLT_KEY_UNTYPED ? IBLT_KEY_UNTYPED : IBLT_KEY_INTEGER;
 		params.value.limbs = 1;
 	}
 	return params;
@@ -132,9 +76,7 @@ make_params(IbltKeyKind kind, unsigned limbs, int hashes, uint32_t cells,
 static inline IbltKeyKind
 usual_kind(unsigned limbs)
 {
-	return limbs == 1	? IBLT_KEY_INTEGER
-		   : limbs == 2 ? IBLT_KEY_UUID
-						: IBLT_KEY_CANONICAL;
+	return limbs == 1 ? IBLT_KEY_INTEGER : limbs == 2 ? IBLT_KEY_UUID : IBLT_KEY_CANONICAL;
 }
 
 /* A shape with keys of a few limbs, now and then without one of its subtables. */
@@ -142,9 +84,8 @@ static inline IbltParams
 draw_shape(unsigned most_limbs, uint32_t cells)
 {
 	unsigned limbs = 1 + below(most_limbs);
-	IbltParams params =
-		make_params(usual_kind(limbs), limbs, 3 + (int) below(6), cells,
-					below(2) == 0, tap_random());
+	IbltParams params = make_params(usual_kind(limbs), limbs, 3 + (int) below(6), cells,
+									below(2) == 0, tap_random());
 
 	if (below(3) == 0)
 		params.subtables &= ~(1u << below((uint32_t) params.hashes));
@@ -158,8 +99,7 @@ set_values(IbltParams *params, unsigned limbs)
 	params->value.kind = usual_kind(limbs);
 	params->value.limbs = limbs;
 	params->value.description = (const uint8_t *) "varchar";
-	params->value.description_size =
-		params->value.kind == IBLT_KEY_CANONICAL ? 7 : 0;
+	params->value.description_size = params->value.kind == IBLT_KEY_CANONICAL ? 7 : 0;
 }
 
 static inline IbltSketch *
@@ -175,18 +115,9 @@ static inline IbltSketch *
 sketch_copy(const IbltSketch *from)
 {
 	IbltSketch *sketch = take(sizeof *sketch);
-	uint8_t *bytes = take(from->size);
 
-	memcpy(bytes, from->bytes, from->size);
-	iblt_core_view_copy(sketch, from, bytes);
+	iblt_core_view_copy(sketch, from, memcpy(take(from->size), from->bytes, from->size));
 	return sketch;
-}
-
-static inline void
-sketch_free(IbltSketch *sketch)
-{
-	free(sketch->bytes);
-	free(sketch);
 }
 
 /* a + sign * b, sealed; a and b must be. */
@@ -200,14 +131,28 @@ sketch_sum(const IbltSketch *a, const IbltSketch *b, int sign)
 	return sum;
 }
 
+/* The sketch folded to so many cells a subtable, with the subtables of a mask, and sealed. */
+static inline IbltSketch *
+sketch_fold(const IbltSketch *from, uint32_t cells, unsigned subtables)
+{
+	IbltParams params = from->params;
+	IbltSketch *to;
+
+	params.subtable_cells = cells;
+	params.subtables = subtables;
+	to = sketch_new(&params);
+	iblt_core_fold(to, from);
+	iblt_core_seal(to);
+	return to;
+}
+
 /* The value that y stands for: another y has another, and zeros may follow. */
 static inline void
 value_of(const IbltSketch *sketch, uint64_t y, uint8_t *value)
 {
 	iblt_store64(value, y);
 	for (unsigned l = 1; l < sketch->params.value.limbs; l++)
-		iblt_store64(value + 8 * (size_t) l,
-					 y % 4 < 2 ? 0 : (y + l) * IBLT_GOLDEN);
+		iblt_store64(value + 8 * (size_t) l, y % 4 < 2 ? 0 : (y + l) * IBLT_GOLDEN);
 }
 
 /* Adds a row with the checksum y, or the value that y stands for. */
@@ -253,56 +198,35 @@ typedef struct Decoded
 	bool bounded; /* no cell reported twice */
 	uint32_t n;	  /* reports */
 	IbltEntry *entry;
-	uint8_t *keys;
-	uint8_t *cells;
 } Decoded;
 
 /* Decodes a copy of the sketch. */
-static inline void
-decode(const IbltSketch *sketch, Decoded *d)
+static inline Decoded
+decode(const IbltSketch *sketch)
 {
 	size_t key_size = 8 * (size_t) sketch->params.key.limbs;
+	Decoded d = {.bounded = true, .entry = take(sketch->ncells * sizeof *d.entry)};
 	IbltSketch *copy = sketch_copy(sketch);
-	void *scratch = take(iblt_core_peel_scratch_size(copy));
 	IbltPeeler *peeler = take(sizeof *peeler);
+	uint8_t *keys = take(sketch->ncells * key_size);
+	uint8_t *cells = take((size_t) sketch->ncells * sketch->cell_size);
 	IbltEntry entry;
 	uint32_t bits = 0;
 
-	d->entry = take(sketch->ncells * sizeof *d->entry);
-	d->keys = take(sketch->ncells * key_size);
-	d->cells = take((size_t) sketch->ncells * sketch->cell_size);
-	iblt_core_peel_start(peeler, copy, scratch);
-	d->bounded = true;
-	for (d->n = 0; iblt_core_peel_next(peeler, &entry); d->n++)
+	iblt_core_peel_start(peeler, copy, take(iblt_core_peel_scratch_size(copy)));
+	for (; iblt_core_peel_next(peeler, &entry) && (d.bounded = d.n < sketch->ncells); d.n++)
 	{
-		if (d->n == sketch->ncells)
-		{
-			d->bounded = false;
-			break;
-		}
-		memcpy(d->keys + d->n * key_size, entry.key, key_size);
-		entry.key = d->keys + d->n * key_size;
-		memcpy(d->cells + d->n * (size_t) sketch->cell_size, entry.cell,
-			   sketch->cell_size);
-		entry.cell = d->cells + d->n * (size_t) sketch->cell_size;
-		d->entry[d->n] = entry;
+		d.entry[d.n] = entry;
+		d.entry[d.n].key = memcpy(keys + d.n * key_size, entry.key, key_size);
+		d.entry[d.n].cell = memcpy(cells + d.n * (size_t) sketch->cell_size, entry.cell,
+								   sketch->cell_size);
 	}
 	for (uint32_t i = 0; i < sketch->ncells; i++)
 		bits += peeler->reported[i / 8] >> i % 8 & 1;
 	/* as many reports as cells that reported: none did so twice */
-	d->bounded = d->bounded && bits == d->n;
-	d->result = iblt_core_peel_result(peeler);
-	free(peeler);
-	free(scratch);
-	sketch_free(copy);
-}
-
-static inline void
-decoded_free(Decoded *d)
-{
-	free(d->entry);
-	free(d->keys);
-	free(d->cells);
+	d.bounded = d.bounded && bits == d.n;
+	d.result = iblt_core_peel_result(peeler);
+	return d;
 }
 
 /* --- the model -------------------------------------------------------------- */
@@ -354,10 +278,8 @@ model_find(const Model *model, const uint8_t *key, uint32_t nkeys)
 static inline uint64_t
 random_limb(uint32_t i, uint64_t base)
 {
-	static const uint64_t extremes[] = {
-		0, 1, UINT64_MAX, UINT64_MAX - 58, UINT64_MAX - 59, UINT64_MAX - 60,
-		UINT64_C(1) << 63, (UINT64_C(1) << 63) - 1, 58, 59
-	};
+	static const uint64_t extremes[] = {0, 1, UINT64_MAX, UINT64_MAX - 58, UINT64_MAX - 59,
+		UINT64_MAX - 60, UINT64_C(1) << 63, (UINT64_C(1) << 63) - 1, 58, 59};
 
 	switch (below(4))
 	{
@@ -388,48 +310,25 @@ model_draw_key(Model *model, uint32_t i)
 	while (model_find(model, key, i) != MODEL_NONE);
 }
 
+/* Room for so many rows, which are added up at most. */
 static inline Model *
-model_new(unsigned limbs, uint32_t nkeys)
+model_new(unsigned limbs, uint32_t nkeys, size_t room)
 {
 	Model *model = take(sizeof *model);
 
-	model->limbs = limbs;
-	model->nkeys = nkeys;
-	model->keys = take((size_t) nkeys * 8 * limbs);
-	model->expected = take(nkeys * sizeof *model->expected);
-	model->nrows = 0;
-	model->room = 16;
-	model->rows = take(model->room * sizeof *model->rows);
+	*model = (Model) {limbs, nkeys, take((size_t) nkeys * 8 * limbs),
+		take(nkeys * sizeof *model->expected), take(room * sizeof *model->rows), 0, room};
 	for (uint32_t i = 0; i < nkeys; i++)
 		model_draw_key(model, i);
 	return model;
 }
 
 static inline void
-model_free(Model *model)
-{
-	free(model->keys);
-	free(model->expected);
-	free(model->rows);
-	free(model);
-}
-
-static inline void
 model_add(Model *model, uint32_t key, uint64_t y, int64_t count)
 {
-	ModelRow *row;
-
 	if (model->nrows == model->room)
-	{
-		model->room *= 2;
-		model->rows = realloc(model->rows, model->room * sizeof *row);
-		if (model->rows == NULL)
-			exit(1);
-	}
-	row = &model->rows[model->nrows++];
-	row->key = key;
-	row->y = y;
-	row->count = count;
+		abort();
+	model->rows[model->nrows++] = (ModelRow) {key, y, count};
 }
 
 static inline int
@@ -447,23 +346,17 @@ compare_rows(const void *a, const void *b)
 static inline void
 model_settle(Model *model)
 {
-	size_t i = 0;
-
 	memset(model->expected, 0, model->nkeys * sizeof *model->expected);
 	qsort(model->rows, model->nrows, sizeof *model->rows, compare_rows);
-	while (i < model->nrows)
+	for (size_t i = 0; i < model->nrows;)
 	{
 		ModelRow row = model->rows[i];
 		ModelKey *key = &model->expected[row.key];
 
 		while (++i < model->nrows && compare_rows(&row, &model->rows[i]) == 0)
 			row.count += model->rows[i].count;
-		if (row.count == 0)
-			continue;
-		key->one_value = !key->there;
-		key->there = true;
-		key->value = row.y;
-		key->count += row.count;
+		if (row.count != 0)
+			*key = (ModelKey) {true, !key->there, row.y, key->count + row.count};
 	}
 }
 
@@ -471,8 +364,11 @@ model_settle(Model *model)
 
 typedef struct Graph
 {
+	uint32_t cells;
+	int kept;		  /* cells of a key */
 	uint32_t *degree; /* keys in a cell */
 	uint32_t *names;  /* XOR of their numbers */
+	uint32_t (*place)[IBLT_MAX_HASHES]; /* the cells of each key */
 	uint32_t keys;	  /* that are there */
 	uint32_t peeled;  /* of these, reached by peeling */
 } Graph;
@@ -485,68 +381,71 @@ positions(const IbltSketch *sketch, const uint8_t *key, uint32_t *index)
 	uint32_t position[IBLT_MAX_HASHES];
 	int kept = 0;
 
-	(void) iblt_hash_key(&sketch->hasher, key, 8 * (size_t) params->key.limbs,
-						 params->hashes, params->subtable_cells, position);
+	(void) iblt_hash_key(&sketch->hasher, key, 8 * (size_t) params->key.limbs, params->hashes,
+						 params->subtable_cells, position);
 	for (int i = 0; i < params->hashes; i++)
 		if (params->subtables & 1u << i)
 		{
-			index[kept] =
-				(uint32_t) kept * params->subtable_cells + position[i];
+			index[kept] = (uint32_t) kept * params->subtable_cells + position[i];
 			kept++;
 		}
 	return kept;
 }
 
 static inline void
-graph_toggle(Graph *graph, const IbltSketch *sketch, const Model *model,
-			 uint32_t key, int step)
+graph_toggle(Graph *graph, uint32_t key, uint32_t step)
 {
-	uint32_t index[IBLT_MAX_HASHES];
-	int i = positions(sketch, model_key(model, key), index);
-
-	while (i-- > 0)
+	for (int i = 0; i < graph->kept; i++)
 	{
-		graph->degree[index[i]] += (uint32_t) step;
-		graph->names[index[i]] ^= key;
+		graph->degree[graph->place[key][i]] += step;
+		graph->names[graph->place[key][i]] ^= key;
 	}
 }
 
-static inline void
-graph_build(Graph *graph, const IbltSketch *sketch, const Model *model)
+/* A graph for keys with numbers below "numbers". */
+static inline Graph
+graph_new(const IbltSketch *sketch, uint32_t numbers)
 {
-	graph->degree = calloc(sketch->ncells, sizeof(uint32_t));
-	graph->names = calloc(sketch->ncells, sizeof(uint32_t));
-	graph->keys = graph->peeled = 0;
-	if (graph->degree == NULL || graph->names == NULL)
-		exit(1);
-	for (uint32_t key = 0; key < model->nkeys; key++)
-		if (model->expected[key].there)
-		{
-			graph_toggle(graph, sketch, model, key, 1);
-			graph->keys++;
-		}
+	int kept = iblt_core_subtable_count(&sketch->params);
+	uint32_t cells = (uint32_t) kept * sketch->params.subtable_cells;
+	Graph graph = {cells, kept, take_zeros(cells * sizeof(uint32_t)),
+		take_zeros(cells * sizeof(uint32_t)), take(numbers * sizeof *graph.place), 0, 0};
+
+	return graph;
 }
 
 static inline void
-graph_free(Graph *graph)
+graph_put(Graph *graph, const IbltSketch *sketch, uint32_t number, const uint8_t *key)
 {
-	free(graph->degree);
-	free(graph->names);
+	(void) positions(sketch, key, graph->place[number]);
+	graph_toggle(graph, number, 1);
+	graph->keys++;
+}
+
+static inline Graph
+graph_of(const IbltSketch *sketch, const Model *model)
+{
+	Graph graph = graph_new(sketch, model->nkeys);
+
+	for (uint32_t key = 0; key < model->nkeys; key++)
+		if (model->expected[key].there)
+			graph_put(&graph, sketch, key, model_key(model, key));
+	return graph;
 }
 
 /* Removes keys that are alone in a cell until there are none. */
 static inline void
-graph_peel(Graph *graph, const IbltSketch *sketch, const Model *model)
+graph_peel(Graph *graph)
 {
 	uint32_t before;
 
 	do
 	{
 		before = graph->peeled;
-		for (uint32_t i = 0; i < sketch->ncells; i++)
+		for (uint32_t i = 0; i < graph->cells; i++)
 			if (graph->degree[i] == 1)
 			{
-				graph_toggle(graph, sketch, model, graph->names[i], -1);
+				graph_toggle(graph, graph->names[i], UINT32_MAX);
 				graph->peeled++;
 			}
 	} while (graph->peeled != before);
@@ -554,8 +453,7 @@ graph_peel(Graph *graph, const IbltSketch *sketch, const Model *model)
 
 /* What GET must answer for a key, whose number may be MODEL_NONE. */
 static inline IbltPresence
-graph_presence(const Graph *graph, const IbltSketch *sketch, const uint8_t *key,
-			   uint32_t number)
+graph_presence(const Graph *graph, const IbltSketch *sketch, const uint8_t *key, uint32_t number)
 {
 	uint32_t index[IBLT_MAX_HASHES];
 	int i = positions(sketch, key, index);
@@ -574,23 +472,22 @@ graph_presence(const Graph *graph, const IbltSketch *sketch, const uint8_t *key,
 /* --- a sketch held against its model --------------------------------------- */
 
 static inline bool
-check_entry(const IbltSketch *sketch, const ModelKey *expected,
-			const IbltEntry *entry, const char *what)
+check_entry(const IbltSketch *sketch, const ModelKey *expected, const IbltEntry *entry,
+			const char *what)
 {
 	bool one_value = sketch->params.value.limbs > 0 && expected->one_value;
-	size_t size = 8 * (size_t) sketch->params.value.limbs;
 	uint8_t value[8 * IBLT_MAX_LIMBS];
 	uint8_t true_value[8 * IBLT_MAX_LIMBS];
 	bool has_value = iblt_core_entry_value(sketch, entry, value);
 
 	value_of(sketch, expected->value, true_value);
 	return check(expected->there, "%s: a key without rows", what) &&
-		   check(entry->count == expected->count, "%s: count %d, not %" PRId64,
-				 what, (int) entry->count, expected->count) &&
-		   check(has_value == one_value, "%s: has_value %d", what,
-				 has_value) &&
-		   check(!has_value || memcmp(value, true_value, size) == 0,
-				 "%s: value %" PRIu64, what, iblt_load64(value));
+		check(entry->count == expected->count, "%s: count %d, not %" PRId64, what,
+			  (int) entry->count, expected->count) &&
+		check(has_value == one_value, "%s: has_value %d", what, has_value) &&
+		check(!has_value ||
+			  memcmp(value, true_value, 8 * (size_t) sketch->params.value.limbs) == 0,
+			  "%s: value %" PRIu64, what, iblt_load64(value));
 }
 
 /*
@@ -602,15 +499,12 @@ check_entry(const IbltSketch *sketch, const ModelKey *expected,
 static inline bool
 check_decode(const IbltSketch *sketch, const Model *model, const char *what)
 {
-	uint8_t *seen = take(model->nkeys);
-	Decoded d;
-	Graph graph;
+	uint8_t *seen = take_zeros(model->nkeys);
+	Decoded d = decode(sketch);
+	Graph graph = graph_of(sketch, model);
 	bool complete;
 
-	memset(seen, 0, model->nkeys);
-	decode(sketch, &d);
-	graph_build(&graph, sketch, model);
-	graph_peel(&graph, sketch, model);
+	graph_peel(&graph);
 	complete = graph.peeled == graph.keys;
 	for (uint32_t i = 0; i < d.n; i++)
 	{
@@ -622,14 +516,9 @@ check_decode(const IbltSketch *sketch, const Model *model, const char *what)
 			break;
 	}
 	check(d.bounded, "%s: a cell reported twice", what);
-	check(d.n == graph.peeled, "%s: %u of %u keys reported, not %u", what, d.n,
+	check(d.n == graph.peeled && d.result == (complete ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCOMPLETE),
+		  "%s: result %d, %u of %u keys reported, with %u within reach", what, (int) d.result, d.n,
 		  graph.keys, graph.peeled);
-	check(d.result == (complete ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCOMPLETE),
-		  "%s: result %d with %u of %u keys within reach", what, (int) d.result,
-		  graph.peeled, graph.keys);
-	graph_free(&graph);
-	decoded_free(&d);
-	free(seen);
 	return complete;
 }
 

@@ -1,6 +1,6 @@
 /*
  * tap.h
- *		The least that a unit test needs: TAP output and repeatable randomness.
+ *		The least that a unit test needs: TAP output, repeatable randomness, and memory.
  *
  * A test program calls tap_ok() once for each thing it checks and returns
  * tap_done() from main(), which prints the plan.  Random tests draw from
@@ -16,11 +16,15 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TAP_DEFAULT_SEED UINT64_C(20110926)
+
+#define LENGTH(array) ((int) (sizeof(array) / sizeof *(array)))
 
 #if defined(__GNUC__)
 #define TAP_PRINTF(f, a) __attribute__((format(printf, f, a)))
@@ -103,5 +107,92 @@ tap_random(void)
 	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
 	return z ^ (z >> 31);
 }
+
+/* --- observations within a test --------------------------------------------- */
+
+#define TAP_NOTES 5 /* diagnoses printed for one test */
+
+static long tap_wrong = 0;
+
+/* One observation.  The first few that fail are printed. */
+#define check(condition, ...) ((condition) ? true : tap_wrongly(__LINE__, #condition, __VA_ARGS__))
+
+static inline bool TAP_PRINTF(3, 4)
+tap_wrongly(int line, const char *condition, const char *fmt, ...)
+{
+	va_list		ap;
+
+	if (++tap_wrong > TAP_NOTES)
+		return false;
+	printf("# seed %" PRIu64 ", line %d: %s fails: ", tap_seed(), line, condition);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+	return false;
+}
+
+/* --- memory -------------------------------------------------------------------- */
+
+static void **tap_blocks;
+static size_t tap_taken;
+
+/* Memory of its own exact size, so that sanitizers see any access beyond it.  It is not zero. */
+static inline void *
+take(size_t size)
+{
+	void	   *memory = malloc(size > 0 ? size : 1);
+
+	if ((tap_taken & (tap_taken + 1)) == 0)
+		tap_blocks = realloc(tap_blocks, 2 * (tap_taken + 1) * sizeof *tap_blocks);
+	if (memory == NULL || tap_blocks == NULL)
+	{
+		printf("Bail out! out of memory\n");
+		exit(1);
+	}
+	tap_blocks[tap_taken++] = memory;
+	return memset(memory, 0xa5, size);
+}
+
+static inline void *
+take_zeros(size_t size)
+{
+	return memset(take(size), 0, size);
+}
+
+/* Gives back what was taken since so many blocks were. */
+static inline void
+forget(size_t taken)
+{
+	while (tap_taken > taken)
+		free(tap_blocks[--tap_taken]);
+}
+
+/* Repeats what follows, and gives back the memory that each round has taken. */
+#define TRIALS(i, n) \
+	for (long i = 0, i##_n = (long) (n), i##_taken = (long) tap_taken; i < i##_n; \
+		 forget((size_t) i##_taken), i++)
+
+/* Ends a test: it holds if no observation since the last one failed. */
+static inline void
+checked(const char *what)
+{
+	tap_ok(tap_wrong == 0, "%s", what);
+	if (tap_wrong > TAP_NOTES)
+		printf("# %ld observations failed\n", tap_wrong);
+	tap_wrong = 0;
+}
+
+/* The program of these tests. */
+#define TAP_MAIN(...) \
+	int \
+	main(void) \
+	{ \
+		void		(*const tests[]) (void) = {__VA_ARGS__}; \
+		(void) tap_seed(); \
+		for (int i = 0; i < LENGTH(tests); i++) \
+			tests[i](); \
+		return tap_done(); \
+	}
 
 #endif							/* IBLT_TEST_TAP_H */

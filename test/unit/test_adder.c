@@ -23,9 +23,8 @@ edge_word(void)
 		0, 1, 58, 59, 60, IBLT_FP_P - 1, IBLT_FP_P, IBLT_FP_P + 1, UINT64_MAX,
 		UINT64_MAX - 1, (uint64_t) INT64_MAX, (uint64_t) INT64_MAX + 1
 	};
-	size_t n = sizeof edges / sizeof *edges;
 
-	return tap_random() % 3 == 0 ? tap_random() : edges[tap_random() % n];
+	return tap_random() % 3 == 0 ? tap_random() : edges[tap_random() % (uint64_t) LENGTH(edges)];
 }
 
 /* A sketch with arbitrary, lazy cells. */
@@ -58,21 +57,18 @@ reference_refuses(IbltSketch *b, const uint8_t *key, uint64_t y, int sign)
 
 /*
  * Adds every other row to two sketches and removes the rest, by an adder (with
- * its queue or without) and in the way for any shape; in how many respects do
- * they differ?
+ * its queue or without) and in the way for any shape.
  */
-static int
-rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
+static void
+check_rows(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 {
 	const IbltRowAdder *adder;
 	IbltSketch *a = lazy_sketch(cells, limbs);
 	IbltSketch *b = sketch_copy(a);
 	IbltQueue queue;
-	int wrong = 0;
 
 	memset(&queue, 0, sizeof queue);
-	adder = own ? iblt_core_row_adder(&a->params)
-		: iblt_core_row_adder_portable(&a->params);
+	adder = own ? iblt_core_row_adder(&a->params) : iblt_core_row_adder_portable(&a->params);
 	while (rows-- > 0)
 	{
 		uint8_t key[8 * IBLT_QUEUE_LIMBS];
@@ -82,67 +78,60 @@ rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 
 		for (unsigned l = 0; l < limbs; l++)
 			iblt_store64(key + 8 * l, edge_word());
-		status = queued
-			? adder->queue(&queue, a, key, y, sign) : adder->add(a, key, y, sign);
-		wrong += (status != IBLT_OK) != reference_refuses(b, key, y, sign);
+		status = queued ? adder->queue(&queue, a, key, y, sign) : adder->add(a, key, y, sign);
+		check((status != IBLT_OK) == reference_refuses(b, key, y, sign), "row %d", rows);
 	}
-	wrong += a->rows != b->rows;
-	iblt_core_queue_flush(&queue, a);
-	wrong += !same_bytes(a, b);
-	/* nothing is left in it */
-	iblt_core_queue_flush(&queue, a);
-	wrong += !same_bytes(a, b);
-	sketch_free(a);
-	sketch_free(b);
-	return wrong;
+	check(a->rows == b->rows, "row counts");
+	/* the second time, nothing is left in it */
+	for (int i = 0; i < 2; i++)
+	{
+		iblt_core_queue_flush(&queue, a);
+		check(same_bytes(a, b), "%u cells, %u limbs, own %d, queued %d", cells, limbs, own, queued);
+	}
+}
+
+static void
+test_ways(void)
+{
+	uint32_t cells;
+
+	for (cells = 1; cells <= 1000; cells = iblt_core_ladder_at_least(cells + 1))
+		TRIALS(limbs, IBLT_QUEUE_LIMBS)
+		{
+			check_rows(true, false, cells, 1 + (unsigned) limbs, 1000);
+			check_rows(true, true, cells, 1 + (unsigned) limbs, 1000);
+			check_rows(false, false, cells, 1 + (unsigned) limbs, 200);
+			check_rows(false, true, cells, 1 + (unsigned) limbs, (int) below(20));
+		}
+	checked("all ways leave the same bytes in all sizes");
 }
 
 static void
 test_shapes(void)
 {
-	IbltParams params = {.hashes = 4, .subtables = 0x0f, .subtable_cells = 1,
+	static const struct
+	{
+		unsigned limbs, values, subtables;
+		int hashes;
+		bool plain;
+	} shapes[] = {{5, 0, 0x0f, 4, false}, {1, 0, 0x0f, 4, true}, {1, 1, 0x0f, 4, false},
+		{1, 0, 0x07, 4, false}, {1, 0, 0x07, 3, false}};
+	IbltParams params = {.subtable_cells = 1,
 		.key = {IBLT_KEY_CANONICAL, 5, (const uint8_t *) "x", 1}};
-	int wrong = 0;
 
-	/* keys too wide; values; a subtable left out; another number of hashes */
-	wrong += iblt_core_row_adder(&params) != NULL;
-	params.key.limbs = 1;
-	wrong += iblt_core_row_adder(&params) == NULL;
-	params.value.limbs = 1;
-	wrong += iblt_core_row_adder(&params) != NULL;
-	params.value.limbs = 0;
-	params.subtables = 0x07;
-	wrong += iblt_core_row_adder(&params) != NULL;
-	params.hashes = 3;
-	wrong += iblt_core_row_adder(&params) != NULL;
-	tap_ok(wrong == 0, "only plain sketches have adders");
+	for (int i = 0; i < LENGTH(shapes); i++)
+	{
+		params.hashes = shapes[i].hashes;
+		params.subtables = shapes[i].subtables;
+		params.key.limbs = shapes[i].limbs;
+		params.value.limbs = shapes[i].values;
+		check((iblt_core_row_adder(&params) != NULL) == shapes[i].plain, "shape %d", i);
+	}
+	checked("only plain sketches have adders");
 	params.hashes = 4;
 	params.subtables = 0x0f;
 	tap_ok((iblt_core_row_adder(&params) != iblt_core_row_adder_portable(&params)) == HAS_OWN_WAY,
 		   "the processor's own way is chosen where it has one");
 }
 
-int
-main(void)
-{
-	int wrong = 0, rounds = 0;
-	uint32_t cells;
-
-	(void) tap_seed();
-	for (cells = 1; cells <= 1000; cells = iblt_core_ladder_at_least(cells + 1))
-	{
-		for (unsigned limbs = 1; limbs <= IBLT_QUEUE_LIMBS; limbs++)
-		{
-			wrong += rounds_differ(true, false, cells, limbs, 1000);
-			wrong += rounds_differ(true, true, cells, limbs, 1000);
-			wrong += rounds_differ(false, false, cells, limbs, 200);
-			wrong += rounds_differ(false, true, cells, limbs, (int) (tap_random() % 20));
-		}
-		rounds++;
-	}
-	tap_ok(rounds > 70 && wrong == 0,
-		   "all ways leave the same bytes in %d sizes (%d differences)",
-		   rounds, wrong);
-	test_shapes();
-	return tap_done();
-}
+TAP_MAIN(test_ways, test_shapes)

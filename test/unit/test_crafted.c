@@ -38,79 +38,44 @@ static IbltPeelResult
 decode_crafted(const IbltSketch *sketch, const char *what, long number)
 {
 	size_t key_size = 8 * (size_t) sketch->params.key.limbs;
-	IbltPeelResult result;
-	IbltSketch *sum;
-	Decoded d;
+	Decoded d = decode(sketch);
 
-	decode(sketch, &d);
-	result = d.result;
 	check(d.bounded, "%s %ld: a cell reported twice", what, number);
-	if (result == IBLT_PEEL_COMPLETE)
-	{
-		sum = put_back(sketch, &d);
-		check(same_bytes(sum, sketch), "%s %ld: %u reports are not the sketch",
-			  what, number, d.n);
-		sketch_free(sum);
-		for (uint32_t i = 0; i < d.n; i++)
-			for (uint32_t j = 0; j < i; j++)
-				check(memcmp(d.entry[i].key, d.entry[j].key, key_size) != 0,
-					  "%s %ld: complete with a key reported twice", what,
-					  number);
-	}
-	decoded_free(&d);
-	return result;
+	if (d.result != IBLT_PEEL_COMPLETE)
+		return d.result;
+	check(same_bytes(put_back(sketch, &d), sketch), "%s %ld: %u reports are not the sketch", what,
+		  number, d.n);
+	for (uint32_t i = 0; i < d.n; i++)
+		for (uint32_t j = 0; j < i; j++)
+			check(memcmp(d.entry[i].key, d.entry[j].key, key_size) != 0,
+				  "%s %ld: complete with a key reported twice", what, number);
+	return d.result;
 }
 
-/* A sketch that decodes completely, of one to five keys. */
+/* A sketch that decodes completely, of one to five keys, in a variety of shapes.  The first is empty. */
 static IbltSketch *
-decodable(unsigned limbs, int hashes, uint32_t cells, bool with_values)
+specimen(int number)
 {
-	IbltParams params =
-		make_params(usual_kind(limbs), limbs, hashes, cells, with_values, 0);
-	IbltSketch *sketch = NULL;
-	int tries = 0;
+	static const uint32_t cells[] = {3, 4, 5, 6, 7, 8};
+	unsigned limbs = number % 3 == 2 ? 5 : 1 + (unsigned) number % 3;
+	IbltParams params = make_params(usual_kind(limbs), limbs, 3 + number % 4, cells[number % 6],
+									number & 1, 0);
+	IbltSketch *sketch;
 
 	do
 	{
-		uint8_t *key = take(8 * (size_t) limbs);
-		uint32_t n = 1 + below(5);
+		uint8_t key[8 * 5] = {0};
 
-		if (++tries > 1000)
-		{
-			printf("Bail out! five keys never decode\n");
-			exit(1);
-		}
-		if (sketch != NULL)
-			sketch_free(sketch);
 		params.seed = tap_random();
 		sketch = sketch_new(&params);
-		memset(key, 0, 8 * (size_t) limbs);
-		for (; n > 0; n--)
+		for (uint32_t n = 1 + below(5); n > 0; n--)
 		{
 			iblt_store64(key, n);
 			(void) iblt_core_add_row(sketch, key, n, n % 3 == 0 ? -1 : 1);
 		}
 		iblt_core_seal(sketch);
-		free(key);
 	} while (decode_crafted(sketch, "honest", 0) != IBLT_PEEL_COMPLETE);
-	return sketch;
-}
-
-/* As decodable(), in a variety of shapes; the first is empty. */
-static IbltSketch *
-specimen(int number)
-{
-	static const uint32_t cells[] = { 3, 4, 5, 6, 7, 8 };
-	unsigned limbs = number % 3 == 2 ? 5 : 1 + (unsigned) number % 3;
-	IbltSketch *sketch =
-		decodable(limbs, 3 + number % 4, cells[number % 6], number & 1);
-	IbltSketch *empty;
-
-	if (number > 0)
-		return sketch;
-	empty = sketch_sum(sketch, sketch, -1);
-	sketch_free(sketch);
-	return empty;
+	return number > 0 ? sketch : sketch_sum(sketch, sketch, -1);
 }
 
 /* Flips a bit and repairs the trailer.  Opens only if that is still valid. */
@@ -148,30 +113,24 @@ check_flip(const IbltSketch *flipped, const IbltSketch *from, size_t bit)
 static void
 test_flips(void)
 {
-	long specimens = scaled(60);
 	long opened = 0;
 
-	for (int i = 0; i < specimens; i++)
+	TRIALS(i, scaled(60))
 	{
-		IbltSketch *honest = specimen(i);
+		IbltSketch *honest = specimen((int) i);
 		IbltSketch *flipped = sketch_copy(honest);
 		IbltStatus status;
 
-		for (size_t bit = 0; bit < 8 * honest->size; bit++)
-		{
-			if (flip(flipped, honest, bit, &status))
+		TRIALS(bit, 8 * honest->size)
+			if (flip(flipped, honest, (size_t) bit, &status))
 			{
 				opened++;
-				check_flip(flipped, honest, bit);
+				check_flip(flipped, honest, (size_t) bit);
 			}
-			else if (bit / 8 >= honest->size - 8)
-				check(status == IBLT_BAD_CHECKSUM, "trailer's bit %zu: %d", bit,
-					  (int) status);
-		}
-		sketch_free(flipped);
-		sketch_free(honest);
+			else if ((size_t) bit / 8 >= honest->size - 8)
+				check(status == IBLT_BAD_CHECKSUM, "trailer's bit %ld: %d", bit, (int) status);
 	}
-	check(opened > 1000 * specimens, "only %ld opened", opened);
+	check(opened > 1000 * scaled(60), "only %ld opened", opened);
 	printf("# %ld damaged sketches with a good checksum\n", opened);
 	checked("no bit of a cell or the row count can flip unnoticed");
 }
@@ -212,30 +171,22 @@ damage(IbltSketch *sketch)
 static void
 test_damaged_cells(void)
 {
-	long rounds = scaled(100000);
-	IbltSketch *honest = NULL;
-
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, scaled(100))
 	{
-		IbltSketch *damaged;
+		IbltSketch *honest = specimen(1 + (int) below(100));
 
-		if (i % 1000 == 0)
+		TRIALS(j, 1000)
 		{
-			if (honest != NULL)
-				sketch_free(honest);
-			honest = specimen(1 + (int) below(100));
+			IbltSketch *damaged = sketch_copy(honest);
+
+			do
+				damage(damaged);
+			while (below(2));
+			iblt_core_seal(damaged);
+			check((decode_crafted(damaged, "damage", j) == IBLT_PEEL_COMPLETE) ==
+				  same_bytes(damaged, honest), "damage %ld is unnoticed", j);
 		}
-		damaged = sketch_copy(honest);
-		do
-			damage(damaged);
-		while (below(2));
-		iblt_core_seal(damaged);
-		check((decode_crafted(damaged, "damage", i) == IBLT_PEEL_COMPLETE) ==
-				  same_bytes(damaged, honest),
-			  "damage %ld is unnoticed", i);
-		sketch_free(damaged);
 	}
-	sketch_free(honest);
 	checked("no damage to cells goes unnoticed");
 }
 
@@ -282,28 +233,13 @@ take_out_of(IbltSketch *sketch, uint32_t i, int32_t count,
 	put_into(sketch, i, -count, negative);
 }
 
-/* Decodes and says how many keys that reported. */
-static uint32_t
-reports(const IbltSketch *sketch, IbltPeelResult *result)
-{
-	Decoded d;
-
-	decode(sketch, &d);
-	check(d.bounded, "a cell reported twice");
-	*result = d.result;
-	decoded_free(&d);
-	return d.n;
-}
-
 static void
-check_reports(const IbltSketch *sketch, uint32_t n, IbltPeelResult expected,
-			  const char *what)
+check_reports(const IbltSketch *sketch, uint32_t n, IbltPeelResult expected, const char *what)
 {
-	IbltPeelResult result;
-	uint32_t reported = reports(sketch, &result);
+	Decoded d = decode(sketch);
 
-	check(reported == n && result == expected, "%s: %u keys, result %d", what,
-		  reported, (int) result);
+	check(d.bounded && d.n == n && d.result == expected, "%s: %u keys, result %d", what, d.n,
+		  (int) d.result);
 }
 
 static void
@@ -345,19 +281,14 @@ misplace(IbltSketch *sketch)
 static void
 test_misplaced_keys(void)
 {
-	long rounds = scaled(2000);
-
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, scaled(2000))
 	{
-		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 3 + (int) below(6),
-										2 + below(9), false, tap_random());
-		IbltSketch *sketch;
+		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 3 + (int) below(6), 2 + below(9), false,
+										tap_random());
 
 		if (params.subtable_cells == 11)
 			params.subtable_cells = 12;
-		sketch = sketch_new(&params);
-		misplace(sketch);
-		sketch_free(sketch);
+		misplace(sketch_new(&params));
 	}
 	checked("keys outside their cells, or not in all of them, are no rows");
 }
@@ -369,7 +300,7 @@ test_crafted_mixtures(void)
 	long rounds = scaled(100000);
 	long complete = 0;
 
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, rounds)
 	{
 		int hashes = 3 + (int) below(3);
 		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, hashes,
@@ -396,7 +327,6 @@ test_crafted_mixtures(void)
 		}
 		iblt_core_seal(sketch);
 		complete += decode_crafted(sketch, "mixture", i) == IBLT_PEEL_COMPLETE;
-		sketch_free(sketch);
 	}
 	check(complete > rounds / 10 && complete < rounds * 9 / 10,
 		  "%ld of %ld complete: not a mixture", complete, rounds);
@@ -487,10 +417,9 @@ craft_impostor(IbltSketch *sketch)
 static void
 test_impostors(void)
 {
-	long rounds = scaled(5000);
 	long exposed = 0;
 
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, scaled(5000))
 	{
 		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 3 + (int) below(3),
 										4 + below(7), false, tap_random());
@@ -502,7 +431,6 @@ test_impostors(void)
 		result = decode_crafted(sketch, "impostor", i);
 		check(result != IBLT_PEEL_COMPLETE, "impostor %ld is believed", i);
 		exposed += result == IBLT_PEEL_INCONSISTENT;
-		sketch_free(sketch);
 	}
 	check(exposed > 0, "no impostor ever left all cells zero");
 	checked("a key that crafted weights feign is not believed");
@@ -515,20 +443,14 @@ test_impostors(void)
 static void
 test_half_impostors(void)
 {
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
-	long rounds = scaled(2000);
-
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, scaled(2000))
 	{
-		IbltSketch *sketch;
-		uint64_t terms[4];
-		uint64_t x[3];
-		uint64_t g;
+		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, tap_random());
+		IbltSketch *sketch = sketch_new(&params);
+		uint64_t terms[4], x[3], g;
 		uint8_t keys[3][8];
 		IbltEntry entry;
 
-		params.seed = tap_random();
-		sketch = sketch_new(&params);
 		for (int n = 0; n < 3; n++)
 		{
 			iblt_store64(keys[n], tap_random());
@@ -545,52 +467,38 @@ test_half_impostors(void)
 		check(iblt_core_get(sketch, keys[0], &entry) == IBLT_UNKNOWN,
 			  "GET believes a key by its limbs alone");
 		check_reports(sketch, 0, IBLT_PEEL_INCOMPLETE, "two keys in one cell");
-		sketch_free(sketch);
 	}
 	checked("a key that weights feign by its limbs alone is not seen at all");
 }
 
-/* Cells all zero: is that "no difference"?  Only if the header says so too. */
+/* Cells all zero: is that "no difference", and a key absent?  Only if the header says so too. */
 static void
 test_empty(void)
 {
+	static const int64_t wrong[] = {1, INT64_C(1) << 32, -1};
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 1);
 	IbltParams untyped = make_params(IBLT_KEY_UNTYPED, 4, 4, 5, false, 1);
 	IbltSketch *sketch = sketch_new(&params);
-	IbltSketch *template = sketch_new(&untyped);
-	uint8_t key[32] = { 0 };
+	uint8_t key[32] = {0};
 	IbltEntry entry;
 
 	check_reports(sketch, 0, IBLT_PEEL_COMPLETE, "empty");
-	check_reports(template, 0, IBLT_PEEL_COMPLETE, "untyped");
-	check(iblt_core_get(template, key, &entry) == IBLT_ABSENT,
+	check(iblt_core_get(sketch, key, &entry) == IBLT_ABSENT, "empty");
+	check_reports(sketch_new(&untyped), 0, IBLT_PEEL_COMPLETE, "untyped");
+	check(iblt_core_get(sketch_new(&untyped), key, &entry) == IBLT_ABSENT,
 		  "an untyped template has a key");
-	sketch->rows = 1;
-	check_reports(sketch, 0, IBLT_PEEL_INCONSISTENT, "a row but no cell");
-	sketch->rows = INT64_C(1) << 32;
-	check_reports(sketch, 0, IBLT_PEEL_INCONSISTENT, "2^32 rows, no cell");
-	sketch->rows = 0;
-	for (int b = 0; b < 8 * 2 * IBLT_METER_BUCKETS; b++)
+	for (int i = 0; i < 3 + 8 * 2 * IBLT_METER_BUCKETS; i++)
 	{
-		sketch->meter[b / 8] ^= (uint8_t) (1 << b % 8);
-		check_reports(sketch, 0, IBLT_PEEL_INCONSISTENT, "meter but no cell");
-		sketch->meter[b / 8] ^= (uint8_t) (1 << b % 8);
+		sketch->rows = i < 3 ? wrong[i] : 0;
+		if (i >= 3)
+			sketch->meter[(i - 3) / 8] ^= (uint8_t) (1 << (i - 3) % 8);
+		check_reports(sketch, 0, IBLT_PEEL_INCONSISTENT, "rows or a meter, but no cell");
+		check(iblt_core_get(sketch, key, &entry) == IBLT_CONTRADICTION, "rows or a meter: %d", i);
+		if (i >= 3)
+			sketch->meter[(i - 3) / 8] ^= (uint8_t) (1 << (i - 3) % 8);
 	}
-	sketch_free(sketch);
-	sketch_free(template);
 	checked("no keys is \"no difference\" only if meter and row count agree");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_flips();
-	test_damaged_cells();
-	test_misplaced_keys();
-	test_crafted_mixtures();
-	test_impostors();
-	test_half_impostors();
-	test_empty();
-	return tap_done();
-}
+TAP_MAIN(test_flips, test_damaged_cells, test_misplaced_keys, test_crafted_mixtures,
+		 test_impostors, test_half_impostors, test_empty)

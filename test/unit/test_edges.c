@@ -27,7 +27,7 @@ test_lazy_words(void)
 	IbltParams params = small_params();
 
 	for (uint64_t word = 0; word < IBLT_FP_FOLD; word++)
-		for (unsigned i = 0; i < 2 * sizeof others / sizeof *others; i++)
+		TRIALS(i, 2 * LENGTH(others))
 		{
 			IbltSketch *canonical = sketch_new(&params);
 			IbltSketch *lazy = sketch_new(&params);
@@ -48,12 +48,7 @@ test_lazy_words(void)
 			iblt_core_add_cell(b, 0, lazy->cells, sign);
 			iblt_core_seal(a);
 			iblt_core_seal(b);
-			check(same_bytes(a, b), "%" PRIu64 " to other %u, sign %d", word,
-				  i / 2, sign);
-			sketch_free(canonical);
-			sketch_free(lazy);
-			sketch_free(a);
-			sketch_free(b);
+			check(same_bytes(a, b), "%" PRIu64 " to other %ld, sign %d", word, i / 2, sign);
 		}
 	checked("lazy words add as the canonical ones that they stand for");
 }
@@ -65,7 +60,7 @@ test_refused_rows(void)
 	IbltParams params = small_params();
 	const IbltRowAdder *adder = iblt_core_row_adder(&params);
 
-	for (int n = 0; n < 2 * IBLT_QUEUE_ROWS; n++)
+	TRIALS(n, 2 * IBLT_QUEUE_ROWS)
 	{
 		IbltSketch *a = sketch_new(&params);
 		IbltSketch *b = sketch_new(&params);
@@ -81,13 +76,11 @@ test_refused_rows(void)
 		}
 		iblt_store64(key, iblt_limb_mask(&a->hasher, 0) ^ LIMB_REFUSED);
 		check(adder->queue(&queue, a, key, 1, 1) == IBLT_KEY_NOT_REPRESENTABLE,
-			  "it is taken after %d rows", n);
+			  "it is taken after %ld rows", n);
 		iblt_core_queue_flush(&queue, a);
 		iblt_core_seal(a);
 		iblt_core_seal(b);
-		check(same_bytes(a, b), "it left something after %d rows", n);
-		sketch_free(a);
-		sketch_free(b);
+		check(same_bytes(a, b), "it left something after %ld rows", n);
 	}
 	checked("a row that is refused leaves nothing in a queue");
 }
@@ -199,13 +192,4 @@ test_weights(void)
 	checked("a weight is a field element and not zero, whatever the hash is");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_weights();
-	test_lazy_words();
-	test_refused_rows();
-	test_descriptions();
-	return tap_done();
-}
+TAP_MAIN(test_weights, test_lazy_words, test_refused_rows, test_descriptions)

@@ -46,21 +46,6 @@ sketch_of(const Mix *mix, uint32_t cells)
 	return sketch;
 }
 
-/* The sketch folded to `cells` cells a subtable, with the subtables of a mask. */
-static IbltSketch *
-folded(const IbltSketch *from, uint32_t cells, unsigned subtables)
-{
-	IbltParams params = from->params;
-	IbltSketch *to;
-
-	params.subtable_cells = cells;
-	params.subtables = subtables;
-	to = sketch_new(&params);
-	iblt_core_fold(to, from);
-	iblt_core_seal(to);
-	return to;
-}
-
 /*
  * Trials of one mix in sketches of 24 cells a subtable that are folded to
  * `cells` and keep only some subtables.
@@ -69,23 +54,19 @@ static void
 check_squares(const Mix *mix, uint32_t cells, unsigned subtables, long trials)
 {
 	double n = (double) mix->missing + mix->extra;
-	int m = (int) (subtables & 1) + (int) (subtables >> 1 & 1) +
-			(int) (subtables >> 2 & 1) + (int) (subtables >> 3 & 1);
+	int m = __builtin_popcount(subtables);
 	double variance = 2 * n * (n - 1) / (m * (cells - 1.0));
 	double kurtosis = 3 + 12.0 / (m * (cells - 1.0)) + 2 * m * cells / (n * n + 1);
 	double sum = 0;
 	double squares = 0;
 
-	for (long i = 0; i < trials; i++)
+	TRIALS(i, trials)
 	{
-		IbltSketch *whole = sketch_of(mix, 24);
-		IbltSketch *sketch = folded(whole, cells, subtables);
+		IbltSketch *sketch = sketch_fold(sketch_of(mix, 24), cells, subtables);
 		double error = iblt_core_net_squares(sketch) - n;
 
 		sum += error;
 		squares += error * error;
-		sketch_free(whole);
-		sketch_free(sketch);
 	}
 	check(fabs(sum / (double) trials) <=
 			  MARGIN * sqrt(variance / (double) trials) + 1e-9,
@@ -132,7 +113,7 @@ check_keys(const Mix *mix, uint32_t cells, long trials)
 	double sum = 0;
 	long covered = 0;
 
-	for (long i = 0; i < trials; i++)
+	TRIALS(i, trials)
 	{
 		IbltSketch *sketch = sketch_of(mix, cells);
 		double bound;
@@ -147,7 +128,6 @@ check_keys(const Mix *mix, uint32_t cells, long trials)
 		covered += bound >= keys;
 		squares += (estimate - keys) * (estimate - keys);
 		sum += estimate - keys;
-		sketch_free(sketch);
 	}
 	check((double) covered >= least * (double) trials,
 		  "%.0f keys (%.0f rows) in 4 x %u cells: %ld of %ld covered", keys,
@@ -166,41 +146,28 @@ check_keys(const Mix *mix, uint32_t cells, long trials)
 			   100.0 * (double) covered / (double) trials);
 }
 
+/* From 1 to 12 keys, a pair of keys that share a cell, or a bucket, is no rare thing. */
 static void
 test_keys(void)
 {
-	static const uint32_t cells[] = { 2, 4, 8, 48, 504 };
-	static const Mix mixes[] = { { 1000, 0, 0 },	 { 500, 500, 0 },
-								 { 0, 0, 1000 },	 { 250, 250, 500 },
-								 { 500, 0, 500 },	 { 100, 0, 900 },
-								 { 0, 900, 100 } };
+	static const uint32_t large[] = {2, 4, 8, 48, 504};
+	static const uint32_t small[] = {2, 3, 6, 16};
+	static const Mix mixes[] = {{1000, 0, 0}, {500, 500, 0}, {0, 0, 1000}, {250, 250, 500},
+		{500, 0, 500}, {100, 0, 900}, {0, 900, 100}};
 
-	for (unsigned i = 0; i < 5; i++)
-		for (unsigned j = 0; j < 7; j++)
-			check_keys(&mixes[j], cells[i], scaled(1500));
-	checked("keys are estimated as theory says, and the bound covers 99 %%");
-}
-
-/* Where a pair of keys that share a cell, or a bucket, is no rare thing. */
-static void
-test_small(void)
-{
-	static const uint32_t cells[] = { 2, 3, 6, 16 };
-
-	for (unsigned c = 0; c < 4; c++)
+	for (int i = 0; i < LENGTH(large); i++)
+		for (int j = 0; j < LENGTH(mixes); j++)
+			check_keys(&mixes[j], large[i], scaled(1500));
+	for (int i = 0; i < LENGTH(small); i++)
 		for (uint32_t n = 1; n <= 12; n++)
 		{
-			Mix one_side = { n, 0, 0 };
-			Mix both_sides = { n / 2, n - n / 2, 0 };
-			Mix changed = { 0, 0, n };
-			Mix mixed = { n / 3, n / 3, n - n / 3 - n / 3 };
+			const Mix few[] = {{n, 0, 0}, {n / 2, n - n / 2, 0}, {0, 0, n},
+				{n / 3, n / 3, n - n / 3 - n / 3}};
 
-			check_keys(&one_side, cells[c], scaled(2000));
-			check_keys(&both_sides, cells[c], scaled(2000));
-			check_keys(&changed, cells[c], scaled(2000));
-			check_keys(&mixed, cells[c], scaled(2000));
+			for (int j = 0; j < LENGTH(few); j++)
+				check_keys(&few[j], small[i], scaled(2000));
 		}
-	checked("from 1 to 12 keys the bound covers 99 %%, too");
+	checked("keys are estimated as theory says, and the bound covers 99 %%, from 1 key on");
 }
 
 /* A single subtable of a few cells says little about the keys on one side. */
@@ -214,16 +181,13 @@ test_dropped(void)
 		long trials = scaled(4000);
 		long covered = 0;
 
-		for (long i = 0; i < trials; i++)
+		TRIALS(i, trials)
 		{
-			IbltSketch *whole = sketch_of(&mix, 24);
-			IbltSketch *sketch = folded(whole, i & 1 ? 6 : 2, 0x4);
+			IbltSketch *sketch = sketch_fold(sketch_of(&mix, 24), i & 1 ? 6 : 2, 0x4);
 			double bound;
 
 			(void) iblt_core_estimate_keys(sketch, &bound);
 			covered += bound >= keys;
-			sketch_free(whole);
-			sketch_free(sketch);
 		}
 		check((double) covered >=
 				  COVERAGE * (double) trials -
@@ -265,7 +229,6 @@ test_duplicates(void)
 	check(iblt_core_estimate_keys(sketch, &bound) <=
 			  (double) iblt_core_estimate(sketch, &rows_bound),
 		  "more keys than rows");
-	sketch_free(sketch);
 	checked("n rows of one key count n squared, but never as more than all rows");
 }
 
@@ -301,22 +264,7 @@ test_edges(void)
 	check(isfinite(iblt_core_estimate_keys(crafted, &bound)) &&
 			  isfinite(bound),
 		  "crafted counts are not estimated");
-	sketch_free(empty);
-	sketch_free(single);
-	sketch_free(crafted);
-	sketch_free(untyped);
 	checked("no rows, single cells and crafted counts");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_squares();
-	test_keys();
-	test_small();
-	test_dropped();
-	test_duplicates();
-	test_edges();
-	return tap_done();
-}
+TAP_MAIN(test_squares, test_keys, test_dropped, test_duplicates, test_edges)

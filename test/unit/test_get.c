@@ -34,17 +34,7 @@ filled_sketch(const IbltParams *params, uint64_t keys)
 	return sketch;
 }
 
-/* A copy of bytes in memory of exactly this size, as a slice would be. */
-static uint8_t *
-slice(const uint8_t *bytes, size_t size)
-{
-	uint8_t *copy = take(size);
-
-	memcpy(copy, bytes, size);
-	return copy;
-}
-
-/* What is told of a key, with the value, because slices are freed. */
+/* What is told of a key. */
 typedef struct Answer
 {
 	IbltPresence presence;
@@ -60,40 +50,20 @@ show_value(const IbltSketch *sketch, Answer *answer)
 		iblt_core_entry_value(sketch, &answer->entry, answer->value);
 }
 
-/* The slices of the cells of one key. */
-typedef struct Slices
-{
-	const uint8_t *bytes;
-	uint8_t *cell[IBLT_MAX_HASHES];
-	int n;
-} Slices;
-
+/* A slice has an allocation of its own, so the sanitizer sees any access beyond it. */
 static const uint8_t *
-fetch_slice(const IbltSketch *header, uint32_t i, void *source)
+fetch_slice(const IbltSketch *header, uint32_t i, void *bytes)
 {
-	Slices *slices = source;
-
-	slices->cell[slices->n] = slice(slices->bytes + iblt_cell_offset(header, i),
-									header->cell_size);
-	return slices->cell[slices->n++];
+	return memcpy(take(header->cell_size), (uint8_t *) bytes + iblt_cell_offset(header, i),
+				  header->cell_size);
 }
 
-/*
- * Looks a key up as a reader of slices does, until this many cells have told.
- * Every slice has an allocation of its own, so the sanitizer sees any access
- * beyond it.
- */
+/* Looks a key up as a reader of slices does, until this many cells have told. */
 static IbltPresence
-look_up(const uint8_t *bytes, const IbltSketch *header, const uint8_t *key,
-		int enough, Answer *answer)
+look_up(uint8_t *bytes, const IbltSketch *header, const uint8_t *key, int enough, Answer *answer)
 {
-	Slices slices = { .bytes = bytes };
-
-	answer->presence = iblt_core_get_cells(header, key, enough, fetch_slice,
-										   &slices, &answer->entry);
+	answer->presence = iblt_core_get_cells(header, key, enough, fetch_slice, bytes, &answer->entry);
 	show_value(header, answer);
-	while (slices.n > 0)
-		free(slices.cell[--slices.n]);
 	return answer->presence;
 }
 
@@ -120,23 +90,23 @@ whole_agrees(const IbltSketch *sketch, const uint8_t *key, uint64_t number,
 static void
 test_slices(void)
 {
-	long rounds = scaled(2000);
-	long seen[3] = { 0 };
+	long seen[3] = {0};
 
-	while (rounds-- > 0)
+	TRIALS(i, scaled(2000))
 	{
 		IbltParams params = draw_shape(5, 1u << below(7));
+		uint64_t keys = below(2 * params.subtable_cells + 2);
+		IbltSketch *sketch;
+		IbltSketch header;
+		uint8_t key[8 * IBLT_MAX_LIMBS];
+		uint8_t *bytes;
+		size_t size;
 
 		if (params.value.limbs > 0)
 			set_values(&params, 1 + below(4));
-
-		uint64_t keys = below(2 * params.subtable_cells + 2);
-		IbltSketch *sketch = filled_sketch(&params, keys);
-		size_t size = iblt_core_header_size(sketch->bytes);
-		uint8_t *bytes = slice(sketch->bytes, size);
-		uint8_t key[8 * IBLT_MAX_LIMBS];
-		IbltSketch header;
-
+		sketch = filled_sketch(&params, keys);
+		size = iblt_core_header_size(sketch->bytes);
+		bytes = memcpy(take(size), sketch->bytes, size);
 		check(iblt_core_open_header(&header, bytes, size, sketch->size) ==
 				  IBLT_OK && header.rows == sketch->rows,
 			  "the header of an honest sketch");
@@ -154,8 +124,6 @@ test_slices(void)
 			check(presence != (number <= keys ? IBLT_ABSENT : IBLT_PRESENT),
 				  "a wrong answer for key %d of %d", (int) number, (int) keys);
 		}
-		free(bytes);
-		sketch_free(sketch);
 	}
 	check(seen[IBLT_PRESENT] > 0 && seen[IBLT_ABSENT] > 0 &&
 			  seen[IBLT_UNKNOWN] > 0, "not all answers were seen");
@@ -177,18 +145,16 @@ check_header_sizes(const IbltParams *params)
 		  "kind %d: a header of %zu bytes", kind, header_size);
 	for (size_t size = 0; size <= sketch->size; size++)
 	{
-		uint8_t *bytes = slice(sketch->bytes, size);
+		uint8_t *bytes = memcpy(take(size), sketch->bytes, size);
 
 		check(iblt_core_open_header(&header, bytes, size, sketch->size) ==
-				  (size < header_size ? IBLT_BAD_SIZE : IBLT_OK),
-			  "kind %d: %zu bytes of a header", kind, size);
-		free(bytes);
+			  (size < header_size ? IBLT_BAD_SIZE : IBLT_OK), "kind %d: %zu bytes of a header", kind,
+			  size);
 	}
-	for (unsigned t = 0; t < sizeof totals / sizeof *totals; t++)
+	for (int t = 0; t < LENGTH(totals); t++)
 		check(iblt_core_open_header(&header, sketch->bytes, header_size,
 									totals[t]) == IBLT_BAD_SIZE,
 			  "kind %d: a total of %zu bytes", kind, totals[t]);
-	sketch_free(sketch);
 }
 
 static void
@@ -260,7 +226,7 @@ test_chosen(void)
 	static const double refused[] = { 0, 1, -0.5, 1.5, NAN, INFINITY, -0.0 };
 	int hashes;
 
-	for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+	for (int i = 0; i < LENGTH(chosen); i++)
 	{
 		uint32_t cells;
 
@@ -273,7 +239,7 @@ test_chosen(void)
 			  (unsigned) chosen[i].capacity, chosen[i].success, hashes,
 			  (unsigned) cells);
 	}
-	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+	for (int i = 0; i < LENGTH(refused); i++)
 	{
 		hashes = 4;
 		check(iblt_core_get_choose(100, &hashes, 1e-4, refused[i]) == 0,
@@ -303,9 +269,7 @@ is_enough(uint32_t cells, int hashes, uint32_t capacity, double goal,
 static void
 test_smallest(void)
 {
-	long rounds = scaled(2000);
-
-	while (rounds-- > 0)
+	TRIALS(i, scaled(2000))
 	{
 		uint32_t capacity = 1 + below(1u << below(17));
 		double goal = 1 - pow(10, -(double) below(500) / 100) * 0.9;
@@ -331,107 +295,27 @@ test_smallest(void)
 	checked("no smaller size lists and gets as asked");
 }
 
-/*
- * One key looked up in each of many tables with seeds of their own, so that the
- * number that is found has a binomial distribution.
- */
-static void
-check_rate(uint32_t capacity, double goal, long tables)
-{
-	int hashes = 0;
-	uint32_t cells = iblt_core_get_choose(capacity, &hashes, 1e-4, goal);
-	IbltParams params =
-		make_params(IBLT_KEY_INTEGER, 1, hashes, cells, false, 0);
-	double p = expected_success(cells, hashes, capacity);
-	double now = 0;
-	double squares = 0;
-	long found = 0;
-
-	check(p >= goal - 1e-12, "%u keys at %g: expected %g", (unsigned) capacity, goal, p);
-	for (long i = 0; i < tables; i++)
-	{
-		IbltSketch *sketch;
-		uint8_t key[8];
-		Answer answer;
-		double success;
-
-		params.seed = tap_random();
-		sketch = filled_sketch(&params, capacity);
-		make_key(key, 1, 1 + below(capacity));
-		found += look_up(sketch->bytes, sketch, key, 2, &answer) == IBLT_PRESENT;
-		success = iblt_core_get_success_now(sketch);
-		now += success;
-		squares += success * success;
-		sketch_free(sketch);
-	}
-	now /= (double) tables;
-	squares = sqrt(fmax(squares / (double) tables - now * now, 0));
-	printf("# %u keys, %d subtables of %u cells: %.5f found, %.5f expected, %.5f (deviation %.5f) by their cells\n",
-		   (unsigned) capacity, hashes, (unsigned) cells,
-		   (double) found / (double) tables, p, now, squares);
-	check(fabs((double) found - p * (double) tables) <=
-			  5 * sqrt(p * (1 - p) * (double) tables) + 1,
-		  "%ld of %ld found, at %g", found, tables, p);
-	/* the product of estimates is right to the second order */
-	check(fabs(now - p) <= 5 * squares / sqrt((double) tables) + 0.1 * (1 - p),
-		  "%g by the cells, not %g", now, p);
-}
-
-static void
-test_rates(void)
-{
-	check_rate(1, 0.5, scaled(100));
-	check_rate(2, 0.5, scaled(20000));
-	check_rate(10, 0.5, scaled(20000));
-	check_rate(10, 0.99, scaled(20000));
-	check_rate(100, 0.9, scaled(10000));
-	check_rate(100, 0.99, scaled(20000));
-	check_rate(1000, 0.99, scaled(4000));
-	checked("keys are found as often as the formula says");
-}
-
-/* Rows that do not count as keys, and sketches of one cell. */
+/* Rows that do not count as keys, and sketches of one cell.  sim_get.c has the rates. */
 static void
 test_now(void)
 {
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 1);
 	IbltParams untyped = make_params(IBLT_KEY_UNTYPED, 1, 4, 8, false, 1);
 	IbltSketch *sketch;
-	uint8_t key[8] = { 1 };
 
 	for (int keys = 0; keys <= 3; keys++)
-	{
-		sketch = filled_sketch(&params, (uint64_t) keys);
-		check(iblt_core_get_success_now(sketch) == (keys <= 1),
+		check(iblt_core_get_success_now(filled_sketch(&params, (uint64_t) keys)) == (keys <= 1),
 			  "%d keys in one cell", keys);
-		sketch_free(sketch);
-	}
-	sketch = sketch_new(&untyped);
-	check(iblt_core_get_success_now(sketch) == 1, "a template");
-	sketch_free(sketch);
+	check(iblt_core_get_success_now(sketch_new(&untyped)) == 1, "a template");
 	params.subtable_cells = 8;
 	sketch = sketch_new(&params);
 	check(iblt_core_get_success_now(sketch) == 1, "no row");
-	for (int keys = 0; keys < 100; keys++)
-		(void) iblt_core_add_row(sketch, key, 5, 1);
+	for (int rows = 0; rows < 100; rows++)
+		add_integer(sketch, 1, 5, 1);
 	iblt_core_seal(sketch);
 	check(iblt_core_get_success_now(sketch) == 1, "100 rows of one key");
-	sketch_free(sketch);
-	sketch = filled_sketch(&params, 1000);
-	check(iblt_core_get_success_now(sketch) == 0, "no empty cell");
-	sketch_free(sketch);
+	check(iblt_core_get_success_now(filled_sketch(&params, 1000)) == 0, "no empty cell");
 	checked("the success of a sketch as it is depends on its keys");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_slices();
-	test_header_sizes();
-	test_chosen();
-	test_smallest();
-	test_rates();
-	test_now();
-	return tap_done();
-}
+TAP_MAIN(test_slices, test_header_sizes, test_chosen, test_smallest, test_now)

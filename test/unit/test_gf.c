@@ -7,10 +7,6 @@
  * words are drawn at random.  test/sim/sim_kbf_codes.c has the bound and the
  * search of the paper.
  */
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "gf.h"
 #include "tap.h"
 
@@ -24,33 +20,26 @@ static uint16_t parts[MAX_WORDS][3];
 static void
 test_fields(void)
 {
-	int			degree;
-	unsigned	a,
-				b;
-	int			wrong = 0;
-
-	for (degree = IBLT_GF_MIN_DEGREE; degree <= IBLT_GF_MAX_DEGREE; degree++)
+	for (int degree = IBLT_GF_MIN_DEGREE; degree <= IBLT_GF_MAX_DEGREE; degree++)
 	{
-		unsigned	power = 2;
-		unsigned	order = 1;
+		unsigned	power = 2, order = 1;
 
 		for (; power != 1; order++)
 			power = gf_mul(power, 2, degree);
-		wrong += order != gf_values(degree);
-		for (a = 1; a <= gf_values(degree); a += 1 + (unsigned) (tap_random() % 64))
+		check(order == gf_values(degree), "degree %d: order %u", degree, order);
+		for (unsigned a = 1; a <= gf_values(degree); a += 1 + (unsigned) (tap_random() % 64))
 		{
 			unsigned	c = (unsigned) tap_random() & gf_values(degree);
+			unsigned	b = (unsigned) tap_random() & gf_values(degree);
 
-			b = (unsigned) tap_random() & gf_values(degree);
-			wrong += gf_mul(a, b, degree) != gf_mul(b, a, degree);
-			wrong += gf_mul(a, 1, degree) != a || gf_mul(a, 0, degree) != 0;
-			wrong += gf_mul(a, gf_mul(b, c, degree), degree) !=
-				gf_mul(gf_mul(a, b, degree), c, degree);
-			wrong += gf_mul(a, b ^ c, degree) !=
-				(gf_mul(a, b, degree) ^ gf_mul(a, c, degree));
+			check(gf_mul(a, b, degree) == gf_mul(b, a, degree) && gf_mul(a, 1, degree) == a &&
+				  gf_mul(a, 0, degree) == 0, "%u and %u", a, b);
+			check(gf_mul(a, gf_mul(b, c, degree), degree) == gf_mul(gf_mul(a, b, degree), c, degree) &&
+				  gf_mul(a, b ^ c, degree) == (gf_mul(a, b, degree) ^ gf_mul(a, c, degree)),
+				  "%u, %u and %u", a, b, c);
 		}
 	}
-	tap_ok(wrong == 0, "z generates a field of each degree (%d errors)", wrong);
+	checked("z generates a field of each degree");
 }
 
 /* Notes a sum.  Was it there already? */
@@ -71,56 +60,52 @@ static int
 enumerate(int degree, int terms)
 {
 	unsigned	n = gf_values(degree);
-	unsigned	a,
-				b,
-				c;
 	int			collisions = 0;
 
 	memset(kind, 0, sizeof kind);
-	for (a = 1; a <= n; a++)
+	for (unsigned a = 1; a <= n; a++)
 	{
 		uint64_t	one = iblt_core_gf_encode(a, degree, terms);
 
 		collisions += note(one, 1, a, 0, 0);
-		for (b = a + 1; terms >= 2 && b <= n; b++)
+		for (unsigned b = a + 1; terms >= 2 && b <= n; b++)
 		{
 			uint64_t	two = one ^ iblt_core_gf_encode(b, degree, terms);
 
 			collisions += note(two, 2, a, b, 0);
-			for (c = b + 1; terms >= 3 && c <= n; c++)
-				collisions += note(two ^ iblt_core_gf_encode(c, degree, terms),
-								   3, a, b, c);
+			for (unsigned c = b + 1; terms >= 3 && c <= n; c++)
+				collisions += note(two ^ iblt_core_gf_encode(c, degree, terms), 3, a, b, c);
 		}
 	}
 	return collisions;
 }
 
-/* Is the value among those found? */
+/* Is a word split into exactly these values? */
 static bool
-has(const unsigned *found, int count, unsigned value)
+splits_into(uint64_t word, int n, int degree, int terms, const unsigned *values)
 {
-	while (count-- > 0)
-		if (found[count] == value)
-			return true;
-	return false;
+	unsigned	found[3];
+	int			right = 0;
+
+	if (!iblt_core_gf_split(word, n, degree, terms, found))
+		return false;
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < n; j++)
+			right += found[j] == values[i];
+	return right == n;
 }
 
 /* Is a word taken apart as it was put together, or as nothing? */
 static bool
 decodes_right(uint64_t word, int degree, int terms)
 {
-	unsigned	v[3];
-	int			n,
-				i;
+	unsigned	values[3] = {parts[word][0], parts[word][1], parts[word][2]};
+	unsigned	found[3];
 
-	for (n = 1; n <= terms; n++)
-	{
-		if (iblt_core_gf_split(word, n, degree, terms, v) != (kind[word] == n))
+	for (int n = 1; n <= terms; n++)
+		if (kind[word] == n ? !splits_into(word, n, degree, terms, values)
+			: iblt_core_gf_split(word, n, degree, terms, found))
 			return false;
-		for (i = 0; kind[word] == n && i < n; i++)
-			if (!has(v, n, parts[word][i]))
-				return false;
-	}
 	return true;
 }
 
@@ -131,7 +116,7 @@ test_small_fields(void)
 				terms;
 
 	for (terms = 1; terms <= 3; terms++)
-		for (degree = 3; degree <= (terms == 3 ? 6 : terms == 2 ? 8 : 12); degree++)
+		for (degree = 3; degree <= (terms == 3 ? 6 : terms == 2 ? 9 : 12); degree++)
 		{
 			int			collisions = enumerate(degree, terms);
 			int			wrong = 0;
@@ -144,28 +129,20 @@ test_small_fields(void)
 		}
 }
 
-static unsigned
-random_value(int degree)
-{
-	return 1 + (unsigned) (tap_random() % gf_values(degree));
-}
-
 /* Draws `count` different values and sums their codes. */
 static uint64_t
 random_sum(unsigned *v, int count, int degree, int terms)
 {
 	uint64_t	sum = 0;
-	int			i,
-				j;
 
-	for (i = 0; i < count; i++)
+	for (int i = 0; i < count; i++)
 	{
-		v[i] = random_value(degree);
-		for (j = 0; j < i; j++)
+		v[i] = 1 + (unsigned) (tap_random() % gf_values(degree));
+		for (int j = 0; j < i; j++)
 			if (v[j] == v[i])
 				return random_sum(v, count, degree, terms);
 	}
-	for (i = 0; i < count; i++)
+	for (int i = 0; i < count; i++)
 		sum ^= iblt_core_gf_encode(v[i], degree, terms);
 	return sum;
 }
@@ -173,27 +150,21 @@ random_sum(unsigned *v, int count, int degree, int terms)
 static void
 test_large_fields(void)
 {
-	int			degree,
-				round,
-				wrong = 0;
-
-	for (degree = 7; degree <= IBLT_GF_MAX_DEGREE; degree++)
-		for (round = 0; round < 2000; round++)
+	for (int degree = 7; degree <= IBLT_GF_MAX_DEGREE; degree++)
+		for (int round = 0; round < 2000; round++)
 		{
-			unsigned	v[3],
-						found[3];
-			uint64_t	pair = random_sum(v, 2, degree, 3);
+			unsigned	v[3], found[3];
+			uint64_t	sum = random_sum(v, 2, degree, 3);
 
-			wrong += !iblt_core_gf_split(pair, 2, degree, 3, found) ||
-				!has(found, 2, v[0]) || !has(found, 2, v[1]) ||
-				iblt_core_gf_split(pair, 3, degree, 3, found) ||
-				iblt_core_gf_split(pair, 1, degree, 3, found);
-			wrong += !iblt_core_gf_split(random_sum(v, 3, degree, 3), 3, degree, 3, found) ||
-				!has(found, 3, v[0]) || !has(found, 3, v[1]) || !has(found, 3, v[2]);
-			wrong += !iblt_core_gf_split(random_sum(v, 2, degree, 2), 2, degree, 2, found) ||
-				!has(found, 2, v[0]) || !has(found, 2, v[1]);
+			check(splits_into(sum, 2, degree, 3, v) &&
+				  !iblt_core_gf_split(sum, 3, degree, 3, found) &&
+				  !iblt_core_gf_split(sum, 1, degree, 3, found), "degree %d: a pair", degree);
+			sum = random_sum(v, 3, degree, 3);
+			check(splits_into(sum, 3, degree, 3, v), "degree %d: a triple", degree);
+			sum = random_sum(v, 2, degree, 2);
+			check(splits_into(sum, 2, degree, 2, v), "degree %d: a pair of two", degree);
 		}
-	tap_ok(wrong == 0, "degrees 7 to 12: random pairs and triples decode (%d do not)", wrong);
+	checked("degrees 7 to 12: random pairs and triples decode");
 }
 
 /* The share of random words that are a sum of three is that of all words. */
@@ -213,13 +184,4 @@ test_share_of_triples(void)
 		   "degree 8: %d of 20000 random words are triples, %.0f expected", triples, expected);
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_fields();
-	test_small_fields();
-	test_large_fields();
-	test_share_of_triples();
-	return tap_done();
-}
+TAP_MAIN(test_fields, test_small_fields, test_large_fields, test_share_of_triples)

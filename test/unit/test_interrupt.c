@@ -30,104 +30,79 @@ static IbltSketch *small;
 static IbltPeeler peeler;
 static void *scratch;
 
-/* Each of these is a loop of its own over all cells, or over half of them. */
-static void
-do_init(void)
+/* Each is a loop of its own over all cells, or over half of them. */
+typedef enum Loop
 {
-	iblt_core_init(other, &sketch->params, other->bytes);
-}
+	MAKING, OPENING, SEALING, ADDING, FOLDING, SUMS, INSERTED, ESTIMATE, KEYS, PEEL_START, PEEL_NEXT,
+	PEEL_RESULT
+} Loop;
 
 static void
-do_open(void)
+run(Loop loop)
 {
 	IbltSketch view;
-
-	check(iblt_core_open(&view, sketch->bytes, sketch->size) == IBLT_OK,
-		  "not valid");
-}
-
-static void
-do_seal(void)
-{
-	iblt_core_seal(sketch);
-}
-
-static void
-do_add(void)
-{
-	check(iblt_core_add_sketch(other, sketch, 1) == IBLT_OK, "overflow");
-}
-
-static void
-do_fold(void)
-{
-	iblt_core_fold(small, sketch);
-}
-
-static void
-do_consistent(void)
-{
-	check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE, "a contradiction");
-}
-
-static void
-do_inserted(void)
-{
-	check(!iblt_core_inserted_fit(sketch), "so many rows");
-}
-
-static void
-do_estimate(void)
-{
+	IbltEntry entry;
 	uint64_t bound;
 
-	check(iblt_core_estimate(sketch, &bound) == 0, "rows");
-}
-
-static void
-do_estimate_keys(void)
-{
-	check(iblt_core_net_squares(sketch) == 0, "rows");
-}
-
-static void
-do_peel_start(void)
-{
-	iblt_core_peel_start(&peeler, sketch, scratch);
-}
-
-static void
-do_peel_next(void)
-{
-	IbltEntry entry;
-
-	iblt_core_check_interrupts = NULL;
-	do_peel_start();
-	iblt_core_check_interrupts = ask;
-	check(!iblt_core_peel_next(&peeler, &entry), "a key");
-}
-
-static void
-do_peel_result(void)
-{
-	check(iblt_core_peel_result(&peeler) != IBLT_PEEL_INCONSISTENT, "a row");
+	switch (loop)
+	{
+		case MAKING:
+			iblt_core_init(other, &sketch->params, other->bytes);
+			break;
+		case OPENING:
+			check(iblt_core_open(&view, sketch->bytes, sketch->size) == IBLT_OK, "not valid");
+			break;
+		case SEALING:
+			iblt_core_seal(sketch);
+			break;
+		case ADDING:
+			check(iblt_core_add_sketch(other, sketch, 1) == IBLT_OK, "overflow");
+			break;
+		case FOLDING:
+			iblt_core_fold(small, sketch);
+			break;
+		case SUMS:
+			check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE, "a contradiction");
+			break;
+		case INSERTED:
+			check(!iblt_core_inserted_fit(sketch), "so many rows");
+			break;
+		case ESTIMATE:
+			check(iblt_core_estimate(sketch, &bound) == 0, "rows");
+			break;
+		case KEYS:
+			check(iblt_core_net_squares(sketch) == 0, "rows");
+			break;
+		case PEEL_START:
+			iblt_core_peel_start(&peeler, sketch, scratch);
+			break;
+		case PEEL_NEXT:
+			iblt_core_check_interrupts = NULL;
+			iblt_core_peel_start(&peeler, sketch, scratch);
+			iblt_core_check_interrupts = ask;
+			check(!iblt_core_peel_next(&peeler, &entry), "a key");
+			break;
+		case PEEL_RESULT:
+			check(iblt_core_peel_result(&peeler) != IBLT_PEEL_INCONSISTENT, "a row");
+			break;
+	}
 }
 
 /* Asked at least once for every IBLT_INTERRUPT_CELLS cells, and heeded at each. */
 static void
-test_loop(const char *what, void (*loop) (void), uint32_t cells)
+test_loop(const char *what, Loop loop, uint32_t cells)
 {
 	volatile long times;
 
 	asked = leave_at = 0;
-	loop();
+	run(loop);
 	times = asked;
 	check(times >= (long) (cells / IBLT_INTERRUPT_CELLS), "asked %ld times", times);
 	leave_at = times / 2;
 	asked = 0;
 	if (setjmp(out) == 0)
 	{
-		loop();
+		run(loop);
 		check(asked < 0, "%s went on", what);
 	}
 	leave_at = 0;
@@ -158,26 +133,22 @@ main(void)
 	iblt_core_seal(sketch);
 
 	iblt_core_check_interrupts = ask;
-	test_loop("making a sketch", do_init, cells);
-	test_loop("the validator", do_open, cells);
-	test_loop("sealing", do_seal, cells);
-	test_loop("adding", do_add, cells);
-	test_loop("folding", do_fold, cells);
-	test_loop("sums", do_consistent, cells);
-	test_loop("estimating", do_estimate, cells);
-	test_loop("estimating keys", do_estimate_keys, 2 * cells);
-	test_loop("the first look at each cell", do_peel_start, cells);
-	test_loop("peeling empty cells", do_peel_next, cells);
-	test_loop("the last look at each cell", do_peel_result, cells);
+	test_loop("making a sketch", MAKING, cells);
+	test_loop("the validator", OPENING, cells);
+	test_loop("sealing", SEALING, cells);
+	test_loop("adding", ADDING, cells);
+	test_loop("folding", FOLDING, cells);
+	test_loop("sums", SUMS, cells);
+	test_loop("estimating", ESTIMATE, cells);
+	test_loop("estimating keys", KEYS, 2 * cells);
+	test_loop("the first look at each cell", PEEL_START, cells);
+	test_loop("peeling empty cells", PEEL_NEXT, cells);
+	test_loop("the last look at each cell", PEEL_RESULT, cells);
 	sketch->rows = INT64_C(1) << 40;
-	test_loop("counts of inserted rows", do_inserted, cells);
+	test_loop("counts of inserted rows", INSERTED, cells);
 	fill_with_noise();
-	test_loop("peeling cells without a key", do_peel_next, cells);
+	test_loop("peeling cells without a key", PEEL_NEXT, cells);
 	iblt_core_check_interrupts = NULL;
 
-	free(scratch);
-	sketch_free(sketch);
-	sketch_free(other);
-	sketch_free(small);
 	return tap_done();
 }

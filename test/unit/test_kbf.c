@@ -56,58 +56,60 @@ code_of(const IbltKbfParams *params, unsigned element)
 static IbltKbfParams
 random_params(void)
 {
-	int			degree = 3 + (int) below(10);
-	IbltKbfParams params = params_of(2 + (int) below(7), degree, 1 + (int) below(3),
+	IbltKbfParams params = params_of(2 + (int) below(7), 3 + (int) below(10), 1 + (int) below(3),
 									 1 + below(40));
 
 	params.values = 1 + below(params.values);
 	return params;
 }
 
-static void
-make_kbf(IbltKbf *kbf, const IbltKbfParams *params)
+static IbltKbf *
+new_kbf(IbltKbfParams params)
 {
-	uint8_t    *bytes = take(iblt_core_kbf_size(params));
+	IbltKbf    *kbf = take(sizeof *kbf);
 
-	if (iblt_core_kbf_check_params(params) != IBLT_OK)
+	if (iblt_core_kbf_check_params(&params) != IBLT_OK)
 		abort();
-	iblt_core_kbf_init(kbf, params, bytes);
+	iblt_core_kbf_init(kbf, &params, take(iblt_core_kbf_size(&params)));
 	iblt_core_kbf_seal(kbf);
+	return kbf;
 }
 
-static void
-copy_kbf(IbltKbf *copy, const IbltKbf *kbf)
+static IbltKbf *
+copy_of(const IbltKbf *kbf)
 {
-	iblt_core_kbf_init(copy, &kbf->params, take(kbf->size));
+	IbltKbf    *copy = new_kbf(kbf->params);
+
 	(void) iblt_core_kbf_add(copy, kbf);
 	iblt_core_kbf_seal(copy);
+	return copy;
+}
+
+static const uint8_t *
+key_of(uint64_t number)
+{
+	static uint8_t key[8];
+
+	iblt_store64(key, number);
+	return key;
 }
 
 static IbltStatus
 put(IbltKbf *kbf, Pair pair)
 {
-	uint8_t		key[8];
-
-	iblt_store64(key, pair.key);
-	return iblt_core_kbf_insert(kbf, key, sizeof key, pair.value);
+	return iblt_core_kbf_insert(kbf, key_of(pair.key), 8, pair.value);
 }
 
 static IbltStatus
 drop(IbltKbf *kbf, Pair pair)
 {
-	uint8_t		key[8];
-
-	iblt_store64(key, pair.key);
-	return iblt_core_kbf_delete(kbf, key, sizeof key, pair.value);
+	return iblt_core_kbf_delete(kbf, key_of(pair.key), 8, pair.value);
 }
 
 static IbltPresence
 get(const IbltKbf *kbf, uint64_t number, unsigned *value)
 {
-	uint8_t		key[8];
-
-	iblt_store64(key, number);
-	return iblt_core_kbf_get(kbf, key, sizeof key, value);
+	return iblt_core_kbf_get(kbf, key_of(number), 8, value);
 }
 
 static void
@@ -133,13 +135,17 @@ shuffle(Pair *pairs, int n)
 	}
 }
 
-static void
-fill(IbltKbf *kbf, const Pair *pairs, int n)
+/* A sealed filter of these pairs. */
+static IbltKbf *
+filled(IbltKbfParams params, const Pair *pairs, int n)
 {
+	IbltKbf    *kbf = new_kbf(params);
+
 	for (int i = 0; i < n; i++)
 		if (put(kbf, pairs[i]) != IBLT_OK)
 			abort();
 	iblt_core_kbf_seal(kbf);
+	return kbf;
 }
 
 static bool
@@ -172,45 +178,35 @@ static const uint8_t golden_bytes[64] = {
 	0xaf, 0xe1, 0x44, 0x96
 };
 
-/* The pairs 1: 3, -1: 5, 42: 5. */
+/* The pairs 1: 3, -1: 5, 42: 5, and 61 uuids in 48 cells, of which some are full. */
 static void
-test_golden_integers(void)
+test_golden(void)
 {
-	const Pair	pairs[] = {{1, 3}, {UINT64_MAX, 5}, {42, 5}};
-	IbltKbfParams params = params_of(3, 3, 2, 4);
-	IbltKbf		kbf;
-
-	params.seed = 1;
-	make_kbf(&kbf, &params);
-	fill(&kbf, pairs, 3);
-	tap_ok(kbf.size == sizeof golden_bytes &&
-		   memcmp(kbf.bytes, golden_bytes, kbf.size) == 0, "golden bytes of integer keys");
-	free(kbf.bytes);
-}
-
-/* 61 uuids in 48 cells, of which some are full. */
-static void
-test_golden_uuids(void)
-{
+	static const Pair pairs[] = {{1, 3}, {UINT64_MAX, 5}, {42, 5}};
 	uint8_t		uuid[16] = {0x6f, 0x96, 0x19, 0xff, 0x8b, 0x86, 0xd0, 0x11,
 	0xb4, 0x2d, 0x00, 0xcf, 0x4f, 0xc9, 0x64, 0xff};
-	IbltKbfParams params = params_of(8, 8, 3, 6);
-	IbltKbf		kbf;
+	IbltKbfParams params = params_of(3, 3, 2, 4);
+	IbltKbf    *kbf;
 
+	params.seed = 1;
+	kbf = filled(params, pairs, 3);
+	check(kbf->size == sizeof golden_bytes && memcmp(kbf->bytes, golden_bytes, kbf->size) == 0,
+		  "integers");
+	params = params_of(8, 8, 3, 6);
 	params.seed = UINT64_C(0x0123456789abcdef);
 	params.key.kind = IBLT_KEY_UUID;
-	make_kbf(&kbf, &params);
-	(void) iblt_core_kbf_insert(&kbf, uuid, sizeof uuid, 200);
+	kbf = new_kbf(params);
+	(void) iblt_core_kbf_insert(kbf, uuid, sizeof uuid, 200);
 	memset(uuid, 0, sizeof uuid);
 	for (uint64_t i = 0; i < 60; i++)
 	{
 		iblt_store64(uuid, i);
-		(void) iblt_core_kbf_insert(&kbf, uuid, sizeof uuid, 1 + (unsigned) i % 255);
+		(void) iblt_core_kbf_insert(kbf, uuid, sizeof uuid, 1 + (unsigned) i % 255);
 	}
-	iblt_core_kbf_seal(&kbf);
-	tap_ok(kbf.size == 216 && XXH3_64bits(kbf.bytes, kbf.size) == UINT64_C(0xe3a8fde9a852df5d),
-		   "golden hash of uuid keys");
-	free(kbf.bytes);
+	iblt_core_kbf_seal(kbf);
+	check(kbf->size == 216 && XXH3_64bits(kbf->bytes, kbf->size) == UINT64_C(0xe3a8fde9a852df5d),
+		  "uuids");
+	checked("golden bytes of integer keys and of uuids");
 }
 
 static const uint8_t labels[] = "\3new\7shipped\5r\303\274ck";
@@ -231,49 +227,41 @@ labelled_params(void)
 }
 
 static void
-test_golden_labels(void)
+test_labels(void)
 {
-	IbltKbfParams params = labelled_params();
-	IbltKbf		kbf;
+	static const struct
+	{
+		const char *text;
+		unsigned	value;		/* 0: none has it */
+	}			cases[] = {{"new", 1}, {"shipped", 2}, {"r\303\274ck", 3}, {"ne", 0}};
+	IbltKbf    *kbf = new_kbf(labelled_params());
 	size_t		size;
-	const uint8_t *label;
 
-	make_kbf(&kbf, &params);
-	(void) iblt_core_kbf_insert(&kbf, (const uint8_t *) "\0\0\0\5hello", 9, 1);
-	(void) iblt_core_kbf_insert(&kbf, (const uint8_t *) "\0\0\0\0", 4, 3);
-	iblt_core_kbf_seal(&kbf);
-	tap_ok(kbf.size == 2576 && XXH3_64bits(kbf.bytes, kbf.size) == UINT64_C(0xa4f8d7f38609f78e),
-		   "golden hash of canonical keys with labels");
+	(void) iblt_core_kbf_insert(kbf, (const uint8_t *) "\0\0\0\5hello", 9, 1);
+	(void) iblt_core_kbf_insert(kbf, (const uint8_t *) "\0\0\0\0", 4, 3);
+	iblt_core_kbf_seal(kbf);
+	check(kbf->size == 2576 && XXH3_64bits(kbf->bytes, kbf->size) == UINT64_C(0xa4f8d7f38609f78e),
+		  "golden hash");
+	for (int i = 0; i < LENGTH(cases); i++)
+	{
+		const char *text = cases[i].text;
 
-	label = iblt_core_kbf_label(&kbf.params, 2, &size);
-	check(size == 7 && memcmp(label, "shipped", 7) == 0, "label 2");
-	label = iblt_core_kbf_label(&kbf.params, 3, &size);
-	check(size == 5 && memcmp(label, "r\303\274ck", 5) == 0, "label 3");
-	check(iblt_core_kbf_labelled(&kbf.params, (const uint8_t *) "new", 3) == 1, "new");
-	check(iblt_core_kbf_labelled(&kbf.params, (const uint8_t *) "r\303\274ck", 5) == 3, "last");
-	check(iblt_core_kbf_labelled(&kbf.params, (const uint8_t *) "ne", 2) == 0, "prefix");
-	checked("labels are found by value, and values by label");
-	free(kbf.bytes);
+		check(iblt_core_kbf_labelled(&kbf->params, (const uint8_t *) text, strlen(text)) ==
+			  cases[i].value, "label %s", text);
+		check(cases[i].value == 0 ||
+			  (memcmp(iblt_core_kbf_label(&kbf->params, cases[i].value, &size), text,
+					  strlen(text)) == 0 && size == strlen(text)), "value %u", cases[i].value);
+	}
+	checked("golden hash of canonical keys, labels found by value, and values by label");
 }
 
 /* Opens a copy of exactly `size` bytes. */
 static IbltStatus
 open_copy(const uint8_t *bytes, size_t size)
 {
-	uint8_t    *copy = take(size);
 	IbltKbf		view;
-	IbltStatus	status;
 
-	memcpy(copy, bytes, size);
-	status = iblt_core_kbf_open(&view, copy, size);
-	free(copy);
-	return status;
-}
-
-static void
-rewrite_checksum(uint8_t *bytes, size_t size)
-{
-	iblt_store64(bytes + size - 8, XXH3_64bits_withSeed(bytes, size - 8, 0));
+	return iblt_core_kbf_open(&view, memcpy(take(size), bytes, size), size);
 }
 
 /* Every bit flipped, every length cut, and one byte more. */
@@ -281,42 +269,37 @@ static void
 test_damage(void)
 {
 	IbltKbfParams params = labelled_params();
-	IbltKbf		kbf;
-	size_t		bit,
-				size;
+	IbltKbf    *kbf;
 	uint8_t    *longer;
 	long		opened = 0;
 
 	params.subtable_cells = 7;
-	make_kbf(&kbf, &params);
-	(void) iblt_core_kbf_insert(&kbf, (const uint8_t *) "\0\0\0\5hello", 9, 1);
-	iblt_core_kbf_seal(&kbf);
-	check(open_copy(kbf.bytes, kbf.size) == IBLT_OK, "undamaged");
-	for (bit = 0; bit < 8 * kbf.size; bit++)
+	kbf = new_kbf(params);
+	(void) iblt_core_kbf_insert(kbf, (const uint8_t *) "\0\0\0\5hello", 9, 1);
+	iblt_core_kbf_seal(kbf);
+	check(open_copy(kbf->bytes, kbf->size) == IBLT_OK, "undamaged");
+	TRIALS(bit, 8 * kbf->size)
 	{
-		kbf.bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
-		check(open_copy(kbf.bytes, kbf.size) != IBLT_OK, "bit %zu", bit);
+		kbf->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
+		check(open_copy(kbf->bytes, kbf->size) != IBLT_OK, "bit %ld", bit);
 		/* a crafted value: whatever opens must be consistent */
-		rewrite_checksum(kbf.bytes, kbf.size);
-		opened += bit < 8 * (kbf.size - 8) &&
-			open_copy(kbf.bytes, kbf.size) == IBLT_OK;
-		kbf.bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
-		rewrite_checksum(kbf.bytes, kbf.size);
+		repair_trailer(kbf->bytes, kbf->size);
+		opened += bit < 8 * ((long) kbf->size - 8) &&
+			open_copy(kbf->bytes, kbf->size) == IBLT_OK;
+		kbf->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
+		repair_trailer(kbf->bytes, kbf->size);
 	}
-	for (size = 0; size < kbf.size; size++)
-		check(open_copy(kbf.bytes, size) != IBLT_OK, "cut to %zu", size);
-	longer = take(kbf.size + 1);
-	memcpy(longer, kbf.bytes, kbf.size);
-	longer[kbf.size] = 0;
-	check(open_copy(longer, kbf.size + 1) == IBLT_BAD_SIZE, "one more byte");
+	for (size_t size = 0; size < kbf->size; size++)
+		check(open_copy(kbf->bytes, size) != IBLT_OK, "cut to %zu", size);
+	longer = take_zeros(kbf->size + 1);
+	memcpy(longer, kbf->bytes, kbf->size);
+	check(open_copy(longer, kbf->size + 1) == IBLT_BAD_SIZE, "one more byte");
 	/*
 	 * these say something else, and it is possible: 64 bits of the seed, and in
 	 * the texts those that leave plain letters or printing characters
 	 */
 	check(opened >= 64 && opened < 64 + 8 * (4 + 15), "%ld flips open", opened);
 	checked("every flipped bit and every wrong length is refused");
-	free(longer);
-	free(kbf.bytes);
 }
 
 /*
@@ -345,16 +328,16 @@ test_spoiled(void)
 		{41, 0x00, IBLT_BAD_COUNTER}	/* not the code of a value */
 	};
 
-	for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
+	for (int i = 0; i < LENGTH(spoilers); i++)
 	{
 		uint8_t		bytes[sizeof golden_bytes];
 		IbltStatus	status;
 
 		memcpy(bytes, golden_bytes, sizeof bytes);
 		bytes[spoilers[i].at] = spoilers[i].byte;
-		rewrite_checksum(bytes, sizeof bytes);
+		repair_trailer(bytes, sizeof bytes);
 		status = open_copy(bytes, sizeof bytes);
-		check(status == spoilers[i].expected, "spoiler %zu: %s, not %s", i,
+		check(status == spoilers[i].expected, "spoiler %d: %s, not %s", i,
 			  iblt_core_status_text(status),
 			  iblt_core_status_text(spoilers[i].expected));
 	}
@@ -369,82 +352,86 @@ test_sums(void)
 	uint64_t	one = iblt_kbf_make_cell(1, code_of(&params, 9));
 	uint64_t	other = iblt_kbf_make_cell(1, code_of(&params, 8));
 	uint64_t	no_code = iblt_kbf_make_cell(1, code_of(&params, 8) ^ 0x10);
-	IbltKbf		kbf;
+	IbltKbf    *kbf = new_kbf(params);
+	const struct
+	{
+		uint32_t	cell;
+		uint64_t	content;
+		bool		valid;
+		const char *what;
+	}			steps[] = {
+		{0, one, false, "two subtables lack a pair"}, {6, one, false, "a subtable lacks a pair"},
+		{13, other, false, "a subtable has another value"}, {13, one, true, "each has the pair"},
+		{14, IBLT_KBF_FULL, true, "a full cell"},
+		{13, other, true, "a subtable with a full cell says nothing"},
+		{14, iblt_kbf_make_cell(IBLT_KBF_FULL, 1), false, "a full cell has content"}
+	};
 
-	make_kbf(&kbf, &params);
-	kbf.keys = 1;
-	iblt_kbf_set_cell(&kbf, 0, one);
-	iblt_kbf_set_cell(&kbf, 6, one);
-	check(!valid(&kbf), "a subtable lacks a pair");
-	iblt_kbf_set_cell(&kbf, 13, other);
-	check(!valid(&kbf), "a subtable has another value");
-	iblt_kbf_set_cell(&kbf, 13, one);
-	check(valid(&kbf), "each subtable has the pair");
-	iblt_kbf_set_cell(&kbf, 14, IBLT_KBF_FULL);
-	iblt_kbf_set_cell(&kbf, 13, other);
-	check(valid(&kbf), "a subtable with a full cell says nothing");
-	iblt_kbf_set_cell(&kbf, 14, iblt_kbf_make_cell(IBLT_KBF_FULL, 1));
-	check(!valid(&kbf), "a full cell has content");
+	kbf->keys = 1;
+	for (int i = 0; i < LENGTH(steps); i++)
+	{
+		iblt_kbf_set_cell(kbf, steps[i].cell, steps[i].content);
+		check(valid(kbf) == steps[i].valid, "%s", steps[i].what);
+	}
 	for (uint32_t cell = 0; cell < 15; cell++)
-		iblt_kbf_set_cell(&kbf, cell, cell % 5 == 0 ? no_code : 0);
-	check(!valid(&kbf), "one pair without a code");
+		iblt_kbf_set_cell(kbf, cell, cell % 5 == 0 ? no_code : 0);
+	check(!valid(kbf), "one pair without a code");
 	checked("subtables must add up to the same");
-	free(kbf.bytes);
 }
 
 /* The bits between the last cell and the checksum, for cells of all sizes. */
 static void
 test_padding(void)
 {
-	for (long round = 0; round < 200; round++)
+	TRIALS(round, 200)
 	{
 		IbltKbfParams params = random_params();
 		size_t		used = (size_t) params.hashes * params.subtable_cells *
 			(size_t) (4 + params.degree * params.superposed);
-		IbltKbf		kbf;
+		IbltKbf    *kbf = new_kbf(params);
 
-		make_kbf(&kbf, &params);
-		check(kbf.size == 48 + (used + 63) / 64 * 8, "size");
-		for (size_t bit = used; bit < 8 * (kbf.size - 48); bit++)
+		check(kbf->size == 48 + (used + 63) / 64 * 8, "size");
+		for (size_t bit = used; bit < 8 * (kbf->size - 48); bit++)
 		{
-			kbf.cells[bit / 8] ^= (uint8_t) (1 << bit % 8);
-			rewrite_checksum(kbf.bytes, kbf.size);
-			check(open_copy(kbf.bytes, kbf.size) == IBLT_BAD_RESERVED, "bit %zu", bit);
-			kbf.cells[bit / 8] ^= (uint8_t) (1 << bit % 8);
+			kbf->cells[bit / 8] ^= (uint8_t) (1 << bit % 8);
+			repair_trailer(kbf->bytes, kbf->size);
+			check(open_copy(kbf->bytes, kbf->size) == IBLT_BAD_RESERVED, "bit %zu", bit);
+			kbf->cells[bit / 8] ^= (uint8_t) (1 << bit % 8);
 		}
-		free(kbf.bytes);
 	}
 	checked("bits behind the last cell must be zero");
-}
-
-static IbltStatus
-check_with(IbltKbfParams params, const char *text, size_t size)
-{
-	params.labels = (const uint8_t *) text;
-	params.labels_size = size;
-	return iblt_core_kbf_check_params(&params);
 }
 
 static void
 test_params(void)
 {
-	IbltKbfParams params = params_of(4, 3, 3, 1);
 	static uint8_t many[256 * 4];
+	static const struct
+	{
+		const char *labels;
+		size_t		size;
+		IbltStatus	expected;
+	}			cases[] = {
+		{"\1a\2bc", 5, IBLT_OK}, {"\1a", 2, IBLT_BAD_LABELS}, {"\1a\2b", 4, IBLT_BAD_LABELS},
+		{"\1a\2bc\1d", 7, IBLT_BAD_LABELS}, {"\1a\0", 3, IBLT_BAD_LABELS},
+		{"\1a\1\n", 4, IBLT_BAD_LABELS}, {"\1a\1\377", 4, IBLT_BAD_LABELS}
+	};
+	IbltKbfParams params = params_of(4, 3, 3, 1);
 
 	params.values = 2;
-	check(check_with(params, "\1a\2bc", 5) == IBLT_OK, "two labels");
-	check(check_with(params, "\1a", 2) == IBLT_BAD_LABELS, "one label");
-	check(check_with(params, "\1a\2b", 4) == IBLT_BAD_LABELS, "cut short");
-	check(check_with(params, "\1a\2bc\1d", 7) == IBLT_BAD_LABELS, "three labels");
-	check(check_with(params, "\1a\0", 3) == IBLT_BAD_LABELS, "empty label");
-	check(check_with(params, "\1a\1\n", 4) == IBLT_BAD_LABELS, "control character");
-	check(check_with(params, "\1a\1\377", 4) == IBLT_BAD_LABELS, "not UTF-8");
+	for (int i = 0; i < LENGTH(cases); i++)
+	{
+		params.labels = (const uint8_t *) cases[i].labels;
+		params.labels_size = cases[i].size;
+		check(iblt_core_kbf_check_params(&params) == cases[i].expected, "labels %d", i);
+	}
 	params.values = 4;
-	memset(many, 0xff, sizeof many);
-	check(check_with(params, (char *) many, sizeof many) == IBLT_BAD_LABELS, "not UTF-8");
+	params.labels = memset(many, 0xff, sizeof many);
+	params.labels_size = sizeof many;
+	check(iblt_core_kbf_check_params(&params) == IBLT_BAD_LABELS, "not UTF-8");
 	memset(many, 'x', sizeof many);
 	many[0] = many[256] = many[512] = many[768] = 255;
-	check(check_with(params, (char *) many, sizeof many) == IBLT_OK, "long labels");
+	check(iblt_core_kbf_check_params(&params) == IBLT_OK, "long labels");
 	params.labels_size = 0;
 	params.subtable_cells = IBLT_KBF_MAX_CELLS;
 	check(iblt_core_kbf_check_params(&params) == IBLT_OK, "many cells");
@@ -511,31 +498,21 @@ test_compatible(void)
 static Pair pairs[MAX_PAIRS];
 
 /* Inserts into several filters, and adds these up in some order. */
-static void
-sum_in_parts(IbltKbf *sum, const IbltKbfParams *params, int n)
+static IbltKbf *
+sum_in_parts(IbltKbfParams params, int n)
 {
-	IbltKbf		part[4];
+	IbltKbf    *part[4];
+	bool		pairwise = below(2) == 0;
 
 	for (int i = 0; i < 4; i++)
-		make_kbf(&part[i], params);
+		part[i] = new_kbf(params);
 	for (int i = 0; i < n; i++)
-		(void) put(&part[below(4)], pairs[i]);
+		(void) put(part[below(4)], pairs[i]);
 	/* (0 + 1) + (2 + 3) or ((3 + 2) + 1) + 0 */
-	if (below(2) == 0)
-	{
-		(void) iblt_core_kbf_add(&part[0], &part[1]);
-		(void) iblt_core_kbf_add(&part[2], &part[3]);
-		(void) iblt_core_kbf_add(&part[0], &part[2]);
-		copy_kbf(sum, &part[0]);
-	}
-	else
-	{
-		for (int i = 2; i >= 0; i--)
-			(void) iblt_core_kbf_add(&part[3], &part[i]);
-		copy_kbf(sum, &part[3]);
-	}
-	for (int i = 0; i < 4; i++)
-		free(part[i].bytes);
+	(void) iblt_core_kbf_add(part[pairwise ? 0 : 3], part[pairwise ? 1 : 2]);
+	(void) iblt_core_kbf_add(part[pairwise ? 2 : 3], part[pairwise ? 3 : 1]);
+	(void) iblt_core_kbf_add(part[pairwise ? 0 : 3], part[pairwise ? 2 : 0]);
+	return copy_of(part[pairwise ? 0 : 3]);
 }
 
 /* Insertions and sums in any order, also when cells become full. */
@@ -544,27 +521,18 @@ test_any_order(void)
 {
 	long		full = 0;
 
-	for (long round = 0; round < scaled(1000); round++)
+	TRIALS(round, scaled(1000))
 	{
 		IbltKbfParams params = random_params();
 		int			n = (int) below(16 * params.subtable_cells);
-		IbltKbf		a,
-					b,
-					c;
+		IbltKbf    *a;
 
 		draw_pairs(pairs, n, params.values);
-		make_kbf(&a, &params);
-		make_kbf(&b, &params);
-		fill(&a, pairs, n);
+		a = filled(params, pairs, n);
 		shuffle(pairs, n);
-		fill(&b, pairs, n);
-		sum_in_parts(&c, &params, n);
-		full += iblt_core_kbf_full_cells(&a);
-		check(valid(&a) && same(&a, &b), "round %ld: another order", round);
-		check(same(&a, &c), "round %ld: parts", round);
-		free(a.bytes);
-		free(b.bytes);
-		free(c.bytes);
+		full += iblt_core_kbf_full_cells(a);
+		check(valid(a) && same(a, filled(params, pairs, n)), "round %ld: another order", round);
+		check(same(a, sum_in_parts(params, n)), "round %ld: parts", round);
 	}
 	check(full > 0, "no cell was full");
 	checked("insertions and sums in any order make the same bytes");
@@ -575,30 +543,21 @@ test_folds(void)
 {
 	static const uint32_t factors[] = {1, 2, 3, 4, 6, 12};
 
-	for (long round = 0; round < scaled(600); round++)
+	TRIALS(round, scaled(600))
 	{
 		IbltKbfParams params = random_params();
 		IbltKbfParams small;
 		int			n = (int) below(400);
-		IbltKbf		a,
-					b,
-					folded;
+		IbltKbf    *folded;
 
 		params.subtable_cells = 12 * (1 + below(6));
 		small = params;
 		small.subtable_cells /= factors[below(6)];
 		draw_pairs(pairs, n, params.values);
-		make_kbf(&a, &params);
-		fill(&a, pairs, n);
-		make_kbf(&b, &small);
-		fill(&b, pairs, n);
-		make_kbf(&folded, &small);
-		(void) iblt_core_kbf_add(&folded, &a);
-		check(valid(&folded) && same(&folded, &b), "round %ld: %u to %u cells", round,
-			  params.subtable_cells, small.subtable_cells);
-		free(a.bytes);
-		free(b.bytes);
-		free(folded.bytes);
+		folded = new_kbf(small);
+		(void) iblt_core_kbf_add(folded, filled(params, pairs, n));
+		check(valid(folded) && same(folded, filled(small, pairs, n)), "round %ld: %u to %u cells",
+			  round, params.subtable_cells, small.subtable_cells);
 	}
 	checked("a fold is what would have been built with fewer cells");
 }
@@ -639,49 +598,37 @@ test_deletions(void)
 {
 	long		full = 0;
 
-	for (long round = 0; round < scaled(600); round++)
+	TRIALS(round, scaled(600))
 	{
 		IbltKbfParams params = random_params();
 		int			n = 1 + (int) below(12 * params.subtable_cells);
 		int			gone = (int) below((uint32_t) n + 1);
-		IbltKbf		never,
-					deleted,
-					less,
-					part,
-					soon;
+		IbltKbf    *never, *deleted, *less;
+		IbltKbf    *soon = new_kbf(params);
 
 		draw_pairs(pairs, n, params.values);
-		make_kbf(&never, &params);
-		fill(&never, pairs + gone, n - gone);
-		make_kbf(&deleted, &params);
-		fill(&deleted, pairs, n);
-		copy_kbf(&less, &deleted);
-		make_kbf(&part, &params);
-		fill(&part, pairs, gone);
-		make_kbf(&soon, &params);
+		never = filled(params, pairs + gone, n - gone);
+		deleted = filled(params, pairs, n);
+		less = copy_of(deleted);
 		for (int i = 0; i < n; i++)
 		{
-			(void) put(&soon, pairs[i]);
-			check(i >= gone || drop(&soon, pairs[i]) == IBLT_OK, "deleted at once");
+			(void) put(soon, pairs[i]);
+			check(i >= gone || drop(soon, pairs[i]) == IBLT_OK, "deleted at once");
 		}
-		full += iblt_core_kbf_full_cells(&deleted);
-		check(iblt_core_kbf_subtract(&less, &part) == IBLT_OK, "round %ld: a part", round);
+		full += iblt_core_kbf_full_cells(deleted);
+		check(iblt_core_kbf_subtract(less, filled(params, pairs, gone)) == IBLT_OK,
+			  "round %ld: a part", round);
 		shuffle(pairs, gone);
 		for (int i = 0; i < gone; i++)
-			check(drop(&deleted, pairs[i]) == IBLT_OK, "round %ld: pair %d", round, i);
-		check(same(&deleted, &less), "round %ld: deleted and subtracted", round);
-		check(valid(&deleted) && valid(&soon), "round %ld: not valid", round);
-		check(agree_where_not_full(&deleted, &never) &&
-			  agree_where_not_full(&soon, &never), "round %ld: other cells", round);
-		check(full_in_both(&never, &soon) && full_in_both(&soon, &deleted),
+			check(drop(deleted, pairs[i]) == IBLT_OK, "round %ld: pair %d", round, i);
+		check(same(deleted, less), "round %ld: deleted and subtracted", round);
+		check(valid(deleted) && valid(soon), "round %ld: not valid", round);
+		check(agree_where_not_full(deleted, never) && agree_where_not_full(soon, never),
+			  "round %ld: other cells", round);
+		check(full_in_both(never, soon) && full_in_both(soon, deleted),
 			  "round %ld: the last deletions fill most", round);
-		check(iblt_core_kbf_full_cells(&deleted) > 0 || same(&deleted, &never),
+		check(iblt_core_kbf_full_cells(deleted) > 0 || same(deleted, never),
 			  "round %ld: not what it would have been", round);
-		free(never.bytes);
-		free(deleted.bytes);
-		free(less.bytes);
-		free(part.bytes);
-		free(soon.bytes);
 	}
 	check(full > 0, "no cell was full");
 	checked("deletions leave what was never inserted, except in full cells");
@@ -691,57 +638,57 @@ test_deletions(void)
 static void
 test_refusals(void)
 {
+	static const struct
+	{
+		uint64_t	key;
+		unsigned	from,
+					to;			/* 0: not inserted, not deleted */
+		IbltStatus	expected;
+	}			refused[] = {
+		{1, 0, 201, IBLT_VALUE_OUT_OF_RANGE}, {1, 201, 0, IBLT_VALUE_OUT_OF_RANGE},
+		{1, 7, 201, IBLT_VALUE_OUT_OF_RANGE}, {1, 201, 7, IBLT_VALUE_OUT_OF_RANGE},
+		{1, 8, 0, IBLT_NOT_IN_FILTER}, {2, 7, 0, IBLT_NOT_IN_FILTER}, {1, 8, 9, IBLT_NOT_IN_FILTER}
+	};
 	IbltKbfParams params = params_of(5, 8, 3, 2000);
-	IbltKbf		kbf,
-				before,
-				part;
-	uint8_t		key[8] = {1};
-	uint8_t		absent[8] = {2};
+	IbltKbf    *kbf, *before;
 
 	params.values = 200;
-	make_kbf(&kbf, &params);
-	check(iblt_core_kbf_delete(&kbf, key, 8, 7) == IBLT_NOT_IN_FILTER, "from nothing");
-	check(iblt_core_kbf_insert(&kbf, key, 8, 7) == IBLT_OK, "insert");
-	iblt_core_kbf_seal(&kbf);
-	copy_kbf(&before, &kbf);
-	check(iblt_core_kbf_insert(&kbf, key, 8, 0) == IBLT_VALUE_OUT_OF_RANGE, "0");
-	check(iblt_core_kbf_insert(&kbf, key, 8, 201) == IBLT_VALUE_OUT_OF_RANGE, "201");
-	check(iblt_core_kbf_delete(&kbf, key, 8, 0) == IBLT_VALUE_OUT_OF_RANGE, "0");
-	check(iblt_core_kbf_delete(&kbf, key, 8, 201) == IBLT_VALUE_OUT_OF_RANGE, "201");
-	check(iblt_core_kbf_update(&kbf, key, 8, 7, 201) == IBLT_VALUE_OUT_OF_RANGE, "201");
-	check(iblt_core_kbf_update(&kbf, key, 8, 0, 7) == IBLT_VALUE_OUT_OF_RANGE, "0");
-	check(iblt_core_kbf_delete(&kbf, key, 8, 8) == IBLT_NOT_IN_FILTER, "value");
-	check(iblt_core_kbf_delete(&kbf, absent, 8, 7) == IBLT_NOT_IN_FILTER, "key");
-	check(iblt_core_kbf_update(&kbf, key, 8, 8, 9) == IBLT_NOT_IN_FILTER, "value");
-	check(same(&kbf, &before), "a refusal changed it");
-	kbf.keys = INT64_MAX;
-	check(iblt_core_kbf_insert(&kbf, absent, 8, 7) == IBLT_COUNT_OVERFLOW, "keys");
-	check(iblt_core_kbf_add(&kbf, &before) == IBLT_COUNT_OVERFLOW, "sum of keys");
-	kbf.keys = 1;
-	check(same(&kbf, &before), "a refusal changed it");
+	kbf = new_kbf(params);
+	check(drop(kbf, (Pair) {1, 7}) == IBLT_NOT_IN_FILTER, "from nothing");
+	check(put(kbf, (Pair) {1, 7}) == IBLT_OK, "insert");
+	iblt_core_kbf_seal(kbf);
+	before = copy_of(kbf);
+	for (int i = 0; i < LENGTH(refused); i++)
+	{
+		unsigned	from = refused[i].from,
+					to = refused[i].to;
 
-	make_kbf(&part, &params);
-	(void) iblt_core_kbf_insert(&part, key, 8, 8);
-	check(iblt_core_kbf_subtract(&kbf, &part) == IBLT_NOT_A_PART, "value");
-	iblt_core_kbf_init(&part, &params, part.bytes);
-	(void) iblt_core_kbf_insert(&part, absent, 8, 7);
-	check(iblt_core_kbf_subtract(&before, &part) == IBLT_NOT_A_PART, "key");
-	(void) iblt_core_kbf_insert(&part, key, 8, 7);
-	check(iblt_core_kbf_subtract(&before, &part) == IBLT_NOT_A_PART, "more keys");
-	free(kbf.bytes);
-	free(part.bytes);
+		check((from == 0 ? put(kbf, (Pair) {refused[i].key, to})
+			   : to == 0 ? drop(kbf, (Pair) {refused[i].key, from})
+			   : iblt_core_kbf_update(kbf, key_of(refused[i].key), 8, from, to)) ==
+			  refused[i].expected, "refusal %d", i);
+	}
+	check(put(kbf, (Pair) {1, 0}) == IBLT_VALUE_OUT_OF_RANGE &&
+		  drop(kbf, (Pair) {1, 0}) == IBLT_VALUE_OUT_OF_RANGE &&
+		  iblt_core_kbf_update(kbf, key_of(1), 8, 0, 7) == IBLT_VALUE_OUT_OF_RANGE, "value 0");
+	check(same(kbf, before), "a refusal changed it");
+	kbf->keys = INT64_MAX;
+	check(put(kbf, (Pair) {2, 7}) == IBLT_COUNT_OVERFLOW, "keys");
+	check(iblt_core_kbf_add(kbf, before) == IBLT_COUNT_OVERFLOW, "sum of keys");
+	kbf->keys = 1;
+	check(same(kbf, before), "a refusal changed it");
+	check(iblt_core_kbf_subtract(kbf, filled(params, (Pair[]) {{1, 8}}, 1)) == IBLT_NOT_A_PART,
+		  "value");
+	check(iblt_core_kbf_subtract(before, filled(params, (Pair[]) {{2, 7}}, 1)) == IBLT_NOT_A_PART,
+		  "key");
+	check(iblt_core_kbf_subtract(before, filled(params, (Pair[]) {{2, 7}, {1, 7}}, 2)) ==
+		  IBLT_NOT_A_PART, "more keys");
 	/* all pairs are in one cell, and one of two is not in the other filter */
 	params = params_of(3, 8, 3, 1);
 	draw_pairs(pairs, 4, 255);
-	make_kbf(&kbf, &params);
-	make_kbf(&part, &params);
-	fill(&kbf, pairs, 3);
-	fill(&part, pairs + 2, 2);
-	check(iblt_core_kbf_subtract(&kbf, &part) == IBLT_NOT_A_PART, "one of two");
+	check(iblt_core_kbf_subtract(filled(params, pairs, 3), filled(params, pairs + 2, 2)) ==
+		  IBLT_NOT_A_PART, "one of two");
 	checked("what is not there is not taken out");
-	free(kbf.bytes);
-	free(before.bytes);
-	free(part.bytes);
 }
 
 /* A full cell stays full, whatever happens, and makes answers unknown. */
@@ -749,41 +696,30 @@ static void
 test_full(void)
 {
 	IbltKbfParams params = params_of(3, 8, 3, 1);
-	IbltKbf		kbf,
-				other,
-				part;
+	IbltKbf    *kbf, *other, *part;
 	unsigned	value;
 
 	draw_pairs(pairs, 20, 255);
-	make_kbf(&kbf, &params);
-	fill(&kbf, pairs, 14);
-	check(iblt_core_kbf_full_cells(&kbf) == 0, "full with 14");
-	check(iblt_kbf_count(iblt_kbf_cell(&kbf, 2)) == 14, "not 14");
-	fill(&kbf, pairs + 14, 1);
-	check(iblt_core_kbf_full_cells(&kbf) == 3, "not full with 15");
-	fill(&kbf, pairs + 15, 5);
-	check(valid(&kbf) && kbf.keys == 20, "keys");
-	check(get(&kbf, pairs[0].key, &value) == IBLT_UNKNOWN, "an answer");
-	make_kbf(&other, &params);
-	(void) iblt_core_kbf_add(&other, &kbf);
-	check(same(&other, &kbf), "0 + full");
+	kbf = filled(params, pairs, 14);
+	check(iblt_core_kbf_full_cells(kbf) == 0 && iblt_kbf_count(iblt_kbf_cell(kbf, 2)) == 14,
+		  "full with 14");
+	check(iblt_core_kbf_full_cells(filled(params, pairs, 15)) == 3, "not full with 15");
+	kbf = filled(params, pairs, 20);
+	check(valid(kbf) && kbf->keys == 20, "keys");
+	check(get(kbf, pairs[0].key, &value) == IBLT_UNKNOWN, "an answer");
+	other = copy_of(kbf);
+	check(same(other, kbf), "0 + full");
 	for (int i = 0; i < 20; i++)
-		check(drop(&kbf, pairs[i]) == IBLT_OK, "pair %d", i);
-	check(drop(&kbf, pairs[0]) == IBLT_NOT_IN_FILTER, "no keys left");
-	check(valid(&kbf) && kbf.keys == 0 && iblt_core_kbf_full_cells(&kbf) == 3, "full");
-	check(iblt_core_kbf_subtract(&kbf, &other) == IBLT_NOT_A_PART, "more keys");
-	iblt_core_kbf_init(&part, &params, take(iblt_core_kbf_size(&params)));
-	fill(&part, pairs, 3);
+		check(drop(kbf, pairs[i]) == IBLT_OK, "pair %d", i);
+	check(drop(kbf, pairs[0]) == IBLT_NOT_IN_FILTER, "no keys left");
+	check(valid(kbf) && kbf->keys == 0 && iblt_core_kbf_full_cells(kbf) == 3, "full");
+	check(iblt_core_kbf_subtract(kbf, other) == IBLT_NOT_A_PART, "more keys");
+	part = filled(params, pairs, 3);
 	for (int i = 19; i > 2; i--)
-		check(drop(&other, pairs[i]) == IBLT_OK, "pair %d", i);
-	check(iblt_core_kbf_subtract(&part, &other) == IBLT_OK && same(&part, &kbf),
-		  "3 - full");
-	check(iblt_core_kbf_subtract(&other, &other) == IBLT_OK && same(&other, &kbf),
-		  "full - full");
+		check(drop(other, pairs[i]) == IBLT_OK, "pair %d", i);
+	check(iblt_core_kbf_subtract(part, other) == IBLT_OK && same(part, kbf), "3 - full");
+	check(iblt_core_kbf_subtract(other, other) == IBLT_OK && same(other, kbf), "full - full");
 	checked("a cell of 15 stays full");
-	free(kbf.bytes);
-	free(part.bytes);
-	free(other.bytes);
 }
 
 /* --- the queue --------------------------------------------------------------------- */
@@ -791,56 +727,44 @@ test_full(void)
 #define QUEUED	400
 
 /*
- * Inserts up to QUEUED pairs in three ways, with a flush at times: through the queue, one
- * by one, and as sums of filters of one pair each, which add cells without the shortcut of
+ * Up to QUEUED pairs in three ways, with a flush at times: through the queue, one by
+ * one, and as sums of filters of one pair each, which add cells without the shortcut of
  * iblt_kbf_put_at.
  */
 static void
-queue_pairs(int round)
-{
-	static uint64_t codes[1 << IBLT_GF_MAX_DEGREE];
-	IbltKbfParams params = random_params();
-	IbltKbfQueue queue = {0};
-	IbltKbf		queued, direct, summed, one;
-	uint32_t	n = below(QUEUED);
-	size_t		size = round % 2 == 0 ? 8 : 1 + below(24);
-
-	iblt_core_kbf_codes(&params, codes);
-	make_kbf(&queued, &params);
-	make_kbf(&direct, &params);
-	make_kbf(&summed, &params);
-	make_kbf(&one, &params);
-	for (uint32_t i = 0; i < n; i++)
-	{
-		uint8_t		key[24];
-		unsigned	value = 1 + below(params.values);
-
-		iblt_store64(key, tap_random());
-		iblt_store64(key + 8, tap_random());
-		iblt_store64(key + 16, tap_random());
-		iblt_core_kbf_queue_insert(&queue, &queued, codes, key, size, value);
-		iblt_core_kbf_insert_with(&direct, codes, key, size, value);
-		iblt_core_kbf_init(&one, &params, one.bytes);
-		(void) iblt_core_kbf_insert(&one, key, size, value);
-		(void) iblt_core_kbf_add(&summed, &one);
-		if (below(50) == 0)
-			iblt_core_kbf_queue_flush(&queue, &queued);
-	}
-	iblt_core_kbf_queue_flush(&queue, &queued);
-	check(queued.keys == n && same(&queued, &direct) && same(&queued, &summed) && valid(&queued),
-		  "round %d: %u pairs of keys of %zu bytes, %d hashes of %u cells", round, n, size,
-		  params.hashes, params.subtable_cells);
-	free(queued.bytes);
-	free(direct.bytes);
-	free(summed.bytes);
-	free(one.bytes);
-}
-
-static void
 test_queue(void)
 {
-	for (int round = 0; round < 40; round++)
-		queue_pairs(round);
+	static uint64_t codes[1 << IBLT_GF_MAX_DEGREE];
+
+	TRIALS(round, 40)
+	{
+		IbltKbfParams params = random_params();
+		IbltKbfQueue queue = {0};
+		IbltKbf    *queued = new_kbf(params), *direct = new_kbf(params), *summed = new_kbf(params);
+		IbltKbf    *one = new_kbf(params);
+		uint32_t	n = below(QUEUED);
+		size_t		size = round % 2 == 0 ? 8 : 1 + below(24);
+
+		iblt_core_kbf_codes(&params, codes);
+		for (uint32_t i = 0; i < n; i++)
+		{
+			uint64_t	words[] = {tap_random(), tap_random(), tap_random()};
+			const uint8_t *key = (const uint8_t *) words;
+			unsigned	value = 1 + below(params.values);
+
+			iblt_core_kbf_queue_insert(&queue, queued, codes, key, size, value);
+			iblt_core_kbf_insert_with(direct, codes, key, size, value);
+			iblt_core_kbf_init(one, &params, one->bytes);
+			(void) iblt_core_kbf_insert(one, key, size, value);
+			(void) iblt_core_kbf_add(summed, one);
+			if (below(50) == 0)
+				iblt_core_kbf_queue_flush(&queue, queued);
+		}
+		iblt_core_kbf_queue_flush(&queue, queued);
+		check(queued->keys == n && same(queued, direct) && same(queued, summed) && valid(queued),
+			  "round %ld: %u pairs of keys of %zu bytes, %d hashes of %u cells", round, n, size,
+			  params.hashes, params.subtable_cells);
+	}
 	checked("pairs through the queue, one by one and as sums make the same filter");
 }
 
@@ -972,64 +896,53 @@ test_equal_values(void)
 	uint64_t	a = code_of(&params, 10);
 	uint64_t	b = code_of(&params, 20);
 	uint64_t	c = code_of(&params, 30);
-	uint64_t	two = iblt_kbf_make_cell(2, 0);
-	uint64_t	three = iblt_kbf_make_cell(3, a);
-	unsigned	value;
+	const struct
+	{
+		unsigned	count[2];
+		uint64_t	content[2];
+		IbltPresence answer;
+		unsigned	value;
+		const char *what;
+	}			cases[] = {
+		{{2, 2}, {0, 0}, IBLT_UNKNOWN, 0, "two equal values"},
+		{{3, 3}, {a, a}, IBLT_UNKNOWN, 0, "10, and two equal values"},
+		{{2, 1}, {0, b}, IBLT_PRESENT, 20, "20"}, {{3, 1}, {a, b}, IBLT_PRESENT, 20, "20 of three"},
+		{{3, 2}, {a, a ^ b}, IBLT_UNKNOWN, 0, "10 or 20"},
+		{{2, 2}, {a ^ c, a ^ b}, IBLT_PRESENT, 10, "10 in common"},
+		{{2, 1}, {a ^ c, b}, IBLT_ABSENT, 0, "nothing in common"},
+		{{3, 1}, {a ^ b ^ c, c}, IBLT_PRESENT, 30, "30 of three"},
+		{{3, 1}, {a ^ b ^ c, a ^ b}, IBLT_CONTRADICTION, 0, "one pair that is none"}
+	};
 
-#define ANSWER(x, y) \
-	iblt_core_kbf_judge(&params, (uint64_t[]) {x, y}, 0, &value)
-	check(ANSWER(two, two) == IBLT_UNKNOWN, "two equal values");
-	check(ANSWER(three, three) == IBLT_UNKNOWN, "10, and two equal values");
-	check(ANSWER(two, iblt_kbf_make_cell(1, b)) == IBLT_PRESENT && value == 20, "20");
-	check(ANSWER(three, iblt_kbf_make_cell(1, b)) == IBLT_PRESENT && value == 20, "20");
-	check(ANSWER(three, iblt_kbf_make_cell(2, a ^ b)) == IBLT_UNKNOWN, "10 or 20");
-	check(ANSWER(iblt_kbf_make_cell(2, a ^ c), iblt_kbf_make_cell(2, a ^ b)) ==
-		  IBLT_PRESENT && value == 10, "10 in common");
-	check(ANSWER(iblt_kbf_make_cell(2, a ^ c), iblt_kbf_make_cell(1, b)) ==
-		  IBLT_ABSENT, "nothing in common");
-	check(ANSWER(iblt_kbf_make_cell(3, a ^ b ^ c), iblt_kbf_make_cell(1, c)) ==
-		  IBLT_PRESENT && value == 30, "30 of three");
-	check(ANSWER(iblt_kbf_make_cell(3, a ^ b ^ c), iblt_kbf_make_cell(1, a ^ b)) ==
-		  IBLT_CONTRADICTION, "one pair that is none");
+	for (int i = 0; i < LENGTH(cases); i++)
+	{
+		unsigned	value = 0;
+		uint64_t	cells[2];
+
+		for (int n = 0; n < 2; n++)
+			cells[n] = iblt_kbf_make_cell(cases[i].count[n], cases[i].content[n]);
+		check(iblt_core_kbf_judge(&params, cells, 0, &value) == cases[i].answer &&
+			  (cases[i].value == 0 || value == cases[i].value), "%s", cases[i].what);
+	}
 	checked("equal values in a cell cancel, and say nothing");
 }
 
-/* A table of codes inserts the same, and elements turn back to values. */
+/* Elements turn to values and back.  That a table of codes inserts the same, test_queue shows. */
 static void
-test_codes(void)
+test_turns(void)
 {
-	static uint64_t codes[1 << IBLT_GF_MAX_DEGREE];
 	IbltKbfParams params = params_of(5, 9, 3, 50);
-	IbltKbf		a,
-				b;
-	unsigned	value,
-				turn;
 
-	draw_pairs(pairs, 300, 511);
-	make_kbf(&a, &params);
-	make_kbf(&b, &params);
-	fill(&a, pairs, 300);
-	iblt_core_kbf_codes(&params, codes);
-	for (int i = 0; i < 300; i++)
-	{
-		uint8_t		key[8];
-
-		iblt_store64(key, pairs[i].key);
-		iblt_core_kbf_insert_with(&b, codes, key, sizeof key, pairs[i].value);
-	}
-	check(same(&a, &b), "other bytes");
-	for (value = 1; value <= 511; value++)
-		for (turn = 0; turn < 511; turn++)
+	for (unsigned value = 1; value <= 511; value++)
+		for (unsigned turn = 0; turn < 511; turn++)
 		{
 			unsigned	element = iblt_kbf_turned(&params, value, turn);
 
 			check(element == 1 + (value - 1 + turn) % 511 &&
-				  iblt_kbf_turned_back(&params, element, turn) == value,
-				  "%u turned by %u", value, turn);
+				  iblt_kbf_turned_back(&params, element, turn) == value, "%u turned by %u", value,
+				  turn);
 		}
-	checked("a table of codes inserts the same pairs");
-	free(a.bytes);
-	free(b.bytes);
+	checked("values turn to elements and back");
 }
 
 /* The header and eight bytes of each cell of the key are enough to answer. */
@@ -1037,63 +950,34 @@ static void
 test_slices(void)
 {
 	IbltKbfParams params = params_of(6, 9, 3, 333);
-	IbltKbf		kbf;
+	IbltKbf    *kbf;
 	IbltKbf		head;
 	uint8_t		header[IBLT_KBF_HEADER_SIZE];
 
 	draw_pairs(pairs, 400, 511);
-	make_kbf(&kbf, &params);
-	fill(&kbf, pairs, 300);
-	memcpy(header, kbf.bytes, sizeof header);
+	kbf = filled(params, pairs, 300);
+	memcpy(header, kbf->bytes, sizeof header);
 	check(iblt_core_kbf_header_size(header) == sizeof header, "header size");
-	check(iblt_core_kbf_open_header(&head, header, sizeof header, kbf.size - 8) ==
+	check(iblt_core_kbf_open_header(&head, header, sizeof header, kbf->size - 8) ==
 		  IBLT_BAD_SIZE, "another size");
-	check(iblt_core_kbf_open_header(&head, header, sizeof header, kbf.size) == IBLT_OK,
-		  "header");
+	check(iblt_core_kbf_open_header(&head, header, sizeof header, kbf->size) == IBLT_OK, "header");
 	for (int i = 0; i < 400; i++)
 	{
-		uint8_t		key[8];
 		IbltKbfPlace place;
 		uint64_t	cells[IBLT_MAX_HASHES];
-		unsigned	value = 0,
-					sliced = 0;
+		unsigned	value = 0, sliced = 0;
 
-		iblt_store64(key, pairs[i].key);
-		iblt_kbf_place(&head, key, sizeof key, head.params.hashes, &place);
+		iblt_kbf_place(&head, key_of(pairs[i].key), 8, head.params.hashes, &place);
 		for (int h = 0; h < params.hashes; h++)
-			cells[h] = iblt_kbf_extract(&head, place.index[h], kbf.bytes +
+			cells[h] = iblt_kbf_extract(&head, place.index[h], kbf->bytes +
 										iblt_kbf_cell_offset(&head, place.index[h]));
-		check(get(&kbf, pairs[i].key, &value) ==
-			  iblt_core_kbf_judge(&head.params, cells, place.turn,
-								  &sliced) && value == sliced,
+		check(get(kbf, pairs[i].key, &value) ==
+			  iblt_core_kbf_judge(&head.params, cells, place.turn, &sliced) && value == sliced,
 			  "key %d", i);
 	}
 	checked("a key's cells alone answer as the whole filter does");
-	free(kbf.bytes);
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_golden_integers();
-	test_golden_uuids();
-	test_golden_labels();
-	test_damage();
-	test_spoiled();
-	test_sums();
-	test_padding();
-	test_params();
-	test_compatible();
-	test_any_order();
-	test_folds();
-	test_deletions();
-	test_refusals();
-	test_full();
-	test_queue();
-	test_answers();
-	test_equal_values();
-	test_codes();
-	test_slices();
-	return tap_done();
-}
+TAP_MAIN(test_golden, test_labels, test_damage, test_spoiled, test_sums, test_padding, test_params,
+		 test_compatible, test_any_order, test_folds, test_deletions, test_refusals, test_full,
+		 test_queue, test_answers, test_equal_values, test_turns, test_slices)

@@ -82,21 +82,16 @@ keeps_rates(const KbfSize *entry, int t, int bits, int hashes, double failure)
 static void
 test_entries(void)
 {
-	int			f,
-				t,
-				bits,
-				i;
-
-	for (f = 0; f < KBF_SIZE_FAILURES; f++)
+	for (int f = 0; f < KBF_SIZE_FAILURES; f++)
 	{
 		check(f == 0 || kbf_size_failure[f] < kbf_size_failure[f - 1], "order");
 		check(fabs(kbf_size_apart[f] * kbf_size_failure[f] * SHARE - 4) < 1e-9, "apart");
-		for (t = 1; t <= TERMS; t++)
-			for (bits = 1; bits <= WIDTHS; bits++)
+		for (int t = 1; t <= TERMS; t++)
+			for (int bits = 1; bits <= WIDTHS; bits++)
 			{
 				int			useful = 0;
 
-				for (i = 0; i < KS; i++)
+				for (int i = 0; i < KS; i++)
 				{
 					const KbfSize *entry = &kbf_size[f][t - 1][bits - 1][i];
 
@@ -160,32 +155,42 @@ test_choice(void)
 static void
 test_limits(void)
 {
-	static const unsigned refused[][2] = {{0, 3}, {4096, 3}, {255, 0}, {255, 4}};
-	IbltKbfParams params;
-	IbltKbfParams before;
-
-	for (int i = 0; i < 4; i++)
+	static const struct
 	{
-		params = params_of(refused[i][0], (int) refused[i][1]);
-		check(iblt_core_kbf_choose(&params, 100, 1e-3) == IBLT_BAD_VALUES, "values %d", i);
+		unsigned	values;
+		int			superposed;
+		uint64_t	keys;
+		double		failure;
+		IbltStatus	expected;
+	}			cases[] = {
+		{0, 3, 100, 1e-3, IBLT_BAD_VALUES}, {4096, 3, 100, 1e-3, IBLT_BAD_VALUES},
+		{255, 0, 100, 1e-3, IBLT_BAD_VALUES}, {255, 4, 100, 1e-3, IBLT_BAD_VALUES},
+		{255, 3, 0, 1e-3, IBLT_BAD_CELLS}, {255, 3, 100, (double) NAN, IBLT_BAD_CELLS},
+		{255, 3, (UINT64_C(1) << 27) - 1, 1e-3, IBLT_BAD_CELLS},
+		{255, 3, UINT64_C(1) << 27, 1e-3, IBLT_BAD_CELLS},
+		{255, 3, UINT64_C(1) << 63, 1e-3, IBLT_BAD_CELLS}, {255, 3, 100, 1e-6, IBLT_OK},
+		{255, 3, 100, 1e-6 - 1e-21, IBLT_BAD_CELLS}, {255, 3, 100, 0.1, IBLT_OK},
+		{255, 3, 100, 0.1 + 1e-16, IBLT_BAD_CELLS}
+	};
+	uint32_t	cells[3];
+
+	for (int i = 0; i < LENGTH(cases); i++)
+	{
+		IbltKbfParams params = params_of(cases[i].values, cases[i].superposed);
+
+		check(iblt_core_kbf_choose(&params, cases[i].keys, cases[i].failure) == cases[i].expected,
+			  "case %d", i);
 	}
-	params = params_of(255, 3);
-	check(iblt_core_kbf_choose(&params, 0, 1e-3) == IBLT_BAD_CELLS, "no keys");
-	check(iblt_core_kbf_choose(&params, 100, (double) NAN) == IBLT_BAD_CELLS, "not a number");
-	check(iblt_core_kbf_choose(&params, (UINT64_C(1) << 27) - 1, 1e-3) == IBLT_BAD_CELLS, "2^27 - 1");
-	check(iblt_core_kbf_choose(&params, UINT64_C(1) << 27, 1e-3) == IBLT_BAD_CELLS, "2^27");
-	check(iblt_core_kbf_choose(&params, UINT64_C(1) << 63, 1e-3) == IBLT_BAD_CELLS, "2^63");
-	check(iblt_core_kbf_choose(&params, 100, 1e-6) == IBLT_OK, "1e-6");
-	check(iblt_core_kbf_choose(&params, 100, nextafter(1e-6, 0)) == IBLT_BAD_CELLS, "below");
-	check(iblt_core_kbf_choose(&params, 100, 0.1) == IBLT_OK, "0.1");
-	check(iblt_core_kbf_choose(&params, 100, nextafter(0.1, 1)) == IBLT_BAD_CELLS, "above");
 	/* a failure counts as the next smaller one of the table */
-	check(iblt_core_kbf_choose(&params, 100000, 1e-3) == IBLT_OK, "1e-3");
-	before = params;
-	check(iblt_core_kbf_choose(&params, 100000, 1.9e-3) == IBLT_OK &&
-		  params.subtable_cells == before.subtable_cells, "1.9e-3");
-	check(iblt_core_kbf_choose(&params, 100000, 2e-3) == IBLT_OK &&
-		  params.subtable_cells < before.subtable_cells, "2e-3");
+	for (int i = 0; i < 3; i++)
+	{
+		IbltKbfParams params = params_of(255, 3);
+
+		check(iblt_core_kbf_choose(&params, 100000, i == 0 ? 1e-3 : i == 1 ? 1.9e-3 : 2e-3) == IBLT_OK,
+			  "refused");
+		cells[i] = params.subtable_cells;
+	}
+	check(cells[1] == cells[0] && cells[2] < cells[0], "%u, %u and %u cells", cells[0], cells[1], cells[2]);
 	checked("the choice keeps to its limits");
 }
 
@@ -213,7 +218,7 @@ test_frozen(void)
 		{1, 1, 10, 1e-05, 8, 3, 39}
 	};
 
-	for (size_t i = 0; i < sizeof frozen / sizeof frozen[0]; i++)
+	for (int i = 0; i < LENGTH(frozen); i++)
 	{
 		IbltKbfParams params = params_of(frozen[i].values, frozen[i].superposed);
 
@@ -226,13 +231,4 @@ test_frozen(void)
 	checked("choices are what they were");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_entries();
-	test_choice();
-	test_limits();
-	test_frozen();
-	return tap_done();
-}
+TAP_MAIN(test_entries, test_choice, test_limits, test_frozen)

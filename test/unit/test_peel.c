@@ -25,7 +25,6 @@ decode_tiny(const IbltParams *params, Model *model, const uint32_t *keys,
 			uint32_t code)
 {
 	IbltSketch *sketch = sketch_new(params);
-	bool complete;
 
 	model->nrows = 0;
 	for (int i = 0; i < TINY_ROWS; i++, code /= 5)
@@ -34,14 +33,11 @@ decode_tiny(const IbltParams *params, Model *model, const uint32_t *keys,
 		uint64_t y = (uint64_t) i - 2;
 
 		for (int n = count; n != 0; n -= count < 0 ? -1 : 1)
-			(void) iblt_core_add_row(sketch, model_key(model, keys[i]), y,
-									 count < 0 ? -1 : 1);
+			(void) iblt_core_add_row(sketch, model_key(model, keys[i]), y, count < 0 ? -1 : 1);
 		model_add(model, keys[i], y, count);
 	}
 	model_settle(model);
-	complete = check_decode(sketch, model, "tiny");
-	sketch_free(sketch);
-	return complete;
+	return check_decode(sketch, model, "tiny");
 }
 
 static void
@@ -49,24 +45,22 @@ test_tiny(void)
 {
 	long complete = 0;
 	long decoded = 0;
-	uint32_t stride = (uint32_t) (100 / scaled(100));
+	long stride = 100 / scaled(100);
 
 	/* each shape with other keys, seeds and cells: 1 to 5, k 3 and 4 */
-	for (uint32_t shape = 0; shape < 80; shape++)
+	TRIALS(shape, 80)
 	{
-		unsigned limbs = 1 + shape / 40 % 2;
-		IbltParams params =
-			make_params(usual_kind(limbs), limbs, 3 + (int) (shape / 20 % 2),
-						1 + shape / 4 % 5, shape & 1, tap_random());
-		Model *model = model_new(limbs, TINY_ROWS);
-		const uint32_t *keys = universes[(shape + shape / 4) % 4];
+		unsigned limbs = 1 + (unsigned) shape / 40 % 2;
+		IbltParams params = make_params(usual_kind(limbs), limbs, 3 + (int) (shape / 20 % 2),
+										1 + (uint32_t) shape / 4 % 5, shape & 1, tap_random());
+		Model *model = model_new(limbs, TINY_ROWS, TINY_ROWS);
 
-		for (uint32_t code = shape % stride; code < TINY_TOTAL; code += stride)
+		TRIALS(step, (TINY_TOTAL - 1 - shape % stride) / stride + 1)
 		{
-			complete += decode_tiny(&params, model, keys, code);
+			complete += decode_tiny(&params, model, universes[(shape + shape / 4) % 4],
+									(uint32_t) (shape % stride + step * stride));
 			decoded++;
 		}
-		model_free(model);
 	}
 	check(complete > decoded / 10 && complete < decoded * 9 / 10,
 		  "%ld of %ld complete: not a mixture", complete, decoded);
@@ -78,20 +72,17 @@ test_tiny(void)
 
 #define POOL 64
 
-/* The pool's keys are drawn anew now and then, the rows each time. */
+/* Rows of some of the keys of a pool. */
 static bool
 decode_random(Model *pool)
 {
-	static const uint32_t ladder[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12 };
+	static const uint32_t ladder[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12};
 	int hashes = 3 + (int) below(below(2) ? 6 : 2);
-	IbltParams params =
-		make_params(usual_kind(pool->limbs), pool->limbs, hashes,
-					ladder[below(11)], below(2), tap_random());
+	IbltParams params = make_params(usual_kind(pool->limbs), pool->limbs, hashes, ladder[below(11)],
+									below(2), tap_random());
 	uint32_t cells = params.subtable_cells * (uint32_t) hashes;
 	uint32_t nkeys = 1 + below(cells + cells / 4 + 1);
 	IbltSketch *sketch = sketch_new(&params);
-	uint32_t all = pool->nkeys;
-	bool complete;
 
 	pool->nkeys = nkeys < POOL ? nkeys : POOL;
 	pool->nrows = 0;
@@ -105,34 +96,26 @@ decode_random(Model *pool)
 		model_add(pool, key, y, sign);
 	}
 	model_settle(pool);
-	complete = check_decode(sketch, pool, "random");
-	pool->nkeys = all;
-	sketch_free(sketch);
-	return complete;
+	return check_decode(sketch, pool, "random");
 }
 
 static void
 test_random(void)
 {
-	long rounds = scaled(300000);
 	long complete = 0;
-	Model *pool = NULL;
+	long rounds = 0;
 
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, scaled(300))
 	{
-		if (i % 1000 == 0)
-		{
-			if (pool != NULL)
-				model_free(pool);
-			pool = model_new(i / 1000 % 8 == 7 ? 4 : 1 + i / 1000 % 2, POOL);
-		}
-		complete += decode_random(pool);
+		Model *pool = model_new(i % 8 == 7 ? 4 : 1 + (unsigned) i % 2, POOL, 256);
+
+		TRIALS(j, 1000)
+			complete += decode_random(pool);
+		rounds += 1000;
 	}
-	model_free(pool);
 	check(complete > rounds / 5 && complete < rounds * 4 / 5,
 		  "%ld of %ld complete: not a mixture", complete, rounds);
-	printf("# %ld of %ld random sketches decode completely\n", complete,
-		   rounds);
+	printf("# %ld of %ld random sketches decode completely\n", complete, rounds);
 	checked("random sketches decode right or say they are not complete");
 }
 
@@ -168,9 +151,8 @@ test_counts(void)
 		{
 			bool fits = n < 31 || (n == 31 && sign < 0);
 			int64_t count = sign * (INT64_C(1) << n);
-			Decoded d;
+			Decoded d = decode(sketch);
 
-			decode(sketch, &d);
 			check(d.result ==
 					  (fits ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCONSISTENT),
 				  "%" PRId64 " rows: result %d", count, (int) d.result);
@@ -180,26 +162,19 @@ test_counts(void)
 						  iblt_load64(value) == 42,
 					  "%" PRId64 " rows: count %d", count,
 					  (int) d.entry[0].count);
-			decoded_free(&d);
 			iblt_core_seal(sketch);
 			if (fits)
 			{
-				IbltSketch *copy = sketch_copy(sketch);
-
 				fits = n + 1 < 31 || (n + 1 == 31 && sign < 0);
-				check(iblt_core_add_sketch(copy, sketch, 1) ==
+				check(iblt_core_add_sketch(sketch_copy(sketch), sketch, 1) ==
 						  (fits ? IBLT_OK : IBLT_COUNT_OVERFLOW),
 					  "twice %" PRId64, count);
-				sketch_free(copy);
-				copy = sketch_new(&params);
-				check(iblt_core_add_sketch(copy, sketch, -1) ==
+				check(iblt_core_add_sketch(sketch_new(&params), sketch, -1) ==
 						  (n < 31 ? IBLT_OK : IBLT_COUNT_OVERFLOW),
 					  "minus %" PRId64, count);
-				sketch_free(copy);
 			}
 			double_unchecked(sketch);
 		}
-		sketch_free(sketch);
 	}
 	checked("a count is right up to the limits of 32 bits, and no further");
 }
@@ -235,8 +210,6 @@ test_row_count_sums(void)
 		check(iblt_core_add_sketch(sketch, other, last[i].sign) == IBLT_COUNT_OVERFLOW,
 			  "sum %d does not fit", i);
 	}
-	sketch_free(sketch);
-	sketch_free(other);
 }
 
 /*
@@ -259,18 +232,8 @@ test_row_count_limits(void)
 	iblt_core_seal(sketch);
 	check(iblt_core_add_sketch(sketch, sketch, 1) == IBLT_COUNT_OVERFLOW,
 		  "twice the smallest row count");
-	sketch_free(sketch);
 	test_row_count_sums();
 	checked("row counts wrap one by one, and are refused in sums");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_tiny();
-	test_random();
-	test_counts();
-	test_row_count_limits();
-	return tap_done();
-}
+TAP_MAIN(test_tiny, test_random, test_counts, test_row_count_limits)

@@ -34,12 +34,8 @@ put(Pair *pair, bool right, uint32_t key, uint64_t y, int sign)
 static uint64_t
 draw_value(void)
 {
-	static const uint64_t extremes[] = { 0,
-										 1,
-										 UINT64_MAX,
-										 UINT64_MAX - 59,
-										 UINT64_C(1) << 63,
-										 (UINT64_C(1) << 63) - 1 };
+	static const uint64_t extremes[] = {0, 1, UINT64_MAX, UINT64_MAX - 59, UINT64_C(1) << 63,
+		(UINT64_C(1) << 63) - 1};
 
 	return below(3) == 0 ? extremes[below(6)] : tap_random();
 }
@@ -129,11 +125,7 @@ draw_params(unsigned limbs)
 	if (params.value.limbs == 512)
 		params.subtable_cells = ladder[below(8)];
 	if (below(3) == 0)
-	{
-		unsigned mask = 1 + below((1u << hashes) - 1);
-
-		params.subtables = mask;
-	}
+		params.subtables = 1 + below((1u << hashes) - 1);
 	return params;
 }
 
@@ -151,20 +143,12 @@ draw_pair(void)
 		nkeys = MAX_KEYS;
 	pair.left = sketch_new(&params);
 	pair.right = sketch_new(&params);
-	pair.model = model_new(limbs, nkeys);
+	pair.model = model_new(limbs, nkeys, 8 * (size_t) nkeys);
 	for (uint32_t i = 0; i < nkeys; i++)
 		put_key(&pair, i);
 	iblt_core_seal(pair.left);
 	iblt_core_seal(pair.right);
 	return pair;
-}
-
-static void
-pair_free(Pair *pair)
-{
-	sketch_free(pair->left);
-	sketch_free(pair->right);
-	model_free(pair->model);
 }
 
 /* The model's rows, in a random order and as many times as they count. */
@@ -198,9 +182,8 @@ static void
 check_get(const IbltSketch *sketch, const Model *model)
 {
 	uint8_t *stranger = take(8 * (size_t) model->limbs);
-	Graph graph;
+	Graph graph = graph_of(sketch, model);
 
-	graph_build(&graph, sketch, model);
 	for (uint32_t i = 0; i < model->nkeys + 10; i++)
 	{
 		uint32_t number =
@@ -219,8 +202,6 @@ check_get(const IbltSketch *sketch, const Model *model)
 			presence == IBLT_PRESENT)
 			check_entry(sketch, &model->expected[i], &entry, "GET");
 	}
-	graph_free(&graph);
-	free(stranger);
 }
 
 /* Sketches are vectors: what the same rows make is the same bytes. */
@@ -228,29 +209,16 @@ static void
 check_algebra(const Pair *pair, const IbltSketch *difference)
 {
 	const IbltParams *params = &difference->params;
-	IbltSketch *rows = build_shuffled(params, pair->model);
-	IbltSketch *empty = sketch_sum(difference, difference, -1);
-	IbltSketch *backward = sketch_sum(pair->right, pair->left, -1);
-	IbltSketch *sum = sketch_sum(pair->left, pair->right, 1);
-	IbltSketch *mus = sketch_sum(pair->right, pair->left, 1);
-	IbltSketch *back = sketch_sum(difference, pair->right, 1);
 	IbltSketch *blank = sketch_new(params);
-	IbltSketch *reverse = sketch_sum(blank, backward, -1);
 
 	iblt_core_seal(blank);
-	check(same_bytes(difference, rows), "a - b is not the rows' own sketch");
-	check(same_bytes(empty, blank), "a - a is not empty");
-	check(same_bytes(difference, reverse), "a - b is not -(b - a)");
-	check(same_bytes(sum, mus), "a + b is not b + a");
-	check(same_bytes(back, pair->left), "(a - b) + b is not a");
-	sketch_free(rows);
-	sketch_free(empty);
-	sketch_free(backward);
-	sketch_free(reverse);
-	sketch_free(sum);
-	sketch_free(mus);
-	sketch_free(back);
-	sketch_free(blank);
+	check(same_bytes(difference, build_shuffled(params, pair->model)), "a - b is not the rows' own sketch");
+	check(same_bytes(sketch_sum(difference, difference, -1), blank), "a - a is not empty");
+	check(same_bytes(difference, sketch_sum(blank, sketch_sum(pair->right, pair->left, -1), -1)),
+		  "a - b is not -(b - a)");
+	check(same_bytes(sketch_sum(pair->left, pair->right, 1), sketch_sum(pair->right, pair->left, 1)),
+		  "a + b is not b + a");
+	check(same_bytes(sketch_sum(difference, pair->right, 1), pair->left), "(a - b) + b is not a");
 }
 
 static void
@@ -259,22 +227,18 @@ test_differences(void)
 	long rounds = scaled(12000);
 	long complete = 0;
 
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, rounds)
 	{
 		Pair pair = draw_pair();
 		IbltSketch *difference = sketch_sum(pair.left, pair.right, -1);
-		IbltSketch *opened = take(sizeof *opened);
-		IbltStatus status =
-			iblt_core_open(opened, difference->bytes, difference->size);
+		IbltSketch opened;
+		IbltStatus status = iblt_core_open(&opened, difference->bytes, difference->size);
 
 		model_settle(pair.model);
 		check(status == IBLT_OK, "own bytes refused with %d", (int) status);
-		complete += check_decode(opened, pair.model, "a - b");
-		check_get(opened, pair.model);
+		complete += check_decode(&opened, pair.model, "a - b");
+		check_get(&opened, pair.model);
 		check_algebra(&pair, difference);
-		free(opened);
-		sketch_free(difference);
-		pair_free(&pair);
 	}
 	check(complete > rounds / 4 && complete < rounds * 19 / 20,
 		  "%ld of %ld complete: not a mixture", complete, rounds);
@@ -286,9 +250,7 @@ test_differences(void)
 static void
 test_not_representable(void)
 {
-	long rounds = scaled(1000);
-
-	for (long i = 0; i < rounds; i++)
+	TRIALS(i, scaled(1000))
 	{
 		unsigned limbs = draw_limbs();
 		IbltParams params = draw_params(limbs);
@@ -321,18 +283,8 @@ test_not_representable(void)
 		iblt_core_seal(sketch);
 		iblt_core_seal(empty);
 		check(same_bytes(sketch, empty), "a refused row leaves a trace");
-		free(key);
-		sketch_free(sketch);
-		sketch_free(empty);
 	}
 	checked("limbs and values that cannot be kept are refused without a trace");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_differences();
-	test_not_representable();
-	return tap_done();
-}
+TAP_MAIN(test_differences, test_not_representable)

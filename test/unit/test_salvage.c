@@ -71,29 +71,14 @@ pair_new(int hashes, bool with_values, int shared)
 	return pair;
 }
 
-static void
-pair_free(Pair *pair)
-{
-	sketch_free(pair->original);
-	sketch_free(pair->other);
-}
-
 /* The subtables of a group alone, less those of the other sketch. */
 static IbltSketch *
 subtables_of(const IbltSketch *sketch, const IbltSketch *other, unsigned group)
 {
-	IbltParams params = sketch->params;
-	IbltSketch *left;
-	IbltSketch *less;
+	IbltSketch *left = sketch_fold(sketch, CELLS, group);
 
-	params.subtables = group;
-	left = sketch_new(&params);
-	less = sketch_new(&params);
-	iblt_core_fold(left, sketch);
-	iblt_core_fold(less, other);
-	check(iblt_core_add_sketch(left, less, -1) == IBLT_OK, "overflow");
+	check(iblt_core_add_sketch(left, sketch_fold(other, CELLS, group), -1) == IBLT_OK, "overflow");
 	iblt_core_seal(left);
-	sketch_free(less);
 	return left;
 }
 
@@ -113,11 +98,9 @@ salvage_from(const Pair *pair, const IbltSketch *damaged, unsigned group,
 {
 	unsigned lost = damaged->params.subtables & ~group;
 	IbltSketch *whole = sketch_copy(damaged);
-	IbltSketch *left = subtables_of(damaged, pair->other, group);
-	Decoded d;
+	Decoded d = decode(subtables_of(damaged, pair->other, group));
 
 	iblt_core_salvage_start(whole, lost, pair->other);
-	decode(left, &d);
 	for (uint32_t i = 0; i < d.n; i++)
 	{
 		out->wrong += !is_known(pair, d.entry[i].key);
@@ -128,9 +111,6 @@ salvage_from(const Pair *pair, const IbltSketch *damaged, unsigned group,
 	out->result = d.result;
 	out->proven = iblt_core_salvage_proven(whole);
 	out->same = same_bytes(whole, pair->original);
-	decoded_free(&d);
-	sketch_free(left);
-	sketch_free(whole);
 }
 
 static Outcome
@@ -202,14 +182,14 @@ failures(int m)
 }
 
 static void
-test_lost(int hashes, int lost, bool with_values)
+check_lost(int hashes, int lost, bool with_values)
 {
 	long trials = scaled(400);
 	double expected = (double) trials * failures(hashes - lost);
 	long unproven = 0;
 	char what[120];
 
-	for (long i = 0; i < trials; i++)
+	TRIALS(i, trials)
 	{
 		Pair pair = pair_new(hashes, with_values, SHARED);
 		IbltSketch *damaged = sketch_copy(pair.original);
@@ -226,8 +206,6 @@ test_lost(int hashes, int lost, bool with_values)
 			  (int) out.result);
 		check(out.wrong == 0, "%u wrong keys", out.wrong);
 		unproven += !out.proven;
-		sketch_free(damaged);
-		pair_free(&pair);
 	}
 	check((double) unproven <= expected + 4 * sqrt(expected) + 2,
 		  "%ld of %ld are not salvaged, and %.1f are expected", unproven, trials,
@@ -241,9 +219,7 @@ test_lost(int hashes, int lost, bool with_values)
 static void
 test_unseen(void)
 {
-	long trials = scaled(200);
-
-	for (long i = 0; i < trials; i++)
+	TRIALS(i, scaled(200))
 	{
 		Pair pair = pair_new(4, i % 2 == 0, 0);
 		IbltSketch *damaged = sketch_copy(pair.original);
@@ -272,9 +248,6 @@ test_unseen(void)
 		check(out.proven == same_bytes(damaged, pair.original), "proven");
 		check(out.wrong == 0 || out.result == IBLT_PEEL_INCONSISTENT,
 			  "%u wrong keys", out.wrong);
-		free(kept);
-		sketch_free(damaged);
-		pair_free(&pair);
 	}
 	checked("damage that the sums do not show is never called the original");
 }
@@ -307,20 +280,16 @@ test_stale(void)
 	check(iblt_core_agreeing(mixed, 0x0d, groups) == 2 && groups[0] == 0x0c &&
 			  groups[1] == 0x01, "among: groups %x", groups[0]);
 	checked("subtables of another time agree, and the checksum tells");
-	sketch_free(mixed);
-	sketch_free(stale);
-	pair_free(&pair);
 }
 
-int
-main(void)
+static void
+test_lost(void)
 {
-	test_lost(4, 0, false);
-	test_lost(4, 1, false);
-	test_lost(4, 2, false);
-	test_lost(5, 2, true);
-	test_lost(3, 1, false);
-	test_unseen();
-	test_stale();
-	return tap_done();
+	check_lost(4, 0, false);
+	check_lost(4, 1, false);
+	check_lost(4, 2, false);
+	check_lost(5, 2, true);
+	check_lost(3, 1, false);
 }
+
+TAP_MAIN(test_lost, test_unseen, test_stale)

@@ -304,10 +304,4 @@ test_keystream(void)
 	checked("labels give keystreams of their own");
 }
 
-int
-main(void)
-{
-	test_keystream();
-	test_pairs();
-	return tap_done();
-}
+TAP_MAIN(test_keystream, test_pairs)

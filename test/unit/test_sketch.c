@@ -13,104 +13,10 @@
 
 /* --- golden vectors ---------------------------------------------------------- */
 
-static const uint8_t key_1[8] = { 1 };
-static const uint8_t key_minus_1[8] = { 0xff, 0xff, 0xff, 0xff,
-										0xff, 0xff, 0xff, 0xff };
-static const uint8_t key_int_min[8] = { 0, 0, 0, 0, 0, 0, 0, 0x80 };
 static const uint8_t key_uuid[16] = { 0x6f, 0x96, 0x19, 0xff, 0x8b, 0x86,
 									  0xd0, 0x11, 0xb4, 0x2d, 0x00, 0xcf,
 									  0x4f, 0xc9, 0x64, 0xff };
 static const uint8_t key_text[32] = { 0, 0, 0, 5, 'h', 'e', 'l', 'l', 'o' };
-
-static const struct
-{
-	uint64_t seed;
-	uint64_t secret;	 /* its hash */
-	uint64_t derived[3]; /* in the order of IbltHasher */
-} golden_seeds[] = {
-	{ UINT64_C(0x0000000000000000), UINT64_C(0x684AE43D450896AF), { UINT64_C(0xBDBE4B1AF2103947),
-	  UINT64_C(0xF483E2D0C97B08E4), UINT64_C(0xCEBDC08AB01472EF) } },
-	{ UINT64_C(0x0000000000000001), UINT64_C(0x7F0FC06B0E3417AC), { UINT64_C(0x49F63D9546C07CBC),
-	  UINT64_C(0x89D5BEA2D2D37FD8), UINT64_C(0x583BBB85DAD7CA9C) } },
-	{ UINT64_C(0x0123456789ABCDEF), UINT64_C(0x6970431C073CFBA7), { UINT64_C(0xFB371B8CC5F894E9),
-	  UINT64_C(0xCD58A781841DAD9E), UINT64_C(0xDB44A542704226D9) } },
-	{ UINT64_C(0xFFFFFFFFFFFFFFFF), UINT64_C(0xED69E0D8449FCF1E), { UINT64_C(0xD85CF4536C67A715),
-	  UINT64_C(0x5C2E59A4E1FD8B1A), UINT64_C(0xBEB27452309809FD) } }
-};
-
-static const struct
-{
-	uint64_t seed;
-	const uint8_t *key;
-	size_t key_size;
-	uint64_t y;
-	int hashes;
-	uint32_t cells;
-	uint32_t position[IBLT_MAX_HASHES];
-	uint64_t key_check; /* g(key), reduced */
-	uint64_t weight;
-} golden_rows[] = {
-	{ UINT64_C(0x0000000000000000), key_1, 8, 0, 4, 20160, { 8669, 11068, 10529, 11233 },
-	  UINT64_C(0x022A3905EBA300CD), UINT64_C(0x179E211FA927F3BF) },
-	{ UINT64_C(0x0000000000000001), key_minus_1, 8, 1, 8, 16777216,
-	  { 11788151, 10399783, 2365151, 5196197, 9036411, 15791139, 2465630, 15381484 },
-	  UINT64_C(0xD1F9820297C9A814), UINT64_C(0xDFCF630501D96FAD) },
-	{ UINT64_C(0x0123456789ABCDEF), key_int_min, 8, UINT64_MAX, 3, 7, { 4, 3, 3 },
-	  UINT64_C(0x287525D0D1BC974E), UINT64_C(0x75AFE07B71992E90) },
-	{ UINT64_C(0xFFFFFFFFFFFFFFFF), key_uuid, 16, 42, 8, 1440,
-	  { 361, 576, 265, 693, 993, 5, 77, 740 },
-	  UINT64_C(0x1DD255826F05ADE6), UINT64_C(0xBF0F7D0C33C4FF0A) },
-	{ UINT64_C(0x0000000000000000), key_text, 32, UINT64_C(1) << 63, 5, 360,
-	  { 307, 273, 343, 230, 190 }, UINT64_C(0x66F8488F2909A522), UINT64_C(0xF1B224402F5B9741) },
-	{ UINT64_C(0x0000000000000001), key_text, 32, UINT64_MAX - 6, 4, 1, { 0, 0, 0, 0 },
-	  UINT64_C(0x9DBA370807F18016), UINT64_C(0x761CBA9C4315B783) }
-};
-
-static void
-test_golden_seeds(void)
-{
-	for (size_t i = 0; i < sizeof golden_seeds / sizeof golden_seeds[0]; i++)
-	{
-		const uint64_t *derived = golden_seeds[i].derived;
-		IbltHasher h;
-
-		iblt_core_hasher_init(&h, golden_seeds[i].seed);
-		check(XXH3_64bits(h.secret, sizeof h.secret) == golden_seeds[i].secret,
-			  "secret of golden seed %zu", i);
-		check(h.weight_seed == derived[0] && h.value_mask == derived[1] &&
-				  h.key_mask == derived[2],
-			  "seed and masks of golden seed %zu", i);
-		check(iblt_limb_mask(&h, 0) == derived[2] &&
-				  iblt_limb_mask(&h, 3) ==
-					  derived[2] + UINT64_C(3) * UINT64_C(0x9E3779B97F4A7C15),
-			  "limb masks of golden seed %zu", i);
-	}
-	checked("seeds expand to the golden secrets and masks");
-}
-
-static void
-test_golden_rows(void)
-{
-	for (size_t i = 0; i < sizeof golden_rows / sizeof golden_rows[0]; i++)
-	{
-		uint32_t position[IBLT_MAX_HASHES];
-		IbltHasher hasher;
-		uint64_t g;
-
-		iblt_core_hasher_init(&hasher, golden_rows[i].seed);
-		g = iblt_hash_key(&hasher, golden_rows[i].key, golden_rows[i].key_size,
-						  golden_rows[i].hashes, golden_rows[i].cells,
-						  position);
-		check(fp_reduce(g) == golden_rows[i].key_check, "check of row %zu", i);
-		check(iblt_hash_weight(&hasher, golden_rows[i].y) ==
-				  golden_rows[i].weight,
-			  "weight of row %zu", i);
-		for (int h = 0; h < golden_rows[i].hashes; h++)
-			check(position[h] == golden_rows[i].position[h],
-				  "position %d of row %zu", h, i);
-	}
-	checked("keys hash to the golden positions and checks, values to weights");
-}
 
 /* Row n of the golden sketch of a kind; returns its sign. */
 static int
@@ -135,67 +41,73 @@ golden_row(IbltKeyKind kind, int n, uint8_t *key, uint64_t *y)
 	}
 }
 
-/* Builds the sketch of so many rows; its size and checksum must be these. */
-static void
-check_golden(IbltParams params, int rows, size_t size, uint64_t trailer,
-			 uint64_t hash)
-{
-	IbltSketch *sketch = sketch_new(&params);
-	const uint8_t *end = sketch->bytes + sketch->size - 8;
-	uint8_t key[32];
-	uint64_t y;
+#define CAFE "text,\"caf\xc3\xa9\""
 
-	for (int n = 0; n < rows; n++)
+/* The last ones have many cells, of one subtable, so that each bit of a position counts. */
+static const struct
+{
+	IbltKeyKind kind;
+	unsigned limbs;
+	int hashes;
+	uint32_t cells;
+	unsigned subtables; /* 0: all */
+	unsigned values;	/* limbs */
+	uint64_t seed;
+	const char *description; /* NULL: the usual one */
+	int rows;
+	size_t size;
+	uint64_t trailer;
+	uint64_t hash;
+} golden[] = {
+	{IBLT_KEY_INTEGER, 1, 4, 6, 0, 0, 0, NULL, 10, 1232, UINT64_C(0x0DD74939C5E52B00), UINT64_C(0xADA3D70D2E5FBE99)},
+	{IBLT_KEY_INTEGER, 1, 3, 4, 0, 1, 7, NULL, 10, 992, UINT64_C(0x99739F921228CBF2), UINT64_C(0xDD849A634E3C79E7)},
+	{IBLT_KEY_UUID, 2, 8, 5, 0xb5, 0, UINT64_C(0x0123456789ABCDEF), NULL, 6, 1460, UINT64_C(0xF5D1D4A9DBC616F8), UINT64_C(0x778952D57616E28D)},
+	{IBLT_KEY_CANONICAL, 4, 6, 3, 0, 1, UINT64_MAX, CAFE, 9, 1656, UINT64_C(0x29C4F15806A545D0), UINT64_C(0x428A5CB1861F6CAC)},
+	{IBLT_KEY_CANONICAL, 4, 6, 3, 0, 2, UINT64_MAX, CAFE, 9, 1800, UINT64_C(0xE50D4099757DAA30), UINT64_C(0xE06F2C7A70652841)},
+	{IBLT_KEY_INTEGER, 1, 4, 5, 0, 4, 3, NULL, 10, 1768, UINT64_C(0x198AC60D1EB66A0E), UINT64_C(0xA267B290920C5ABE)},
+	{IBLT_KEY_UNTYPED, 4, 4, 360, 0, 5, 1, NULL, 0, 560, UINT64_C(0x2A0C093B0CA35E54), UINT64_C(0xF4902F4BC78B2909)},
+	{IBLT_KEY_UNTYPED, 4, 4, 360, 0, 0, 1, NULL, 0, 560, UINT64_C(0xCE7B8C5D57077B16), UINT64_C(0xA5789C34B4C83FB1)},
+	{IBLT_KEY_INTEGER, 1, 8, 1 << 20, 0x80, 0, 1, NULL, 10, 29360688, UINT64_C(0xA5EEB8D0BB3909E2), UINT64_C(0xD2FB01884DBF7C18)},
+	{IBLT_KEY_UUID, 2, 8, 20160, 0xff, 0, 0, NULL, 6, 5806640, UINT64_C(0x7ADA7037BA18BE2F), UINT64_C(0xCE7E7FAF1FE65478)},
+};
+
+static void
+test_golden(void)
+{
+	for (int i = 0; i < LENGTH(golden); i++)
 	{
-		int sign = golden_row(params.key.kind, n, key, &y);
+		IbltParams params = make_params(golden[i].kind, golden[i].limbs, golden[i].hashes,
+										golden[i].cells, golden[i].values == 1, golden[i].seed);
+		IbltSketch *sketch;
+		uint8_t key[32];
+		uint64_t y;
 
-		(void) sketch_add(sketch, key, y, sign);
+		if (golden[i].subtables != 0)
+			params.subtables = golden[i].subtables;
+		if (golden[i].values > 1 && golden[i].kind != IBLT_KEY_UNTYPED)
+			set_values(&params, golden[i].values);
+		params.value.kind = golden[i].kind == IBLT_KEY_UNTYPED ? IBLT_KEY_UNTYPED : params.value.kind;
+		params.value.limbs = golden[i].values;
+		if (golden[i].description != NULL)
+		{
+			params.key.description = (const uint8_t *) golden[i].description;
+			params.key.description_size = strlen(golden[i].description);
+		}
+		sketch = sketch_new(&params);
+		for (int n = 0; n < golden[i].rows; n++)
+		{
+			int sign = golden_row(params.key.kind, n, key, &y);
+
+			(void) sketch_add(sketch, key, y, sign);
+		}
+		iblt_core_seal(sketch);
+		check(sketch->size == golden[i].size && iblt_core_size(&params) == golden[i].size,
+			  "vector %d: size %zu", i, sketch->size);
+		check(iblt_load64(sketch->bytes + sketch->size - 8) == golden[i].trailer,
+			  "vector %d: trailer %016" PRIX64, i, iblt_load64(sketch->bytes + sketch->size - 8));
+		check(XXH3_64bits(sketch->bytes, sketch->size) == golden[i].hash,
+			  "vector %d: hash %016" PRIX64, i, (uint64_t) XXH3_64bits(sketch->bytes, sketch->size));
 	}
-	iblt_core_seal(sketch);
-	check(sketch->size == size && iblt_core_size(&params) == size,
-		  "size %zu, not %zu", sketch->size, size);
-	check(iblt_load64(end) == trailer,
-		  "trailer %016" PRIX64 ", not %016" PRIX64, iblt_load64(end), trailer);
-	check(XXH3_64bits(sketch->bytes, sketch->size) == hash, "hash %016" PRIX64,
-		  (uint64_t) XXH3_64bits(sketch->bytes, sketch->size));
-	sketch_free(sketch);
-}
-
-static void
-test_golden_sketches(void)
-{
-	static const char description[] = "text,\"caf\xc3\xa9\"";
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 6, false, 0);
-
-	check_golden(params, 10, 1232, UINT64_C(0x0DD74939C5E52B00),
-				 UINT64_C(0xADA3D70D2E5FBE99));
-	params = make_params(IBLT_KEY_INTEGER, 1, 3, 4, true, 7);
-	check_golden(params, 10, 992, UINT64_C(0x99739F921228CBF2),
-				 UINT64_C(0xDD849A634E3C79E7));
-	params = make_params(IBLT_KEY_UUID, 2, 8, 5, false,
-						 UINT64_C(0x0123456789ABCDEF));
-	params.subtables = 0xb5;
-	check_golden(params, 6, 1460, UINT64_C(0xF5D1D4A9DBC616F8),
-				 UINT64_C(0x778952D57616E28D));
-	params = make_params(IBLT_KEY_CANONICAL, 4, 6, 3, true, UINT64_MAX);
-	params.key.description = (const uint8_t *) description;
-	params.key.description_size = sizeof description - 1;
-	check_golden(params, 9, 1656, UINT64_C(0x29C4F15806A545D0),
-				 UINT64_C(0x428A5CB1861F6CAC));
-	set_values(&params, 2);
-	check_golden(params, 9, 1800, UINT64_C(0xE50D4099757DAA30),
-				 UINT64_C(0xE06F2C7A70652841));
-	params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 3);
-	set_values(&params, 4);
-	check_golden(params, 10, 1768, UINT64_C(0x198AC60D1EB66A0E),
-				 UINT64_C(0xA267B290920C5ABE));
-	params = make_params(IBLT_KEY_UNTYPED, 4, 4, 360, true, 1);
-	params.value.limbs = 5;
-	check_golden(params, 0, 560, UINT64_C(0x2A0C093B0CA35E54),
-				 UINT64_C(0xF4902F4BC78B2909));
-	params = make_params(IBLT_KEY_UNTYPED, 4, 4, 360, false, 1);
-	check_golden(params, 0, 560, UINT64_C(0xCE7B8C5D57077B16),
-				 UINT64_C(0xA5789C34B4C83FB1));
 	checked("sketches of fixed rows are the golden bytes");
 }
 
@@ -205,9 +117,7 @@ test_golden_sketches(void)
 static IbltSketch *
 sample(IbltKeyKind kind)
 {
-	unsigned limbs = kind == IBLT_KEY_INTEGER ? 1
-					 : kind == IBLT_KEY_UUID  ? 2
-											  : 4;
+	unsigned limbs = kind == IBLT_KEY_INTEGER ? 1 : kind == IBLT_KEY_UUID ? 2 : 4;
 	IbltParams params = make_params(kind, limbs, 4, 2, false, 99);
 	IbltSketch *sketch;
 	uint8_t key[32];
@@ -229,23 +139,15 @@ sample(IbltKeyKind kind)
 static IbltStatus
 open_copy(const uint8_t *bytes, size_t size)
 {
-	uint8_t *copy = take(size);
-	uint8_t *before = take(size);
+	uint8_t *copy = memcpy(take(size), bytes, size);
 	IbltSketch sketch;
-	IbltStatus status;
+	IbltStatus status = iblt_core_open(&sketch, copy, size);
 
-	memcpy(copy, bytes, size);
-	memcpy(before, bytes, size);
-	status = iblt_core_open(&sketch, copy, size);
-	check(memcmp(copy, before, size) == 0, "opening changed the bytes");
+	check(memcmp(copy, bytes, size) == 0, "opening changed the bytes");
 	if (status == IBLT_OK)
 		check(sketch.bytes == copy && sketch.size == size &&
-				  sketch.cells + (size_t) sketch.ncells * sketch.cell_size +
-						  8 ==
-					  copy + size,
+			  sketch.cells + (size_t) sketch.ncells * sketch.cell_size + 8 == copy + size,
 			  "the view is not upon the bytes");
-	free(copy);
-	free(before);
 	return status;
 }
 
@@ -301,7 +203,7 @@ test_spoilers(void)
 {
 	bool seen[IBLT_BAD_CHECKSUM + 1] = { false };
 
-	for (size_t i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
+	TRIALS(i, LENGTH(spoilers))
 	{
 		const Spoiler *spoiler = &spoilers[i];
 		IbltSketch *sketch = sample(spoiler->kind);
@@ -313,12 +215,11 @@ test_spoilers(void)
 		repair_trailer(sketch->bytes, sketch->size);
 		status = open_copy(sketch->bytes, sketch->size);
 		check(status == spoiler->expected,
-			  "spoiler %zu (kind %d, offset %d, byte %d): \"%s\", not \"%s\"",
+			  "spoiler %ld (kind %d, offset %d, byte %d): \"%s\", not \"%s\"",
 			  i, (int) spoiler->kind, spoiler->offset, spoiler->bytes[0],
 			  iblt_core_status_text(status),
 			  iblt_core_status_text(spoiler->expected));
 		seen[spoiler->expected] = true;
-		sketch_free(sketch);
 	}
 	for (int s = IBLT_OK; s < IBLT_BAD_CHECKSUM; s++)
 		check(seen[s], "no bytes for status %d", s);
@@ -337,22 +238,20 @@ test_bits(void)
 
 		check(open_copy(sketch->bytes, sketch->size) == IBLT_OK,
 			  "an honest sketch of kind %d is refused", kind);
-		for (size_t bit = 0; bit < 8 * sketch->size; bit++)
+		TRIALS(bit, 8 * sketch->size)
 		{
 			IbltStatus status;
 
 			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
 			status = open_copy(sketch->bytes, sketch->size);
-			check(status != IBLT_OK, "kind %d with bit %zu flipped opens", kind,
-				  bit);
+			check(status != IBLT_OK, "kind %d with bit %ld flipped opens", kind, bit);
 			check(bit < 8 * HEADER_SIZE || kind >= IBLT_KEY_UUID ||
 					  status == IBLT_BAD_CHECKSUM,
-				  "kind %d, bit %zu: %d", kind, bit, (int) status);
+				  "kind %d, bit %ld: %d", kind, bit, (int) status);
 			refused_by_checksum += status == IBLT_BAD_CHECKSUM;
 			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
 		}
 		check(refused_by_checksum > 4000, "the checksum is looked at late");
-		sketch_free(sketch);
 	}
 	checked("no sketch opens with any one bit flipped");
 }
@@ -363,9 +262,8 @@ test_sizes(void)
 	for (int kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
 	{
 		IbltSketch *sketch = sample((IbltKeyKind) kind);
-		uint8_t *longer = take(sketch->size + 64);
+		uint8_t *longer = take_zeros(sketch->size + 64);
 
-		memset(longer, 0, sketch->size + 64);
 		for (size_t size = 0; size < sketch->size + 64; size++)
 		{
 			size_t kept = size < sketch->size ? size : sketch->size;
@@ -378,8 +276,6 @@ test_sizes(void)
 				  "kind %d: %zu bytes instead of %zu", kind, size,
 				  sketch->size);
 		}
-		free(longer);
-		sketch_free(sketch);
 	}
 	checked("a sketch opens at its own length and at no other");
 }
@@ -509,15 +405,12 @@ test_descriptions(void)
 	IbltParams params = make_params(IBLT_KEY_CANONICAL, 4, 4, 1, false, 0);
 	IbltSketch *sketch;
 
-	memset(text, 'x', sizeof text);
-	params.key.description = text;
+	params.key.description = memset(text, 'x', sizeof text);
 	params.key.description_size = IBLT_MAX_DESCRIPTION;
 	check(iblt_core_check_params(&params) == IBLT_OK, "the longest is refused");
 	sketch = sketch_new(&params);
 	iblt_core_seal(sketch);
-	check(open_copy(sketch->bytes, sketch->size) == IBLT_OK,
-		  "a sketch with the longest is refused");
-	sketch_free(sketch);
+	check(open_copy(sketch->bytes, sketch->size) == IBLT_OK, "a sketch with the longest is refused");
 	params.key.description_size++;
 	check(iblt_core_check_params(&params) == IBLT_BAD_DESCRIPTION, "too long");
 	params.key.description_size = 0;
@@ -581,21 +474,5 @@ test_status_texts(void)
 	checked("each status has a text of its own");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_golden_seeds();
-	test_golden_rows();
-	test_golden_sketches();
-	test_spoilers();
-	test_bits();
-	test_sizes();
-	test_huge();
-	test_size_computation();
-	test_params();
-	test_descriptions();
-	test_compatible();
-	test_status_texts();
-	return tap_done();
-}
+TAP_MAIN(test_golden, test_spoilers, test_bits, test_sizes, test_huge, test_size_computation,
+		 test_params, test_descriptions, test_compatible, test_status_texts)

@@ -33,14 +33,9 @@ static IbltPeelResult
 estimate(const IbltSketch *strata, uint64_t *keys)
 {
 	IbltSketch *copy = sketch_copy(strata);
-	IbltPeeler *peeler = take(sizeof *peeler);
-	void	   *scratch = take(iblt_core_strata_scratch_size(copy));
-	IbltPeelResult result = iblt_core_strata_estimate(copy, peeler, scratch, keys);
 
-	free(scratch);
-	free(peeler);
-	sketch_free(copy);
-	return result;
+	return iblt_core_strata_estimate(copy, take(sizeof(IbltPeeler)),
+									 take(iblt_core_strata_scratch_size(copy)), keys);
 }
 
 /* --- the format ---------------------------------------------------------------- */
@@ -94,29 +89,21 @@ golden_row(IbltSketch *strata, IbltKeyKind kind, int n)
 static void
 test_golden(void)
 {
-	for (size_t g = 0; g < sizeof golden / sizeof golden[0]; g++)
+	for (int g = 0; g < LENGTH(golden); g++)
 	{
-		IbltParams	params = strata_params(golden[g].strata, golden[g].hashes,
-										   golden[g].cells, golden[g].seed);
+		IbltParams	params = make_params(golden[g].kind, 1, golden[g].hashes, golden[g].cells, false,
+										 golden[g].seed);
 		IbltSketch *strata;
 		uint64_t	trailer;
 
-		params.key.kind = golden[g].kind;
-		if (golden[g].kind == IBLT_KEY_CANONICAL)
-		{
-			params.key.description = (const uint8_t *) "text";
-			params.key.description_size = 4;
-		}
+		params.strata = golden[g].strata;
 		strata = sketch_new(&params);
 		for (int n = 0; n < golden[g].rows; n++)
 			golden_row(strata, golden[g].kind, n);
 		iblt_core_seal(strata);
 		trailer = iblt_load64(strata->bytes + strata->size - 8);
-		check(strata->size == golden[g].size, "size %zu of vector %zu",
-			  strata->size, g);
-		check(trailer == golden[g].trailer, "trailer %016" PRIX64
-			  " of vector %zu", trailer, g);
-		sketch_free(strata);
+		check(strata->size == golden[g].size && trailer == golden[g].trailer,
+			  "vector %d: size %zu, trailer %016" PRIX64, g, strata->size, trailer);
 	}
 	checked("golden estimators have the golden sizes and checksums");
 }
@@ -145,7 +132,7 @@ test_header(void)
 	IbltParams	params = strata_params(2, 3, 2, 77);
 	IbltSketch	view;
 
-	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+	for (int i = 0; i < LENGTH(wrong); i++)
 	{
 		IbltSketch *strata = sketch_new(&params);
 		IbltStatus	status;
@@ -157,7 +144,6 @@ test_header(void)
 			  wrong[i].byte, iblt_core_status_text(status));
 		check(iblt_core_open_header(&view, strata->bytes, strata->size,
 									strata->size) != IBLT_OK, "its header");
-		sketch_free(strata);
 	}
 	checked("each wrong part of the header is found");
 }
@@ -165,19 +151,29 @@ test_header(void)
 static void
 test_sizes(void)
 {
-	IbltParams	params = strata_params(64, 8, UINT32_C(1) << 24, 0);
+	static const struct
+	{
+		int			strata;
+		int			hashes;
+		uint32_t	cells;
+		IbltKeyKind kind;
+		IbltStatus	expected;
+	}			cases[] = {
+		{64, 8, UINT32_C(1) << 24, IBLT_KEY_INTEGER, IBLT_BAD_SIZE},	/* 240 GB */
+		{1, 3, 12582912, IBLT_KEY_INTEGER, IBLT_OK},	/* most of 1 GB */
+		/* what a sketch of uuids could not have, an estimator of them can */
+		{1, 3, 12582912, IBLT_KEY_UUID, IBLT_OK}, {2, 3, 12582912, IBLT_KEY_UUID, IBLT_BAD_SIZE},
+		{-1, 3, 12582912, IBLT_KEY_UUID, IBLT_BAD_STRATA}
+	};
 
-	check(iblt_core_size(&params) == 0, "240 GB");
-	check(iblt_core_check_params(&params) == IBLT_BAD_SIZE, "240 GB");
-	params = strata_params(1, 3, 12582912, 0);
-	check(iblt_core_check_params(&params) == IBLT_OK, "most of 1 GB");
-	/* what a sketch of uuids could not have, an estimator of them can */
-	params.key.kind = IBLT_KEY_UUID;
-	check(iblt_core_check_params(&params) == IBLT_OK, "of uuids");
-	params.strata = 2;
-	check(iblt_core_check_params(&params) == IBLT_BAD_SIZE, "2 GB");
-	params.strata = -1;
-	check(iblt_core_check_params(&params) == IBLT_BAD_STRATA, "-1");
+	for (int i = 0; i < LENGTH(cases); i++)
+	{
+		IbltParams	params = strata_params(cases[i].strata, cases[i].hashes, cases[i].cells, 0);
+
+		params.key.kind = cases[i].kind;
+		check(iblt_core_check_params(&params) == cases[i].expected &&
+			  (cases[i].expected != IBLT_BAD_SIZE || iblt_core_size(&params) == 0), "case %d", i);
+	}
 	checked("sizes are known before memory is taken");
 }
 
@@ -200,7 +196,7 @@ test_compatible(void)
 static void
 test_order(void)
 {
-	for (long round = scaled(50); round > 0; round--)
+	TRIALS(round, scaled(50))
 	{
 		IbltParams	params = strata_params(1 + (int) below(64),
 												3 + (int) below(6), 7,
@@ -226,9 +222,6 @@ test_order(void)
 		check(same_bytes(forward, backward), "%d rows", rows);
 		check(iblt_core_open(&view, forward->bytes, forward->size) == IBLT_OK,
 			  "opens");
-		sketch_free(forward);
-		sketch_free(backward);
-		sketch_free(part);
 	}
 	checked("any order and any partition of the rows gives the same bytes");
 }
@@ -257,64 +250,27 @@ test_limb(void)
 			  iblt_strata_stratum(UINT64_C(1) << n, 9) == (n < 8 ? n : 8) &&
 			  iblt_strata_stratum(UINT64_C(1) << n, 1) == 0, "bit %d", n);
 	check(iblt_strata_stratum(0, 64) == 63, "no bit");
-	sketch_free(strata);
 	checked("every hash can be kept, and keeps its stratum");
 }
 
 /* --- the estimate, against the keys ---------------------------------------------- */
 
-/* Marks of one key's hash in a table of counted and XORed names. */
-static void
-toggle(const IbltSketch *strata, uint64_t hash, uint32_t name, uint32_t *degree,
-	   uint32_t *names, uint32_t step)
-{
-	uint32_t	index[IBLT_MAX_HASHES];
-	uint8_t		limb[8];
-	int			i;
-
-	iblt_store64(limb, iblt_strata_limb(strata, hash));
-	for (i = positions(strata, limb, index) - 1; i >= 0; i--)
-	{
-		degree[index[i]] += step;
-		names[index[i]] ^= name;
-	}
-}
-
 /* How many of the keys in a stratum peeling cannot reach; n is those there. */
 static uint32_t
-stuck(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys,
-	  int number, uint32_t *n)
+stuck(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys, int number, uint32_t *n)
 {
-	uint32_t	cells = (uint32_t) strata->params.hashes *
-		strata->params.subtable_cells;
-	uint32_t   *degree = calloc(cells, sizeof *degree);
-	uint32_t   *names = calloc(cells, sizeof *names);
-	uint32_t	left = 0;
-	uint32_t	before;
+	Graph		graph = graph_new(strata, nkeys);
+	uint8_t		limb[8];
 
-	if (degree == NULL || names == NULL)
-		exit(1);
 	for (uint32_t i = 0; i < nkeys; i++)
 		if (iblt_strata_stratum(hash[i], strata->params.strata) == number)
 		{
-			toggle(strata, hash[i], i, degree, names, 1);
-			left++;
+			iblt_store64(limb, iblt_strata_limb(strata, hash[i]));
+			graph_put(&graph, strata, i, limb);
 		}
-	*n = left;
-	do
-	{
-		before = left;
-		for (uint32_t i = 0; i < cells; i++)
-			if (degree[i] == 1)
-			{
-				toggle(strata, hash[names[i]], names[i], degree, names,
-					   UINT32_MAX);
-				left--;
-			}
-	} while (left != before);
-	free(degree);
-	free(names);
-	return left;
+	graph_peel(&graph);
+	*n = graph.keys;
+	return graph.keys - graph.peeled;
 }
 
 /* The paper's estimate of these keys; *exact if it is their number. */
@@ -376,7 +332,6 @@ random_difference(const IbltParams *params, uint32_t nkeys,
 	iblt_core_seal(b);
 	iblt_core_add_sketch(a, b, -1);
 	iblt_core_seal(a);
-	sketch_free(b);
 	return a;
 }
 
@@ -393,7 +348,7 @@ test_exact(void)
 	long		inexact = 0;
 
 	for (uint32_t nkeys = 0; nkeys <= 40; nkeys++)
-		for (long round = scaled(20); round > 0; round--)
+		TRIALS(round, scaled(20))
 		{
 			IbltParams	params = strata_params(32, 4, 20, tap_random());
 			IbltSketch *d = random_difference(&params, nkeys, hash);
@@ -403,7 +358,6 @@ test_exact(void)
 				inexact++;
 			else
 				check(keys == nkeys, "%" PRIu64 " of %u keys", keys, nkeys);
-			sketch_free(d);
 		}
 	check(inexact <= 6, "%ld were not counted", inexact);
 	checked("up to 40 differences are counted exactly");
@@ -415,7 +369,7 @@ test_against_model(void)
 	static const uint32_t sizes[] = {1, 2, 5, 20, 36};
 	long		inexact = 0;
 
-	for (long round = scaled(2000); round > 0; round--)
+	TRIALS(round, scaled(2000))
 	{
 		IbltParams	params = strata_params(1 + (int) below(12),
 												3 + (int) below(6),
@@ -434,8 +388,6 @@ test_against_model(void)
 			  (int) result);
 		check(!exact || keys == nkeys, "%u keys", nkeys);
 		inexact += !exact;
-		free(hash);
-		sketch_free(d);
 	}
 	check(inexact > 0, "all were exact");
 	checked("estimates of all shapes are the paper's, and 0 only for no keys");
@@ -463,7 +415,6 @@ test_contradictions(void)
 	memcpy(cells + 7 * size, cells, size);
 	memset(cells, 0, size);
 	check(estimate(strata, &keys) == IBLT_PEEL_INCONSISTENT, "strata changed");
-	sketch_free(strata);
 
 	strata = sketch_new(&params);
 	strata->rows = 1;
@@ -475,7 +426,6 @@ test_contradictions(void)
 	iblt_store32(strata->cells, 1);
 	check(estimate(strata, &keys) == IBLT_PEEL_INCOMPLETE && keys == 2,
 		  "a cell of count only, in the lowest stratum");
-	sketch_free(strata);
 	checked("cells and header that contradict each other are not believed");
 }
 
@@ -493,22 +443,8 @@ test_overflow(void)
 	iblt_store32(strata->cells + 63 * stratum_size, 1);
 	check(estimate(strata, &keys) == IBLT_PEEL_INCOMPLETE && keys == 0,
 		  "%" PRIu64, keys);
-	sketch_free(strata);
 	checked("an estimate beyond 63 bits stops there; none is told as 0");
 }
 
-int
-main(void)
-{
-	test_golden();
-	test_header();
-	test_sizes();
-	test_compatible();
-	test_order();
-	test_limb();
-	test_exact();
-	test_against_model();
-	test_contradictions();
-	test_overflow();
-	return tap_done();
-}
+TAP_MAIN(test_golden, test_header, test_sizes, test_compatible, test_order, test_limb, test_exact,
+		 test_against_model, test_contradictions, test_overflow)

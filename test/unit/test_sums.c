@@ -43,59 +43,27 @@ damage_word(IbltSketch *sketch, uint32_t i, unsigned field)
 static void
 test_consistent(void)
 {
-	long rounds = scaled(2000);
-
-	while (rounds-- > 0)
+	TRIALS(i, scaled(2000))
 	{
 		IbltParams params = draw_shape(4, 8 << below(3));
 		IbltSketch *sketch = random_sketch(&params, (int) below(200));
 		IbltSketch *other = random_sketch(&params, (int) below(200));
 		IbltSketch *sum = sketch_sum(sketch, other, below(2) == 0 ? 1 : -1);
-		IbltSketch *folded;
-		uint32_t i = below(sum->ncells);
+		IbltSketch *folded = sketch_fold(sum, params.subtable_cells / 4, params.subtables);
+		uint32_t cell = below(sum->ncells);
 		unsigned field = below(sum->fields + 1);
 
-		params.subtable_cells /= 4;
-		folded = sketch_new(&params);
-		iblt_core_fold(folded, sum);
-		iblt_core_seal(folded);
 		check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE &&
 				  iblt_core_sums(sum) == IBLT_SUMS_AGREE &&
 				  iblt_core_sums(folded) == IBLT_SUMS_AGREE,
 			  "an honest sketch contradicts itself");
-		damage_word(sum, i, field);
-		check(iblt_core_sums(sum) == IBLT_SUMS_CONTRADICT, "cell %u, field %u", i, field);
+		damage_word(sum, cell, field);
+		check(iblt_core_sums(sum) == IBLT_SUMS_CONTRADICT, "cell %u, field %u", cell, field);
 		folded->rows += below(2) == 0 ? 1 : -1;
 		check(iblt_core_sums(folded) == IBLT_SUMS_CONTRADICT,
 			  "a wrong row count");
-		sketch_free(sketch);
-		sketch_free(other);
-		sketch_free(sum);
-		sketch_free(folded);
 	}
 	checked("sums agree in what rows make, and in nothing that one word is wrong in");
-}
-
-/* Cells all zero, with and without a header that says so. */
-static void
-test_empty(void)
-{
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 8, false, 1);
-	IbltSketch *sketch = sketch_new(&params);
-	uint8_t key[8] = { 0 };
-	IbltEntry entry;
-
-	check(iblt_core_get(sketch, key, &entry) == IBLT_ABSENT, "empty");
-	sketch->rows = 1;
-	check(iblt_core_get(sketch, key, &entry) == IBLT_CONTRADICTION, "a row");
-	sketch->rows = INT64_C(1) << 32;
-	check(iblt_core_get(sketch, key, &entry) == IBLT_CONTRADICTION,
-		  "2^32 rows");
-	sketch->rows = 0;
-	sketch->meter[77] = 1;
-	check(iblt_core_get(sketch, key, &entry) == IBLT_CONTRADICTION, "a meter");
-	sketch_free(sketch);
-	checked("GET does not answer from empty cells whose header has rows");
 }
 
 /* Moves what is in one cell of a subtable to another one, past the sums. */
@@ -110,9 +78,7 @@ move_cell(IbltSketch *sketch, uint32_t from, uint32_t to)
 static void
 test_cells_of_a_key(void)
 {
-	long rounds = scaled(2000);
-
-	while (rounds-- > 0)
+	TRIALS(i, scaled(2000))
 	{
 		IbltParams params = draw_shape(4, 8 << below(3));
 		IbltSketch *sketch = sketch_new(&params);
@@ -142,7 +108,6 @@ test_cells_of_a_key(void)
 								 ? other + 1 : other - 1);
 		check(iblt_core_get(sketch, key, &entry) == IBLT_CONTRADICTION,
 			  "a key that one of its cells lacks");
-		sketch_free(sketch);
 	}
 	checked("GET hears all cells of a key, which must not contradict each other");
 }
@@ -175,7 +140,6 @@ test_other_contents(void)
 	check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE, "the sums agree");
 	check(iblt_core_get(sketch, key, &entry) == IBLT_CONTRADICTION,
 		  "once in three cells, twice in the fourth");
-	sketch_free(sketch);
 	checked("GET does not choose between cells that say different things");
 }
 
@@ -212,7 +176,7 @@ test_inserted(void)
 		{ { UINT64_C(1) << 32, UINT64_C(1) << 32 }, false },
 	};
 
-	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
+	TRIALS(i, LENGTH(cases))
 	{
 		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 8, false, 1);
 		IbltSketch *sketch = sketch_new(&params);
@@ -224,19 +188,8 @@ test_inserted(void)
 			  cases[i].rows[1]);
 		sketch->rows = -1;
 		check(!iblt_core_inserted_fit(sketch), "rows below none");
-		sketch_free(sketch);
 	}
 	checked("rows that were inserted are as many as the counts say, or too many");
 }
 
-int
-main(void)
-{
-	(void) tap_seed();
-	test_consistent();
-	test_empty();
-	test_cells_of_a_key();
-	test_other_contents();
-	test_inserted();
-	return tap_done();
-}
+TAP_MAIN(test_consistent, test_cells_of_a_key, test_other_contents, test_inserted)
