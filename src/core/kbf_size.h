@@ -16,7 +16,7 @@
  * They are for people to read.  Nothing that is stored may depend on them.
  *
  * Sizes come from a table, kbf_size_table.h, that `make kbf-sizing-table`
- * computes and checks by simulation.  test/sim/kbf_sizing.c describes how.  The
+ * computes and checks by simulation.  doc/kbf/kbf.md describes how.  The
  * rest is arithmetic of integers.  So all machines choose the same parameters,
  * and filters of the same arguments can be added.
  *

@@ -3,7 +3,7 @@
  *		How many keys a key-value Bloom filter takes.  Generated:
  *		do not edit, run `make kbf-sizing-table`.
  *
- * Computed by test/sim/kbf_sizing.c, whose header says how, with seed 2014.
+ * Computed by test/sim/kbf_sizing.c (doc/kbf/kbf.md), with seed 2014.
  *
  * For each failure: the entries, those whose rates the simulation proved with
  * 99 % confidence, and how often one was mended.  Then the look-ups,

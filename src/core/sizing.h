@@ -9,7 +9,7 @@
  * subtraction, not the number of rows.
  *
  * The answers come from a table, sizing_table.h, that `make sizing-table`
- * computes by simulation.  test/sim/sizing.c describes how, and how far each
+ * computes by simulation.  doc/internals/mathematics.md says how, and how far each
  * number can be trusted.  The table holds the largest number of keys for each
  * k, for each subtable size on the ladder and for a few failure probabilities.
  *

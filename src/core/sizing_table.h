@@ -3,7 +3,7 @@
  *		How many keys k subtables of s cells decode.  Generated:
  *		do not edit, run `make sizing-table`.
  *
- * Computed by test/sim/sizing.c, whose header says how, with seed 2011
+ * Computed by test/sim/sizing.c (doc/internals/mathematics.md), with seed 2011
  * and up to 1000000 trials for each (k, s).  Small subtables: 99 % confidence
  * from the trials.  Larger ones: the scaling law, with its margins.
  *

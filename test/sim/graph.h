@@ -36,29 +36,18 @@ typedef struct Graph
 	uint32_t left;	/* of the others, not peeled */
 } Graph;
 
-static inline void
-graph_open(Graph *g, int k, uint32_t s, uint32_t keys)
+static inline Graph
+graph_open(int k, uint32_t s, uint32_t keys)
 {
 	size_t hashes = (size_t) k;
+	Graph g = {.k = k, .s = s, .keys = keys};
 
-	g->k = k;
-	g->s = s;
-	g->keys = keys;
-	g->stuck = 0;
-	g->cell = sim_take(sizeof(uint32_t) * hashes * s);
-	g->place = sim_take(sizeof(uint32_t) * hashes * keys);
+	g.cell = take_zeros(sizeof(uint32_t) * hashes * s);
+	g.place = take_zeros(sizeof(uint32_t) * hashes * keys);
 	/* a key is pushed at first for each cell, and when a key leaves a cell */
-	g->stack = sim_take(sizeof(uint32_t) * hashes * ((size_t) keys + s));
-	g->alive = sim_take(keys);
-}
-
-static inline void
-graph_close(Graph *g)
-{
-	free(g->cell);
-	free(g->place);
-	free(g->stack);
-	free(g->alive);
+	g.stack = take_zeros(sizeof(uint32_t) * hashes * ((size_t) keys + s));
+	g.alive = take_zeros(keys);
+	return g;
 }
 
 /* Takes all keys out of their cells. */

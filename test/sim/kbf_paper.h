@@ -100,7 +100,7 @@ paper_is_pair(const PaperCodes *codes, uint32_t sum)
 static inline PaperCodes *
 paper_codes(uint32_t *code, uint32_t n, int bits)
 {
-	PaperCodes *codes = sim_take(sizeof *codes);
+	PaperCodes *codes = take_zeros(sizeof *codes);
 	uint32_t i, j;
 
 	codes->n = n;
@@ -108,9 +108,9 @@ paper_codes(uint32_t *code, uint32_t n, int bits)
 	codes->mask = 1;
 	while (codes->mask < 4 * n)
 		codes->mask = 2 * codes->mask + 1;
-	codes->index = sim_take((codes->mask + 1) * sizeof(uint32_t));
+	codes->index = take_zeros((codes->mask + 1) * sizeof(uint32_t));
 	codes->words = bits > 6 ? 1u << (bits - 6) : 1;
-	codes->pairs = sim_take(codes->words * sizeof(uint64_t));
+	codes->pairs = take_zeros(codes->words * sizeof(uint64_t));
 	for (i = 0; i <= codes->mask; i++)
 		codes->index[i] = n;
 	for (i = 0; i < n; i++)
@@ -124,15 +124,6 @@ paper_codes(uint32_t *code, uint32_t n, int bits)
 			paper_set_bit(codes->pairs, code[i] ^ code[j]);
 	}
 	return codes;
-}
-
-static inline void
-paper_codes_free(PaperCodes *codes)
-{
-	free(codes->code);
-	free(codes->index);
-	free(codes->pairs);
-	free(codes);
 }
 
 /* Sums that agree in all but the lowest bits, so that they stay in the cache. */
@@ -184,8 +175,8 @@ static inline uint32_t
 paper_search(uint32_t *code, uint32_t n, int bits)
 {
 	uint32_t nblocks = 1u << (bits > PAPER_BLOCK_BITS ? bits - PAPER_BLOCK_BITS : 0);
-	uint64_t *taken = sim_take(((size_t) nblocks << PAPER_BLOCK_BITS) / 8);
-	PaperBlock *blocks = sim_take(nblocks * sizeof(PaperBlock));
+	uint64_t *taken = take_zeros(((size_t) nblocks << PAPER_BLOCK_BITS) / 8);
+	PaperBlock *blocks = take_zeros(nblocks * sizeof(PaperBlock));
 	uint32_t found = 0;
 
 	for (uint32_t c = 1; c >> bits == 0 && found < n; c++)
@@ -200,8 +191,6 @@ paper_search(uint32_t *code, uint32_t n, int bits)
 	}
 	for (uint32_t i = 0; i < nblocks; i++)
 		free(blocks[i].sum);
-	free(blocks);
-	free(taken);
 	return found;
 }
 
@@ -213,7 +202,7 @@ static inline PaperCodes *
 paper_searched_codes(void)
 {
 	uint32_t n = sim_trials(256, PAPER_VALUES);
-	uint32_t *code = sim_take(n * sizeof(uint32_t));
+	uint32_t *code = take_zeros(n * sizeof(uint32_t));
 
 	if (paper_search(code, n, PAPER_BITS) < n)
 	{
@@ -228,21 +217,14 @@ paper_searched_codes(void)
 static inline PaperKbf *
 paper_take(const PaperCodes *codes, int hashes, uint32_t m, uint64_t seed)
 {
-	PaperKbf *kbf = sim_take(sizeof *kbf);
+	PaperKbf *kbf = take_zeros(sizeof *kbf);
 
 	kbf->codes = codes;
 	kbf->hashes = hashes;
 	kbf->m = m;
 	kbf->seed = seed;
-	kbf->cells = sim_take(m * sizeof(PaperCell));
+	kbf->cells = take_zeros(m * sizeof(PaperCell));
 	return kbf;
-}
-
-static inline void
-paper_free(PaperKbf *kbf)
-{
-	free(kbf->cells);
-	free(kbf);
 }
 
 /* The different cells of a key. */
@@ -266,11 +248,16 @@ paper_place(const PaperKbf *kbf, uint64_t key, uint32_t *place)
 	}
 }
 
-/* Adds to the counters, 1, 0 or -1, and to the contents. */
+#define NO_VALUE UINT32_MAX
+
+/* Changes the value of a key: inserts it if it had none before, and deletes it if it has none then. */
 static inline void
-paper_change(PaperKbf *kbf, uint64_t key, int more, uint32_t content)
+paper_change(PaperKbf *kbf, uint64_t key, uint32_t before, uint32_t then)
 {
 	uint32_t place[PAPER_MAX_HASHES];
+	int more = (then != NO_VALUE) - (before != NO_VALUE);
+	uint32_t content = (before != NO_VALUE ? kbf->codes->code[before] : 0) ^
+		(then != NO_VALUE ? kbf->codes->code[then] : 0);
 
 	paper_place(kbf, key, place);
 	for (int i = 0; i < kbf->hashes; i++)
@@ -286,25 +273,6 @@ paper_change(PaperKbf *kbf, uint64_t key, int more, uint32_t content)
 			cell->content ^= content;
 		}
 	}
-}
-
-static inline void
-paper_insert(PaperKbf *kbf, uint64_t key, uint32_t value)
-{
-	paper_change(kbf, key, 1, kbf->codes->code[value]);
-}
-
-static inline void
-paper_delete(PaperKbf *kbf, uint64_t key, uint32_t value)
-{
-	paper_change(kbf, key, -1, kbf->codes->code[value]);
-}
-
-static inline void
-paper_update(PaperKbf *kbf, uint64_t key, uint32_t old_value, uint32_t value)
-{
-	paper_change(kbf, key, 0,
-				 kbf->codes->code[old_value] ^ kbf->codes->code[value]);
 }
 
 /*

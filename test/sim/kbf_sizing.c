@@ -5,33 +5,8 @@
  *		kbf_sizing > src/core/kbf_size_table.h	compute (make kbf-sizing-table)
  *		kbf_sizing --quick						check a random part of it
  *
- * An entry is for one failure, t, number of values 2^n - 1 and number of hashes
- * k.  It has the degree q of the field, the load, in keys for each cell of a
- * subtable, and the extra cells of a subtable.  It is made in three steps.
- *
- * 1. The formulas of src/core/kbf_size.c.  The first takes the cells of a key
- *	  as independent, which they are not quite for small fields and few cells.
- *	  So degree and load are those of the fewest bits for which it gives MARGIN
- *	  times the failure.  In small filters, keys have several cells in common.
- *	  The second formula says how often that matters.  So many extra cells lower
- *	  the load, most in the smallest filters.  Entries that take USEFUL times the
- *	  bits of the best k are left out.
- *
- * 2. Simulation with the core itself.  Filters of the fewest cells that can be
- *	  chosen with this entry, and of LARGE cells, are filled.  For each of the
- *	  two the keys that are unknown, and the others that get a value, are
- *	  counted.  If it is shown that a rate is above its limit, the entry gets an
- *	  extra cell, or with LARGE cells a load lower by 1 %, and its trials begin
- *	  again.  An entry is proved when 99 % bounds on all four rates are below
- *	  their limits, and tried when the trials end before that.
- *
- * 3. What is tried and not proved rests on the formulas.  The header of the table
- *	  has, for each failure, the unknown keys and the false positives that all
- *	  entries saw, and the numbers that the formulas expect of the same look-ups.
- *	  It is an error if more is seen than 1 / MARGIN times what is expected.
- *
- * Last, an entry that takes more bits than that of a smaller failure, or of more
- * values, becomes a copy of it.  That is right, because it promises more.
+ * The entries come from the formulas of src/core/kbf_size.c, and simulation with the
+ * core mends and proves them.  doc/kbf/kbf.md has the method.
  */
 #include "kbf_entry.h"
 
@@ -110,7 +85,7 @@ print_head(void)
 	printf("/*\n * kbf_size_table.h\n"
 		   " *\t\tHow many keys a key-value Bloom filter takes.  Generated:\n"
 		   " *\t\tdo not edit, run `make kbf-sizing-table`.\n *\n"
-		   " * Computed by test/sim/kbf_sizing.c, whose header says how, with seed %"
+		   " * Computed by test/sim/kbf_sizing.c (doc/kbf/kbf.md), with seed %"
 		   PRIu64 ".\n *\n"
 		   " * For each failure: the entries, those whose rates the simulation proved with\n"
 		   " * 99 %% confidence, and how often one was mended.  Then the look-ups,\n"

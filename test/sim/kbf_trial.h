@@ -54,15 +54,10 @@ static inline IbltKbfParams
 kbf_params(unsigned values, int degree, int superposed, int hashes,
 		   uint32_t cells)
 {
-	IbltKbfParams params = { 0 };
+	IbltKbfParams params = {.values = values, .degree = degree, .superposed = superposed,
+		.hashes = hashes, .subtable_cells = cells, .key = {.kind = IBLT_KEY_INTEGER},
+		.seed = tap_random()};
 
-	params.values = values;
-	params.degree = degree;
-	params.superposed = superposed;
-	params.hashes = hashes;
-	params.subtable_cells = cells;
-	params.key.kind = IBLT_KEY_INTEGER;
-	params.seed = tap_random();
 	return params;
 }
 
@@ -77,22 +72,15 @@ kbf_cell_bits(const IbltKbfParams *params)
 static inline IbltKbf *
 kbf_take(const IbltKbfParams *params)
 {
-	IbltKbf *kbf = sim_take(sizeof *kbf);
+	IbltKbf *kbf = take_zeros(sizeof *kbf);
 
 	if (iblt_core_kbf_check_params(params) != IBLT_OK)
 	{
 		printf("Bail out! a filter with impossible parameters\n");
 		exit(1);
 	}
-	iblt_core_kbf_init(kbf, params, sim_take(iblt_core_kbf_size(params)));
+	iblt_core_kbf_init(kbf, params, take_zeros(iblt_core_kbf_size(params)));
 	return kbf;
-}
-
-static inline void
-kbf_free(IbltKbf *kbf)
-{
-	free(kbf->bytes);
-	free(kbf);
 }
 
 /* Inserts the keys from..to - 1 of the pairs. */
@@ -128,8 +116,8 @@ kbf_get(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t i, unsigned *value)
 
 /* Looks up the keys from..to - 1, which must be there. */
 static inline void
-kbf_count_present(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from,
-				  uint64_t to, KbfCounts *counts)
+kbf_count_present(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from, uint64_t to,
+				  KbfCounts *counts)
 {
 	for (uint64_t i = from; i < to; i++)
 	{
@@ -145,8 +133,8 @@ kbf_count_present(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from,
 
 /* The same for keys that must not be there. */
 static inline void
-kbf_count_absent(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from,
-				 uint64_t to, KbfCounts *counts)
+kbf_count_absent(const IbltKbf *kbf, const KbfPairs *pairs, uint64_t from, uint64_t to,
+				 KbfCounts *counts)
 {
 	for (uint64_t i = from; i < to; i++)
 	{
@@ -165,6 +153,7 @@ kbf_trial(IbltKbfParams params, uint64_t keys, unsigned alike, bool look,
 		  uint64_t absent, KbfCounts *counts)
 {
 	KbfPairs pairs = kbf_pairs(params.values, alike);
+	size_t taken = tap_taken;
 	IbltKbf *kbf;
 
 	params.seed = tap_random();
@@ -173,7 +162,7 @@ kbf_trial(IbltKbfParams params, uint64_t keys, unsigned alike, bool look,
 	if (look)
 		kbf_count_present(kbf, &pairs, 0, keys, counts);
 	kbf_count_absent(kbf, &pairs, keys, keys + absent, counts);
-	kbf_free(kbf);
+	forget(taken);
 }
 
 static inline double

@@ -38,20 +38,14 @@ typedef struct PaperTable
 	uint32_t listed; /* keys that came out */
 } PaperTable;
 
-static inline void
-paper_open(PaperTable *table, int k, uint32_t s)
+static inline PaperTable
+paper_open(int k, uint32_t s)
 {
-	table->k = k;
-	table->s = s;
-	table->cell = sim_take((size_t) k * s * sizeof *table->cell);
-	table->stack = sim_take((size_t) k * s * sizeof *table->stack * 2);
-}
+	PaperTable table = {.k = k, .s = s};
 
-static inline void
-paper_close(PaperTable *table)
-{
-	free(table->cell);
-	free(table->stack);
+	table.cell = take_zeros((size_t) k * s * sizeof *table.cell);
+	table.stack = take_zeros((size_t) k * s * sizeof *table.stack * 2);
+	return table;
 }
 
 static inline void
@@ -79,9 +73,7 @@ paper_hash_key(const PaperTable *table, int64_t key, uint32_t *index)
 static inline int64_t
 paper_hash_value(const PaperTable *table, int64_t value)
 {
-	return (
-		int64_t) (iblt_hash_word((uint64_t) value, table->hasher.weight_seed) >>
-				  32);
+	return (int64_t) (iblt_hash_word((uint64_t) value, table->hasher.weight_seed) >> 32);
 }
 
 /* Adds count times (key, value); returns the cells in index. */

@@ -53,20 +53,6 @@ typedef struct SimExperiment
 	void (*run)(void);
 } SimExperiment;
 
-/* Zeroed memory. */
-static inline void *
-sim_take(size_t size)
-{
-	void *memory = calloc(size > 0 ? size : 1, 1);
-
-	if (memory == NULL)
-	{
-		printf("Bail out! out of memory\n");
-		exit(1);
-	}
-	return memory;
-}
-
 static inline uint32_t
 sim_trials(uint32_t quick, uint32_t usual)
 {
@@ -173,26 +159,27 @@ sim_proportions_tolerance(double p, double n, double others)
 		   SIM_RARE / n + SIM_RARE / others;
 }
 
-/* Running mean and moments of a sample. */
+/* Sums of powers of a sample, from which its moments follow. */
 typedef struct SimSample
 {
 	double n;
-	double sum;
-	double squares;
+	double sum[5];
 } SimSample;
 
 static inline void
 sim_sample_add(SimSample *sample, double x)
 {
+	double power = 1;
+
 	sample->n++;
-	sample->sum += x;
-	sample->squares += x * x;
+	for (int i = 1; i < 5; i++)
+		sample->sum[i] += power *= x;
 }
 
 static inline double
 sim_mean(const SimSample *sample)
 {
-	return sample->sum / sample->n;
+	return sample->sum[1] / sample->n;
 }
 
 static inline double
@@ -200,7 +187,19 @@ sim_sd(const SimSample *sample)
 {
 	double mean = sim_mean(sample);
 
-	return sqrt(fmax(0, sample->squares / sample->n - mean * mean));
+	return sqrt(fmax(0, sample->sum[2] / sample->n - mean * mean));
+}
+
+/* The standard error of that deviation, by the fourth moment. */
+static inline double
+sim_sd_error(const SimSample *sample)
+{
+	double m = sim_mean(sample);
+	double second = pow(sim_sd(sample), 2);
+	double fourth = (sample->sum[4] - 4 * m * sample->sum[3] + 6 * m * m * sample->sum[2]) / sample->n -
+		3 * pow(m, 4);
+
+	return second > 0 ? sqrt(second * fmax(0, fourth / (second * second) - 1) / sample->n) / 2 : 0;
 }
 
 static inline int
@@ -221,26 +220,13 @@ sim_compare_numbers(const void *a, const void *b)
 static inline IbltSketch *
 sim_sketch(int k, uint32_t s, bool with_values, uint64_t seed)
 {
-	IbltSketch *sketch = sim_take(sizeof *sketch);
-	IbltParams params = { 0 };
+	IbltSketch *sketch = take_zeros(sizeof *sketch);
+	IbltParams params = {.hashes = k, .subtables = (1u << k) - 1, .subtable_cells = s,
+		.key = {.kind = IBLT_KEY_INTEGER, .limbs = 1}, .seed = seed,
+		.value = {.kind = with_values ? IBLT_KEY_INTEGER : IBLT_KEY_UNTYPED, .limbs = with_values}};
 
-	params.hashes = k;
-	params.subtables = (1u << k) - 1;
-	params.subtable_cells = s;
-	params.key.kind = IBLT_KEY_INTEGER;
-	params.key.limbs = 1;
-	params.value.kind = with_values ? IBLT_KEY_INTEGER : IBLT_KEY_UNTYPED;
-	params.value.limbs = with_values;
-	params.seed = seed;
-	iblt_core_init(sketch, &params, sim_take(iblt_core_size(&params)));
+	iblt_core_init(sketch, &params, take_zeros(iblt_core_size(&params)));
 	return sketch;
-}
-
-static inline void
-sim_sketch_free(IbltSketch *sketch)
-{
-	free(sketch->bytes);
-	free(sketch);
 }
 
 /* A key that no field element stands for would need 10^17 rows. */
@@ -273,7 +259,7 @@ static inline bool
 sim_peel(IbltSketch *sketch, uint32_t *recovered)
 {
 	static IbltPeeler peeler;
-	void *scratch = sim_take(iblt_core_peel_scratch_size(sketch));
+	void *scratch = take_zeros(iblt_core_peel_scratch_size(sketch));
 	IbltEntry entry;
 	bool complete;
 
@@ -282,7 +268,6 @@ sim_peel(IbltSketch *sketch, uint32_t *recovered)
 		;
 	complete = iblt_core_peel_result(&peeler) == IBLT_PEEL_COMPLETE;
 	*recovered = peeler.recovered;
-	free(scratch);
 	return complete;
 }
 
@@ -292,18 +277,15 @@ sim_peel(IbltSketch *sketch, uint32_t *recovered)
  * difference to it.
  */
 static inline bool
-sim_core_lists(int k, uint32_t s, uint32_t keys, uint32_t several,
-			   uint32_t left, uint64_t seed, uint64_t first)
+sim_core_lists(int k, uint32_t s, uint32_t keys, uint32_t several, uint32_t left, uint64_t seed,
+			   uint64_t first)
 {
 	IbltSketch *sketch = sim_sketch(k, s, true, seed);
 	uint32_t listed;
-	bool complete;
 
 	sim_add_range(sketch, first, keys, 1);
 	sim_add_range(sketch, first, several, 1);
-	complete = sim_peel(sketch, &listed);
-	sim_sketch_free(sketch);
-	return complete == (left == 0) && listed == keys - left;
+	return sim_peel(sketch, &listed) == (left == 0) && listed == keys - left;
 }
 
 /* --- the program ---------------------------------------------------------- */

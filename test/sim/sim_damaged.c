@@ -40,13 +40,12 @@ static void
 run_trials(Damage *run)
 {
 	uint32_t losses_checked = 0;
-	PaperTable paper;
-	Graph g;
+	uint32_t s = run->cells / (uint32_t) run->k;
+	PaperTable paper = paper_open(run->k, s);
+	Graph g = graph_open(run->k, s, run->keys);
 
-	paper_open(&paper, run->k, run->cells / (uint32_t) run->k);
-	graph_open(&g, run->k, run->cells / (uint32_t) run->k, run->keys);
 	g.stuck = run->damaged;
-	for (uint32_t i = 0; i < run->trials; i++)
+	TRIALS(i, run->trials)
 	{
 		uint64_t seed = tap_random();
 		int64_t first = (int64_t) (tap_random() >> 33);
@@ -63,12 +62,8 @@ run_trials(Damage *run)
 		run->checked++;
 		run->paper_agreed += paper_missing(&paper, run->keys, run->damaged, seed,
 										   first) == lost;
-		run->core_all +=
-			sim_core_lists(run->k, run->cells / (uint32_t) run->k, run->keys,
-						   run->damaged, 0, seed, (uint64_t) first);
+		run->core_all += sim_core_lists(run->k, s, run->keys, run->damaged, 0, seed, (uint64_t) first);
 	}
-	paper_close(&paper);
-	graph_close(&g);
 }
 
 /* --- theory ----------------------------------------------------------------- */
@@ -204,73 +199,59 @@ check_one_key(const Damage *run)
 
 typedef struct Row
 {
+	uint32_t keys;
 	uint32_t damaged;
-	uint32_t quick; /* trials */
+	uint32_t quick; /* trials; 0: left out */
 	uint32_t usual;
-	bool published;
-	double percent[LOST_COLUMNS];
+	double published[LOST_COLUMNS]; /* percent of trials, or zeros */
 } Row;
 
-static void
-damaged_curve(uint32_t keys, const Row *rows, FILE *figure, FILE *table)
-{
-	for (; rows->damaged > 0; rows++)
-	{
-		Damage run = { 0 };
+/* The published counts at 500 and 1,000 damaged keys are in the text. */
+static const Row rows[] = {
+	{10000, 250, 0, 10000, {0}},
+	{10000, 500, 2000, 20000, {99.980, 0.020, 0, 0}},
+	{10000, 1000, 2000, 20000, {99.360, 0.640, 0, 0}},
+	{10000, 1500, 0, 10000, {0}},
+	{10000, 2000, 2000, 20000, {83.505, 14.885, 1.520, 0.090}},
+	{10000, 2500, 0, 10000, {0}},
+	{10000, 3000, 500, 10000, {0}},
+	{10000, 3500, 0, 10000, {0}},
+	{100000, 5000, 0, 1000, {0}},
+	{100000, 7500, 0, 1000, {0}},
+	{100000, 10000, 200, 20000, {92.800, 6.915, 0.265, 0.020}},
+	{100000, 12500, 0, 1000, {0}},
+	{100000, 15000, 0, 1000, {0}},
+	{100000, 17500, 0, 1000, {0}},
+	{100000, 20000, 100, 1000, {0}},
+	{100000, 25000, 0, 1000, {0}},
+};
 
-		run.k = PAPER_K;
-		run.keys = keys;
-		run.cells = 8 * keys;
-		run.damaged = rows->damaged;
-		run.trials = sim_trials_of(rows->quick, rows->usual, PUBLISHED_TRIALS);
-		run.checks = sim_trials(2, 200000 / keys);
+static void
+run_damaged(void)
+{
+	FILE *figure = sim_table("damaged", "keys\tdamaged\ttrials\tincomplete_percent\terror\ttheory\t"
+							 "weighted_by_theory");
+	FILE *table = sim_table("damaged_table", "keys\tdamaged\tlost\ttrials\tours_percent\tpublished\t"
+							"theory");
+
+	for (int i = 0; i < LENGTH(rows); i++)
+	{
+		Damage run = {.k = PAPER_K, .keys = rows[i].keys, .cells = 8 * rows[i].keys,
+			.damaged = rows[i].damaged, .checks = sim_trials(2, 200000 / rows[i].keys),
+			.trials = sim_trials_of(rows[i].quick, rows[i].usual, PUBLISHED_TRIALS)};
+
+		if (i > 0 && rows[i].keys != rows[i - 1].keys)
+			sim_row(figure, "\n");
 		if (run.trials == 0)
 			continue;
 		run_trials(&run);
 		check_cells(&run);
 		check_point(&run, figure);
-		if (rows->published)
-			check_table(&run, rows->percent, table);
-		if (keys == 10000 && run.damaged == 1000)
+		if (rows[i].published[0] > 0)
+			check_table(&run, rows[i].published, table);
+		if (run.keys == 10000 && run.damaged == 1000)
 			check_one_key(&run);
 	}
-}
-
-/* The published counts at 500 and 1,000 damaged keys are in the text. */
-static void
-run_damaged(void)
-{
-	static const Row small[] = {
-		{ 250, 0, 10000, false, { 0 } },
-		{ 500, 2000, 20000, true, { 99.980, 0.020, 0, 0 } },
-		{ 1000, 2000, 20000, true, { 99.360, 0.640, 0, 0 } },
-		{ 1500, 0, 10000, false, { 0 } },
-		{ 2000, 2000, 20000, true, { 83.505, 14.885, 1.520, 0.090 } },
-		{ 2500, 0, 10000, false, { 0 } },
-		{ 3000, 500, 10000, false, { 0 } },
-		{ 3500, 0, 10000, false, { 0 } },
-		{ 0, 0, 0, false, { 0 } }
-	};
-	static const Row large[] = {
-		{ 5000, 0, 1000, false, { 0 } },
-		{ 7500, 0, 1000, false, { 0 } },
-		{ 10000, 200, 20000, true, { 92.800, 6.915, 0.265, 0.020 } },
-		{ 12500, 0, 1000, false, { 0 } },
-		{ 15000, 0, 1000, false, { 0 } },
-		{ 17500, 0, 1000, false, { 0 } },
-		{ 20000, 100, 1000, false, { 0 } },
-		{ 25000, 0, 1000, false, { 0 } },
-		{ 0, 0, 0, false, { 0 } }
-	};
-	FILE *figure = sim_table("damaged", "keys\tdamaged\ttrials\t"
-										"incomplete_percent\terror\ttheory\t"
-										"weighted_by_theory");
-	FILE *table = sim_table("damaged_table", "keys\tdamaged\tlost\ttrials\t"
-											 "ours_percent\tpublished\ttheory");
-
-	damaged_curve(10000, small, figure, table);
-	sim_row(figure, "\n");
-	damaged_curve(100000, large, figure, table);
 }
 
 /* --- Theorem 2 -------------------------------------------------------------- */
@@ -287,15 +268,11 @@ run_damaged(void)
 static Damage
 theorem_point(int k, double beta, uint32_t n, uint32_t trials, FILE *table)
 {
-	Damage run = { 0 };
+	Damage run = {.k = k, .keys = n, .trials = trials, .checks = sim_trials(1, n < 100000 ? 5 : 1),
+		.cells = (CELLS_EACH * n + (uint32_t) k - 1) / (uint32_t) k * (uint32_t) k,
+		.damaged = (uint32_t) floor(pow(n, 1 - beta) + 0.5)};
 	double low, high, error;
 
-	run.k = k;
-	run.keys = n;
-	run.cells = (CELLS_EACH * n + (uint32_t) k - 1) / (uint32_t) k * (uint32_t) k;
-	run.damaged = (uint32_t) floor(pow(n, 1 - beta) + 0.5);
-	run.trials = trials;
-	run.checks = sim_trials(1, n < 100000 ? 5 : 1);
 	run_trials(&run);
 	low = poisoned_keys(&run);
 	high = fmax(low, lost_keys(&run));

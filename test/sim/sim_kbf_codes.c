@@ -31,61 +31,33 @@ bits_of(uint32_t x)
 
 /* --- by algebra ----------------------------------------------------------- */
 
-static uint64_t *seen;
-
 /* Marks a sum.  Is it a new one, and not 0? */
 static bool
-is_new(uint64_t sum)
+is_new(uint64_t *seen, uint64_t sum)
 {
-	if (sum == 0 || (seen[sum >> 6] >> (sum & 63) & 1) != 0)
-		return false;
-	seen[sum >> 6] |= UINT64_C(1) << (sum & 63);
-	return true;
+	bool fresh = sum != 0 && !paper_bit(seen, (uint32_t) sum);
+
+	paper_set_bit(seen, (uint32_t) sum);
+	return fresh;
 }
 
-/* Marks all singles, pairs and, for three terms, triples.  Counts repetitions. */
-static uint64_t
-repeated_sums(int degree, int terms, uint64_t *sums)
-{
-	unsigned n = gf_values(degree);
-	uint64_t repeated = 0;
-	unsigned x, y, z;
-
-	for (x = 1; x <= n; x++)
-	{
-		uint64_t one = iblt_core_gf_encode(x, degree, terms);
-
-		repeated += !is_new(one);
-		++*sums;
-		for (y = 1; y < x; y++)
-		{
-			uint64_t two = one ^ iblt_core_gf_encode(y, degree, terms);
-
-			repeated += !is_new(two);
-			++*sums;
-			for (z = 1; terms == 3 && z < y; z++)
-			{
-				repeated += !is_new(two ^ iblt_core_gf_encode(z, degree, 3));
-				++*sums;
-			}
-		}
-	}
-	return repeated;
-}
-
+/* Enumerates all singles, pairs and, for three terms, triples. */
 static void
 check_algebraic(int degree, int terms)
 {
-	uint64_t sums = 0;
-	uint64_t repeated;
+	uint64_t *seen = take_zeros(((size_t) 1 << (terms * degree)) / 8 + 8);
 	unsigned n = gf_values(degree);
+	uint64_t sums = 0;
+	uint64_t repeated = 0;
 
-	seen = sim_take(((size_t) 1 << (terms * degree)) / 8 + 8);
-	repeated = repeated_sums(degree, terms, &sums);
-	tap_ok(repeated == 0,
-		   "%u values in %d bits: all %" PRIu64 " sums of at most %d are different",
-		   n, terms * degree, sums, terms);
-	free(seen);
+	for (unsigned x = 1; x <= n; x++)
+		for (unsigned y = 0; y < x; y++)
+			for (unsigned z = 0; z < (terms == 3 && y > 0 ? y : 1); z++, sums++)
+				repeated += !is_new(seen, iblt_core_gf_encode(x, degree, terms) ^
+									(y > 0 ? iblt_core_gf_encode(y, degree, terms) : 0) ^
+									(z > 0 ? iblt_core_gf_encode(z, degree, terms) : 0));
+	tap_ok(repeated == 0, "%u values in %d bits: all %" PRIu64 " sums of at most %d are different", n,
+		   terms * degree, sums, terms);
 }
 
 static void
@@ -137,11 +109,10 @@ static void
 bound(void)
 {
 	uint32_t code[64];
+	static const double known[][2] = {{4, 4}, {7, 5}, {100, 13}, {16384, 28}};
 
-	sim_agree(bound_of(4), 4, 0, "the bound for 4 values");
-	sim_agree(bound_of(7), 5, 0, "the bound for 7 values");
-	sim_agree(bound_of(100), 13, 0, "the bound for 100 values");
-	sim_agree(bound_of(16384), 28, 0, "the bound for 2^14 values");
+	for (int i = 0; i < LENGTH(known); i++)
+		sim_agree(bound_of(known[i][0]), known[i][1], 0, "the bound for %.0f values", known[i][0]);
 	sim_agree(largest_set(code, 0, 1, 16, 1), 5, 0,
 		"the most values that 4 bits can take, of all sets");
 	sim_agree(largest_set(code, 0, 1, 32, 1), 6, 0,
@@ -189,7 +160,7 @@ search(void)
 	static const uint32_t known[][2] = { { 4, 4 }, { 5, 4 }, { 7, 6 }, { 8, 6 },
 		{ 11, 7 }, { 17, 8 }, { 64, 13 }, { 100, 15 }, { 256, 18 }, { 512, 21 }, { 1000, 24 }, { 2000, 26 }, { 3000, 28 } };
 	uint32_t most = sim_trials(256, PAPER_VALUES);
-	uint32_t *code = sim_take(most * sizeof(uint32_t));
+	uint32_t *code = take_zeros(most * sizeof(uint32_t));
 	uint32_t found = paper_search(code, most, PAPER_BITS);
 	double slope;
 	double bits;
@@ -206,7 +177,6 @@ search(void)
 	tap_ok(bits > 32, "the search's codes grow like n^%.2f: 2^14 values take %.1f bits "
 		   "by extrapolation | theirs 30", slope, bits);
 	write_search(code, found);
-	free(code);
 }
 
 SIM_MAIN({ "algebraic", algebraic }, { "bound", bound }, { "search", search })

@@ -36,51 +36,27 @@ typedef struct StateCell
 	uint8_t state;
 } StateCell;
 
-/* One of the three, with the same four functions. */
-typedef struct Filter Filter;
-struct Filter
+typedef enum Kind
 {
-	const char *name;
-	PaperAnswer (*look_up)(Filter *filter, uint64_t flow, uint32_t *state);
-	void (*insert)(Filter *filter, uint64_t flow, uint32_t state);
-	void (*update)(Filter *filter, uint64_t flow, uint32_t from, uint32_t to);
-	void (*remove)(Filter *filter, uint64_t flow, uint32_t state);
+	PUBLISHED, STATE_BASED, OURS
+} Kind;
+
+static const char *const names[] = {"kbf", "sbf", "ours"};
+
+/* One of the three.  A flow whose state is NO_VALUE is not in it. */
+typedef struct Filter
+{
+	Kind kind;
 	PaperKbf *paper; /* of the sBF, only the places are used */
 	StateCell *cells;
 	IbltKbf *ours;
 	double bits; /* for each flow */
-};
-
-/* --- the published kBF ----------------------------------------------------- */
-
-static PaperAnswer
-paper_look_up(Filter *filter, uint64_t flow, uint32_t *state)
-{
-	return paper_query(filter->paper, flow, RULE_PAIRS, state);
-}
-
-static void
-paper_add(Filter *filter, uint64_t flow, uint32_t state)
-{
-	paper_insert(filter->paper, flow, state);
-}
-
-static void
-paper_turn(Filter *filter, uint64_t flow, uint32_t from, uint32_t to)
-{
-	paper_update(filter->paper, flow, from, to);
-}
-
-static void
-paper_remove(Filter *filter, uint64_t flow, uint32_t state)
-{
-	paper_delete(filter->paper, flow, state);
-}
+} Filter;
 
 /* --- the state-based filter ------------------------------------------------ */
 
 static PaperAnswer
-states_look_up(Filter *filter, uint64_t flow, uint32_t *state)
+states_look_up(const Filter *filter, uint64_t flow, uint32_t *state)
 {
 	uint32_t place[PAPER_MAX_HASHES];
 	uint32_t found = DONT_KNOW;
@@ -102,11 +78,12 @@ states_look_up(Filter *filter, uint64_t flow, uint32_t *state)
 	return found == DONT_KNOW ? PAPER_UNKNOWN : PAPER_PRESENT;
 }
 
-/* Changes the counters, and the states unless `to` is DONT_KNOW. */
+/* Changes the counters, and the states unless the flow ends. */
 static void
-states_change(Filter *filter, uint64_t flow, int more, uint32_t to)
+states_change(Filter *filter, uint64_t flow, uint32_t from, uint32_t to)
 {
 	uint32_t place[PAPER_MAX_HASHES];
+	int more = (to != NO_VALUE) - (from != NO_VALUE);
 
 	paper_place(filter->paper, flow, place);
 	for (int i = 0; i < filter->paper->hashes; i++)
@@ -116,7 +93,7 @@ states_change(Filter *filter, uint64_t flow, int more, uint32_t to)
 		if (cell->count == 0 && more < 1)
 			continue;
 		cell->count = (uint16_t) (cell->count + more);
-		if (to == DONT_KNOW)
+		if (to == NO_VALUE)
 			continue;
 		if (cell->count == 1)
 			cell->state = (uint8_t) to;
@@ -125,68 +102,42 @@ states_change(Filter *filter, uint64_t flow, int more, uint32_t to)
 	}
 }
 
-static void
-states_insert(Filter *filter, uint64_t flow, uint32_t state)
-{
-	states_change(filter, flow, 1, state);
-}
-
-static void
-states_update(Filter *filter, uint64_t flow, uint32_t from, uint32_t to)
-{
-	(void) from;
-	states_change(filter, flow, 0, to);
-}
-
-static void
-states_remove(Filter *filter, uint64_t flow, uint32_t state)
-{
-	(void) state;
-	states_change(filter, flow, -1, DONT_KNOW);
-}
-
-/* --- ours ------------------------------------------------------------------ */
+/* --- all of them ----------------------------------------------------------- */
 
 static PaperAnswer
-our_look_up(Filter *filter, uint64_t flow, uint32_t *state)
+look_up(const Filter *filter, uint64_t flow, uint32_t *state)
 {
 	uint8_t key[8];
 	unsigned value = 1;
 	IbltPresence answer;
 
+	if (filter->kind == PUBLISHED)
+		return paper_query(filter->paper, flow, RULE_PAIRS, state);
+	if (filter->kind == STATE_BASED)
+		return states_look_up(filter, flow, state);
 	iblt_store64(key, flow);
 	answer = iblt_core_kbf_get(filter->ours, key, sizeof key, &value);
 	*state = value - 1;
 	return answer == IBLT_PRESENT ? PAPER_PRESENT
-		: answer == IBLT_ABSENT	  ? PAPER_ABSENT
-								  : PAPER_UNKNOWN;
+		: answer == IBLT_ABSENT ? PAPER_ABSENT : PAPER_UNKNOWN;
 }
 
 static void
-our_insert(Filter *filter, uint64_t flow, uint32_t state)
+change(Filter *filter, uint64_t flow, uint32_t from, uint32_t to)
 {
 	uint8_t key[8];
 
 	iblt_store64(key, flow);
-	(void) iblt_core_kbf_insert(filter->ours, key, sizeof key, state + 1);
-}
-
-static void
-our_update(Filter *filter, uint64_t flow, uint32_t from, uint32_t to)
-{
-	uint8_t key[8];
-
-	iblt_store64(key, flow);
-	(void) iblt_core_kbf_update(filter->ours, key, sizeof key, from + 1, to + 1);
-}
-
-static void
-our_remove(Filter *filter, uint64_t flow, uint32_t state)
-{
-	uint8_t key[8];
-
-	iblt_store64(key, flow);
-	(void) iblt_core_kbf_delete(filter->ours, key, sizeof key, state + 1);
+	if (filter->kind == PUBLISHED)
+		paper_change(filter->paper, flow, from, to);
+	else if (filter->kind == STATE_BASED)
+		states_change(filter, flow, from, to);
+	else if (from == NO_VALUE)
+		(void) iblt_core_kbf_insert(filter->ours, key, sizeof key, to + 1);
+	else if (to == NO_VALUE)
+		(void) iblt_core_kbf_delete(filter->ours, key, sizeof key, from + 1);
+	else
+		(void) iblt_core_kbf_update(filter->ours, key, sizeof key, from + 1, to + 1);
 }
 
 /* --- the machine ----------------------------------------------------------- */
@@ -221,20 +172,18 @@ arrive(Filter *filter, Flow *flow, Errors *errors)
 
 	flow->id = tap_random();
 	flow->state = random_state();
-	answer = filter->look_up(filter, flow->id, &state);
+	answer = look_up(filter, flow->id, &state);
 	errors->arrivals++;
 	errors->taken += answer != PAPER_ABSENT;
-	if (answer == PAPER_ABSENT)
-		filter->insert(filter, flow->id, flow->state);
-	else if (answer == PAPER_PRESENT)
-		filter->update(filter, flow->id, state, flow->state);
+	if (answer != PAPER_UNKNOWN)
+		change(filter, flow->id, answer == PAPER_ABSENT ? NO_VALUE : state, flow->state);
 }
 
 /* What the filter says of a flow, and whether that is right. */
 static PaperAnswer
 observe(Filter *filter, const Flow *flow, Errors *errors, uint32_t *state)
 {
-	PaperAnswer answer = filter->look_up(filter, flow->id, state);
+	PaperAnswer answer = look_up(filter, flow->id, state);
 
 	errors->packets++;
 	errors->unknown += answer == PAPER_UNKNOWN;
@@ -250,10 +199,8 @@ packet(Filter *filter, Flow *flow, Errors *errors)
 	PaperAnswer answer = observe(filter, flow, errors, &state);
 
 	flow->state = random_state();
-	if (answer == PAPER_PRESENT)
-		filter->update(filter, flow->id, state, flow->state);
-	else if (answer == PAPER_ABSENT)
-		filter->insert(filter, flow->id, flow->state);
+	if (answer != PAPER_UNKNOWN)
+		change(filter, flow->id, answer == PAPER_ABSENT ? NO_VALUE : state, flow->state);
 }
 
 static void
@@ -262,7 +209,7 @@ finish(Filter *filter, const Flow *flow, Errors *errors)
 	uint32_t state = 0;
 
 	if (observe(filter, flow, errors, &state) == PAPER_PRESENT)
-		filter->remove(filter, flow->id, state);
+		change(filter, flow->id, state, NO_VALUE);
 }
 
 static Flow *
@@ -275,7 +222,7 @@ random_flow(Flow *flows, uint32_t n)
 static void
 run(Filter *filter, uint32_t n, Errors *grown, Errors *changing)
 {
-	Flow *flows = sim_take(n * sizeof(Flow));
+	Flow *flows = take_zeros(n * sizeof(Flow));
 	Errors ignored = { 0 };
 	uint32_t state;
 
@@ -296,7 +243,6 @@ run(Filter *filter, uint32_t n, Errors *grown, Errors *changing)
 		for (int j = 0; j < UPDATES; j++)
 			packet(filter, random_flow(flows, n), changing);
 	}
-	free(flows);
 }
 
 /* --- the comparison -------------------------------------------------------- */
@@ -311,41 +257,28 @@ static void
 report(FILE *table, double p, const Filter *filter, const char *part, const Errors *e)
 {
 	printf("# p = %g, %s, %s: taken for old %.2g, unknown %.2g, lost %.2g, wrong %.2g, "
-		   "%.0f bits a flow\n", p, filter->name, part, e->taken / e->arrivals,
+		   "%.0f bits a flow\n", p, names[filter->kind], part, e->taken / e->arrivals,
 		   e->unknown / e->packets, e->lost / e->packets, e->wrong / e->packets, filter->bits);
-	sim_row(table, "%g\t%s\t%s\t%g\t%g\t%g\t%g\t%g", p, filter->name, part,
+	sim_row(table, "%g\t%s\t%s\t%g\t%g\t%g\t%g\t%g", p, names[filter->kind], part,
 			e->taken / e->arrivals, e->unknown / e->packets, e->lost / e->packets,
 			e->wrong / e->packets, filter->bits);
 }
 
-/* Ours for n flows, whose share of unknown flows is p. */
+/* A filter for n flows at rate p.  A cell of the sBF has a counter of 4 bits, and one of 9 states. */
 static Filter
-take_ours(double p, uint32_t n)
+take_filter(Kind kind, const PaperCodes *codes, double p, uint32_t n)
 {
-	Filter filter = { "ours", our_look_up, our_insert, our_update, our_remove,
-					  NULL, NULL, NULL, 0 };
+	uint32_t m = paper_cells(n, p);
 	IbltKbfParams params = kbf_params(STATES, 3, 3, 3, 1);
+	Filter filter = {kind, paper_take(codes, paper_hashes(p), m, tap_random()),
+		take_zeros(m * sizeof(StateCell)), NULL, (double) m * (kind == PUBLISHED ? PAPER_CELL_BITS : 8) / n};
 
 	if (iblt_core_kbf_choose(&params, n, p) != IBLT_OK)
 		exit(1);
 	filter.ours = kbf_take(&params);
-	filter.bits = (double) filter.ours->ncells * filter.ours->cell_bits / n;
+	if (kind == OURS)
+		filter.bits = (double) filter.ours->ncells * filter.ours->cell_bits / n;
 	return filter;
-}
-
-/* Both published ones, with the same cells for n flows at rate p. */
-static void
-take_published(Filter *kbf, Filter *sbf, const PaperCodes *codes, double p, uint32_t n)
-{
-	uint32_t m = paper_cells(n, p);
-
-	*kbf = (Filter) { "kbf", paper_look_up, paper_add, paper_turn, paper_remove,
-					  paper_take(codes, paper_hashes(p), m, tap_random()), NULL, NULL,
-					  (double) m * PAPER_CELL_BITS / n };
-	/* a counter of 4 bits, and 9 states */
-	*sbf = (Filter) { "sbf", states_look_up, states_insert, states_update, states_remove,
-					  paper_take(codes, paper_hashes(p), m, tap_random()),
-					  sim_take(m * sizeof(StateCell)), NULL, (double) m * 8 / n };
 }
 
 static void
@@ -358,10 +291,9 @@ compare_at(FILE *table, const PaperCodes *codes, double p, double *last)
 	double load;
 	double right;
 
-	take_published(&filter[0], &filter[1], codes, p, n);
-	filter[2] = take_ours(p, n);
 	for (int i = 0; i < 3; i++)
 	{
+		filter[i] = take_filter((Kind) i, codes, p, n);
 		run(&filter[i], n, &grown[i], &changing[i]);
 		report(table, p, &filter[i], "grown", &grown[i]);
 		report(table, p, &filter[i], "changing", &changing[i]);
@@ -381,27 +313,20 @@ compare_at(FILE *table, const PaperCodes *codes, double p, double *last)
 		   "p = %g: ours, sized for that share of unknown flows, has %.3g", p,
 		   grown[2].unknown / n);
 	*last = all_errors(&grown[0]);
-	for (int i = 0; i < 2; i++)
-	{
-		paper_free(filter[i].paper);
-		free(filter[i].cells);
-	}
-	kbf_free(filter[2].ours);
 }
 
 static void
 flows(void)
 {
 	FILE *table = sim_table("kbf_flow", "p\tfilter\tpart\ttaken\tunknown\tlost\twrong\tbits");
-	uint32_t *code = sim_take(STATES * sizeof(uint32_t));
+	uint32_t *code = take_zeros(STATES * sizeof(uint32_t));
 	PaperCodes *codes;
 	double last = INFINITY;
 
 	(void) paper_search(code, STATES, 6);
 	codes = paper_codes(code, STATES, 6);
-	for (int r = 0; r < RATES; r++)
+	TRIALS(r, RATES)
 		compare_at(table, codes, rates[r], &last);
-	paper_codes_free(codes);
 }
 
 SIM_MAIN({ "flows", flows })

@@ -52,7 +52,7 @@ insert_keys(Case *c, uint32_t from, uint32_t to)
 	for (uint32_t i = from; i < to; i++)
 	{
 		c->value[i] = random_value();
-		paper_insert(c->kbf, c->first + i, c->value[i]);
+		paper_change(c->kbf, c->first + i, NO_VALUE, c->value[i]);
 	}
 }
 
@@ -64,16 +64,9 @@ take_case(double p, int halves, uint32_t n, uint32_t room)
 
 	c.kbf = paper_take(the_codes(), paper_hashes(p), m, tap_random());
 	c.load = (double) n * c.kbf->hashes / m;
-	c.value = sim_take(room * sizeof(uint32_t));
+	c.value = take_zeros(room * sizeof(uint32_t));
 	insert_keys(&c, 0, n);
 	return c;
-}
-
-static void
-free_case(Case *c)
-{
-	paper_free(c->kbf);
-	free(c->value);
 }
 
 /* The keys from..to - 1 that are not known, and those that are wrong. */
@@ -143,7 +136,7 @@ crowded(void)
 	uint32_t overflown = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		paper_insert(kbf, first + i, 0);
+		paper_change(kbf, first + i, NO_VALUE, 0);
 	for (uint32_t i = 0; i < 8; i++)
 	{
 		over -= chance;
@@ -162,7 +155,6 @@ crowded(void)
 		"Pn(1), cells with three pairs or more, to the published simulation");
 	sim_agree(share, paper_crowded(LN2), SIM_SIGMAS * sim_proportion_error(share, m),
 		"Pn(1), the same to the formula");
-	paper_free(kbf);
 }
 
 static void
@@ -171,7 +163,7 @@ decode_at(FILE *table, int k, double rho)
 	/* failures are rare there */
 	uint32_t n = sim_trials(10000, rho < 1.25 ? 1000000 : 100000);
 	double load = rho * LN2;
-	Case c = { 0, 1, n, load, NULL, tap_random(), sim_take(n * sizeof(uint32_t)) };
+	Case c = { 0, 1, n, load, NULL, tap_random(), take_zeros(n * sizeof(uint32_t)) };
 	uint32_t wrong = 0;
 	uint32_t unknown;
 	double right;
@@ -186,7 +178,6 @@ decode_at(FILE *table, int k, double rho)
 		   k, rho, (double) unknown / n, right, paper_published_failure(load, k));
 	sim_row(table, "%d\t%g\t%g\t%g\t%g", k, rho, (double) unknown / n, right,
 			paper_published_failure(load, k));
-	free_case(&c);
 }
 
 static void
@@ -236,7 +227,6 @@ workload_at(FILE *table, double p, int halves)
 			(double) triples / c.n, (double) positive / absent, paper_first_positive(c.load, k),
 			(double) agreed / absent, paper_agreed_positive(c.load, k, values),
 			(double) c.kbf->m * PAPER_CELL_BITS / c.n);
-	free_case(&c);
 }
 
 static void
@@ -249,89 +239,57 @@ workload(void)
 		workload_at(table, rates[r / 2], 1 + r % 2);
 }
 
-/* Figures 9 and 10: a tenth of the keys is deleted at a time. */
+/* Figures 9 to 12: a tenth of the keys is deleted at a time, or gets new values. */
 static void
-delete_at(FILE *table, double p, int halves)
+change_at(FILE *table, double p, int halves, bool deletes)
 {
 	Case c = take_case(p, halves, sim_trials(20000, 200000), sim_trials(20000, 200000));
+	int k = c.kbf->hashes;
 	uint32_t skipped = 0;
 	uint32_t wrong = 0;
 	char what[80];
 
 	for (int step = 1; step <= STEPS; step++)
 	{
-		uint32_t gone = c.n / 10 * (uint32_t) step;
-		double load = c.load * (1 - step / 10.0);
-		uint32_t positive;
+		uint32_t to = c.n / 10 * (uint32_t) step;
+		double left = paper_first_positive(c.load * (1 - step / 10.0), k);
 
-		for (uint32_t i = gone - c.n / 10; i < gone; i++)
+		for (uint32_t i = to - c.n / 10; i < to; i++)
 		{
-			uint32_t value;
+			uint32_t before;
+			bool known = paper_query(c.kbf, c.first + i, RULE_PAIRS, &before) == PAPER_PRESENT;
 
-			if (paper_query(c.kbf, c.first + i, RULE_PAIRS, &value) != PAPER_PRESENT)
-				skipped++;
-			else
-				paper_delete(c.kbf, c.first + i, value);
+			skipped += !known;
+			if (known && !deletes)
+				c.value[i] = random_value();
+			if (known)
+				paper_change(c.kbf, c.first + i, before, deletes ? NO_VALUE : c.value[i]);
 		}
-		positive = count_positive(&c, c.first, gone, RULE_FIRST);
-		snprintf(what, sizeof what, "deleted keys that are found, %d %% deleted", 10 * step);
-		/* keys that were unknown are still there */
-		agrees(what, &c, positive - fmin(skipped, positive), gone,
-			   paper_first_positive(load, c.kbf->hashes));
-		sim_row(table, "%g\t%d\t%d\t%g\t%g", p, halves, 10 * step, (double) positive / gone,
-				paper_first_positive(load, c.kbf->hashes));
+		snprintf(what, sizeof what, deletes ? "deleted keys that are found, %d %% deleted"
+				 : "false negatives of updated keys, %d %% updated", 10 * step);
+		if (deletes)
+		{
+			uint32_t positive = count_positive(&c, c.first, to, RULE_FIRST);
+
+			/* keys that were unknown are still there */
+			agrees(what, &c, positive - fmin(skipped, positive), to, left);
+			sim_row(table, "%g\t%d\t%d\t%g\t%g", p, halves, 10 * step, (double) positive / to, left);
+		}
+		else
+			agrees(what, &c, count_unknown(&c, 0, to, RULE_PAIRS, &wrong), to,
+				   paper_failure(c.load, k, the_codes()->n));
 	}
-	(void) count_unknown(&c, c.n / 10 * STEPS, c.n, RULE_PAIRS, &wrong);
+	(void) count_unknown(&c, deletes ? c.n / 10 * STEPS : 0, c.n, RULE_PAIRS, &wrong);
 	tap_ok(wrong == 0, "p = %g, m/%d: no key that is left has a wrong value", p, halves);
-	free_case(&c);
 }
 
 static void
-deletes(void)
+changes(void)
 {
 	FILE *table = sim_table("kbf_delete", "p\thalves\tdeleted\tfirst\ttheory");
 
-	for (int r = 0; r < 2 * RATES; r++)
-		delete_at(table, rates[r / 2], 1 + r % 2);
-}
-
-/* Figures 11 and 12: a tenth of the keys gets new values at a time. */
-static void
-update_at(double p, int halves)
-{
-	Case c = take_case(p, halves, sim_trials(20000, 200000), sim_trials(20000, 200000));
-	double expected = paper_failure(c.load, c.kbf->hashes, the_codes()->n);
-	uint32_t wrong = 0;
-	char what[80];
-
-	for (int step = 1; step <= STEPS; step++)
-	{
-		uint32_t from = c.n / 10 * (uint32_t) (step - 1);
-		uint32_t to = from + c.n / 10;
-		uint32_t unknown;
-
-		for (uint32_t i = from; i < to; i++)
-		{
-			uint32_t old_value;
-
-			if (paper_query(c.kbf, c.first + i, RULE_PAIRS, &old_value) != PAPER_PRESENT)
-				continue;
-			c.value[i] = random_value();
-			paper_update(c.kbf, c.first + i, old_value, c.value[i]);
-		}
-		unknown = count_unknown(&c, 0, to, RULE_PAIRS, &wrong);
-		snprintf(what, sizeof what, "false negatives of updated keys, %d %% updated", 10 * step);
-		agrees(what, &c, unknown, to, expected);
-	}
-	tap_ok(wrong == 0, "p = %g, m/%d: no wrong value after updates", p, halves);
-	free_case(&c);
-}
-
-static void
-updates(void)
-{
-	for (int r = 0; r < 2 * RATES; r++)
-		update_at(rates[r / 2], 1 + r % 2);
+	for (int r = 0; r < 4 * RATES; r++)
+		change_at(table, rates[r % (2 * RATES) / 2], 1 + r % 2, r < 2 * RATES);
 }
 
 /* --- overload and back ----------------------------------------------------- */
@@ -342,7 +300,7 @@ overload(void)
 	uint32_t n = sim_trials(10000, 100000);
 	Case c = take_case(1e-3, 1, n, 4 * n);
 	size_t size = c.kbf->m * sizeof(PaperCell);
-	PaperCell *before = sim_take(size);
+	PaperCell *before = take_zeros(size);
 	uint32_t most = 0;
 	uint32_t wrong = 0;
 	uint32_t unknown;
@@ -355,11 +313,9 @@ overload(void)
 	agrees("false negatives at rho = 4", &c, unknown, n,
 		   paper_failure(4 * c.load, c.kbf->hashes, the_codes()->n));
 	for (uint32_t i = n; i < 4 * n; i++)
-		paper_delete(c.kbf, c.first + i, c.value[i]);
+		paper_change(c.kbf, c.first + i, c.value[i], NO_VALUE);
 	tap_ok(memcmp(before, c.kbf->cells, size) == 0 && wrong == 0,
 		   "back from rho = 4, where counters reached %u, all cells are as before", most);
-	free(before);
-	free_case(&c);
 }
 
 /* --- the secondary filter -------------------------------------------------- */
@@ -376,24 +332,21 @@ secondary_at(double p)
 	uint32_t filters = sim_trials(20, 100);
 	double expected = 0;
 	uint32_t confused = 0;
-	uint32_t f, i;
 	uint32_t value;
 
-	for (f = 0; f < filters; f++)
+	TRIALS(f, filters)
 	{
 		PaperKbf *kbf = paper_take(the_codes(), paper_hashes(p), paper_cells(n, p), tap_random());
 
-		for (i = 0; i < n; i++)
+		for (uint32_t i = 0; i < n; i++)
 		{
 			double load = (double) i * kbf->hashes / kbf->m;
 
 			expected += i == 0 ? 0 : paper_first_positive(load, kbf->hashes);
-			if (paper_query(kbf, i, RULE_FIRST, &value) == PAPER_PRESENT)
-				confused++;
+			confused += paper_query(kbf, i, RULE_FIRST, &value) == PAPER_PRESENT;
 			/* the formula takes all values as inserted, which differs little */
-			paper_insert(kbf, i, i);
+			paper_change(kbf, i, NO_VALUE, i);
 		}
-		paper_free(kbf);
 	}
 	tap_ok(fabs(confused - expected) <= SIM_SIGMAS * sqrt(expected) + 1,
 		   "s-kBF of %u values, p = %g: %.3g of them get the encoding of another: theory %.3g",
@@ -409,5 +362,5 @@ secondary(void)
 }
 
 SIM_MAIN({ "crowded", crowded }, { "decodability", decodability }, { "workload", workload },
-		 { "deletes", deletes }, { "updates", updates }, { "overload", overload },
+		 { "changes", changes }, { "overload", overload },
 		 { "secondary", secondary })

@@ -26,38 +26,6 @@ nth_difference(int i)
 	return (uint32_t) ((i % 2 == 0 ? 1 : 3) * pow(10, 1 + i / 2) + 0.5);
 }
 
-/* Mean and deviation of a sample, with the standard error of the deviation. */
-typedef struct Moments
-{
-	double mean;
-	double sd;
-	double error;
-} Moments;
-
-static Moments
-find_moments(const double *x, uint32_t n)
-{
-	Moments moments = { 0, 0, 0 };
-	double second = 0;
-	double fourth = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		moments.mean += x[i] / n;
-	for (uint32_t i = 0; i < n; i++)
-	{
-		double square = pow(x[i] - moments.mean, 2);
-
-		second += square / n;
-		fourth += square * square / n;
-	}
-	moments.sd = sqrt(second);
-	/* the kurtosis of one value is what rounding makes of it */
-	if (second > 0)
-		moments.error =
-			moments.sd / 2 * sqrt(fmax(0, fourth / (second * second) - 1) / n);
-	return moments;
-}
-
 /* --- the meter ------------------------------------------------------------ */
 
 /* The meter of d rows, half of them of either side, through the core's rows. */
@@ -70,7 +38,6 @@ meter_of_rows(uint8_t *meter, uint32_t d)
 	sim_add_range(sketch, first, d / 2, 1);
 	sim_add_range(sketch, first + d / 2, d - d / 2, -1);
 	memcpy(meter, sketch->meter, 2 * IBLT_METER_BUCKETS);
-	sim_sketch_free(sketch);
 }
 
 /* The same with random words in place of the rows' hashes: ten times faster. */
@@ -83,52 +50,38 @@ meter_of_words(uint8_t *meter, uint32_t d)
 }
 
 /*
- * Trials of the meter at d; the first go through the core's rows, and the rest,
+ * Trials of the meter at d.  The first go through the core's rows, and the rest,
  * where d is large, through random words.
  */
-static double
-meter_trials(uint32_t d, uint32_t trials, double *relative)
-{
-	double budget = sim_options.quick ? BUDGET_QUICK : BUDGET_FULL;
-	uint32_t covered = 0;
-
-	for (uint32_t i = 0; i < trials; i++)
-	{
-		uint8_t meter[2 * IBLT_METER_BUCKETS];
-
-		if ((double) d * (i + 1) <= budget)
-			meter_of_rows(meter, d);
-		else
-			meter_of_words(meter, d);
-		relative[i] = (double) iblt_core_meter_estimate(meter) / d;
-		covered += iblt_core_meter_bound(meter) >= d;
-	}
-	return (double) covered / trials;
-}
-
 static void
 meter_point(uint32_t d, FILE *table)
 {
-	uint32_t trials =
-		sim_options.quick ? (uint32_t) fmin(700, 5e7 / d) : 10000;
-	double *relative = sim_take(trials * sizeof *relative);
+	double budget = sim_options.quick ? BUDGET_QUICK : BUDGET_FULL;
+	uint32_t trials = sim_options.quick ? (uint32_t) fmin(700, 5e7 / d) : 10000;
 	double theory = sqrt(2 * (1 - 1.0 / d) / IBLT_METER_BUCKETS);
-	double covered = meter_trials(d, trials, relative);
-	double slack = sim_options.quick
-					   ? SIM_SIGMAS * sim_proportion_error(COVERED, trials)
-					   : 0;
-	Moments moments = find_moments(relative, trials);
+	double slack = sim_options.quick ? SIM_SIGMAS * sim_proportion_error(COVERED, trials) : 0;
+	SimSample relative = {0};
+	double covered = 0;
 
-	free(relative);
-	sim_agree(moments.mean, 1, SIM_SIGMAS * theory / sqrt(trials),
+	TRIALS(i, trials)
+	{
+		uint8_t meter[2 * IBLT_METER_BUCKETS];
+
+		if ((double) d * (double) (i + 1) <= budget)
+			meter_of_rows(meter, d);
+		else
+			meter_of_words(meter, d);
+		sim_sample_add(&relative, (double) iblt_core_meter_estimate(meter) / d);
+		covered += (iblt_core_meter_bound(meter) >= d) / (double) trials;
+	}
+	sim_agree(sim_mean(&relative), 1, SIM_SIGMAS * theory / sqrt(trials),
 		"meter at %u: mean of estimate / d", d);
-	sim_agree(moments.sd, theory, SIM_SIGMAS * moments.error, "meter at %u: relative deviation", d);
-	tap_ok(covered >= COVERED - slack,
-		   "meter at %u: the bound covers %.2f %% of "
-		   "%u trials | at least %.2f",
+	sim_agree(sim_sd(&relative), theory, SIM_SIGMAS * sim_sd_error(&relative) + 1e-7,
+		"meter at %u: relative deviation", d);
+	tap_ok(covered >= COVERED - slack, "meter at %u: the bound covers %.2f %% of %u trials | at least %.2f",
 		   d, 100 * covered, trials, 100 * (COVERED - slack));
-	sim_row(table, "%u\t%u\t%.5f\t%.5f\t%.5f\t%.5f\t%.4f", d, trials,
-			moments.mean - 1, moments.sd, moments.error, theory, covered);
+	sim_row(table, "%u\t%u\t%.5f\t%.5f\t%.5f\t%.5f\t%.4f", d, trials, sim_mean(&relative) - 1,
+			sim_sd(&relative), sim_sd_error(&relative), theory, covered);
 }
 
 static void
@@ -158,112 +111,56 @@ run_meter(void)
 #define STRATA_ROUNDING 0.005
 #define STRATA_ERROR (1 / 20.0)
 
-static IbltParams
-strata_params(uint64_t seed)
-{
-	IbltParams params = { 0 };
-
-	params.strata = STRATA;
-	params.hashes = STRATA_K;
-	params.subtables = (1u << STRATA_K) - 1;
-	params.subtable_cells = STRATA_CELLS;
-	params.key.kind = IBLT_KEY_INTEGER;
-	params.key.limbs = 1;
-	params.seed = seed;
-	return params;
-}
-
-/* The core's estimate for d keys. */
-static double
-strata_estimate(uint32_t d, uint8_t *bytes)
-{
-	static IbltSketch strata;
-	static IbltPeeler peeler;
-	IbltParams params = strata_params(tap_random());
-	uint64_t first = tap_random();
-	uint64_t keys;
-
-	iblt_core_init(&strata, &params, bytes);
-	for (uint32_t i = 0; i < d; i++)
-	{
-		uint8_t key[8];
-
-		iblt_store64(key, first + i);
-		iblt_core_strata_add_row(&strata, key, 8, tap_random(), i & 1 ? -1 : 1);
-	}
-	if (iblt_core_strata_estimate(&strata, &peeler, bytes + iblt_core_size(&params),
-								  &keys) == IBLT_PEEL_INCONSISTENT)
-		return NAN;
-	return (double) keys;
-}
-
-/* Bytes of an estimator, and what decoding takes. */
-static void
-strata_sizes(size_t *size, size_t *scratch)
-{
-	static IbltSketch strata;
-	IbltParams params = strata_params(0);
-	uint8_t *bytes;
-
-	*size = iblt_core_size(&params);
-	bytes = sim_take(*size);
-	iblt_core_init(&strata, &params, bytes);
-	*scratch = iblt_core_strata_scratch_size(&strata);
-	free(bytes);
-}
-
-static void
-strata_compare(uint32_t d, const Moments *ours)
-{
-	double low = d < 100 ? 0 : d < 1000 ? STRATA_AT_100 : STRATA_LEAST;
-	double high = d <= 100 ? STRATA_AT_100 : STRATA_MOST;
-	double error = sqrt(pow(ours->error, 2) + pow(STRATA_ERROR * ours->sd, 2));
-
-	sim_within(ours->sd, low, high, SIM_SIGMAS * error + STRATA_ROUNDING,
-		"strata at %u: relative deviation", d);
-}
-
 static void
 strata_point(uint32_t d, FILE *table)
 {
-	uint32_t trials =
-		(uint32_t) (sim_options.quick ? fmax(40, fmin(200, 5e6 / d))
-									  : fmax(200, fmin(4000, 3e8 / d)));
-	double *relative = sim_take(trials * sizeof *relative);
-	size_t size;
-	size_t scratch;
-	uint8_t *bytes;
-	Moments moments;
+	static IbltSketch strata;
+	IbltParams params = {.strata = STRATA, .hashes = STRATA_K, .subtables = (1u << STRATA_K) - 1,
+		.subtable_cells = STRATA_CELLS, .key = {.kind = IBLT_KEY_INTEGER, .limbs = 1}};
+	uint32_t trials = (uint32_t) (sim_options.quick ? fmax(40, fmin(200, 5e6 / d))
+								  : fmax(200, fmin(4000, 3e8 / d)));
+	double low = d < 100 ? 0 : d < 1000 ? STRATA_AT_100 : STRATA_LEAST;
+	double high = d <= 100 ? STRATA_AT_100 : STRATA_MOST;
+	SimSample relative = {0};
 
-	strata_sizes(&size, &scratch);
-	bytes = sim_take(size + scratch);
-	for (uint32_t i = 0; i < trials; i++)
-		relative[i] = strata_estimate(d, bytes) / d;
-	moments = find_moments(relative, trials);
-	free(bytes);
-	free(relative);
-	strata_compare(d, &moments);
-	printf("# strata at %u: mean of estimate / d %.4f, %u trials\n", d,
-		   moments.mean, trials);
-	sim_row(table, "%u\t%u\t%.5f\t%.5f\t%.5f", d, trials, moments.mean - 1,
-			moments.sd, moments.error);
+	TRIALS(i, trials)
+	{
+		uint64_t first;
+		uint64_t keys;
+
+		params.seed = tap_random();
+		first = tap_random();
+		iblt_core_init(&strata, &params, take(iblt_core_size(&params)));
+		for (uint32_t j = 0; j < d; j++)
+		{
+			uint8_t key[8];
+
+			iblt_store64(key, first + j);
+			iblt_core_strata_add_row(&strata, key, 8, tap_random(), j & 1 ? -1 : 1);
+		}
+		if (iblt_core_strata_estimate(&strata, take(sizeof(IbltPeeler)),
+									  take(iblt_core_strata_scratch_size(&strata)), &keys) ==
+			IBLT_PEEL_INCONSISTENT)
+			keys = UINT64_MAX;
+		sim_sample_add(&relative, (double) keys / d);
+	}
+	sim_within(sim_sd(&relative), low, high, STRATA_ROUNDING + SIM_SIGMAS *
+		sqrt(pow(sim_sd_error(&relative), 2) + pow(STRATA_ERROR * sim_sd(&relative), 2)),
+		"strata at %u: relative deviation", d);
+	printf("# strata at %u: mean of estimate / d %.4f, %u trials\n", d, sim_mean(&relative), trials);
+	sim_row(table, "%u\t%u\t%.5f\t%.5f\t%.5f", d, trials, sim_mean(&relative) - 1, sim_sd(&relative),
+			sim_sd_error(&relative));
 }
 
 static void
 run_strata(void)
 {
-	FILE *table = sim_table("strata", "differences\ttrials\tbias\t"
-									  "deviation\terror");
-	size_t size;
-	size_t scratch;
+	FILE *table = sim_table("strata", "differences\ttrials\tbias\tdeviation\terror");
 
 	for (int i = 0; i < DIFFERENCES; i += STEP)
 		strata_point(nth_difference(i), table);
-	strata_sizes(&size, &scratch);
-	printf("# bytes: meter %d, strata %zu, strata with the paper's cells of %d "
-		   "bytes %d\n",
-		   2 * IBLT_METER_BUCKETS, size, PAPER_CELL,
-		   STRATA * STRATA_K * STRATA_CELLS * PAPER_CELL);
+	printf("# bytes: meter %d, strata with the paper's cells of %d bytes %d\n", 2 * IBLT_METER_BUCKETS,
+		   PAPER_CELL, STRATA * STRATA_K * STRATA_CELLS * PAPER_CELL);
 }
 
 SIM_MAIN({ "meter", run_meter }, { "strata", run_strata })

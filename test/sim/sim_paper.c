@@ -35,12 +35,9 @@ core_decodes(int k, uint32_t s, uint32_t n, uint64_t seed, uint64_t first)
 {
 	IbltSketch *sketch = sim_sketch(k, s, false, seed);
 	uint32_t recovered;
-	bool complete;
 
 	sim_add_range(sketch, first, n, 1);
-	complete = sim_peel(sketch, &recovered);
-	sim_sketch_free(sketch);
-	return complete && recovered == n;
+	return sim_peel(sketch, &recovered) && recovered == n;
 }
 
 typedef struct Crossing
@@ -59,13 +56,12 @@ static Crossing
 find_crossing(int k, uint32_t s, uint32_t trials)
 {
 	double expected = k * (double) s / density_evolution(k);
-	uint32_t *first_failure = sim_take(trials * sizeof(uint32_t));
+	uint32_t *first_failure = take_zeros(trials * sizeof(uint32_t));
 	SimSample sample = { 0 };
 	Crossing crossing = { 0 };
-	Graph g;
+	Graph g = graph_open(k, s, (uint32_t) (expected + 6 * sqrt(s) + 6));
 
-	graph_open(&g, k, s, (uint32_t) (expected + 6 * sqrt(s) + 6));
-	for (uint32_t i = 0; i < trials; i++)
+	TRIALS(i, trials)
 	{
 		uint64_t seed = tap_random();
 		uint64_t first = tap_random();
@@ -74,17 +70,14 @@ find_crossing(int k, uint32_t s, uint32_t trials)
 		graph_draw(&g, seed, first);
 		d = first_failure[i] = graph_first_failure(&g, 0);
 		sim_sample_add(&sample, d);
-		if (!core_decodes(k, s, d - 1, seed, first) ||
-			core_decodes(k, s, d, seed, first))
-			crossing.contradictions++;
+		crossing.contradictions += !core_decodes(k, s, d - 1, seed, first) ||
+			core_decodes(k, s, d, seed, first);
 	}
-	graph_close(&g);
 	qsort(first_failure, trials, sizeof(uint32_t), sim_compare_numbers);
 	crossing.keys =
 		(first_failure[(trials - 1) / 2] + first_failure[trials / 2]) / 2.0 -
 		0.5;
 	crossing.error = sqrt(M_PI / 2) * sim_sd(&sample) / sqrt(trials);
-	free(first_failure);
 	return crossing;
 }
 

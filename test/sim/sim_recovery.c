@@ -46,8 +46,8 @@ measure(const Curve *curve, uint32_t i)
 	Graph g;
 
 	point.cells = curve->first + i * curve->step;
-	graph_open(&g, PAPER_K, point.cells / PAPER_K, curve->n);
-	for (uint32_t trial = 0; trial < curve->trials; trial++)
+	g = graph_open(PAPER_K, point.cells / PAPER_K, curve->n);
+	TRIALS(trial, curve->trials)
 	{
 		uint64_t seed = tap_random();
 		uint64_t first = tap_random();
@@ -58,10 +58,9 @@ measure(const Curve *curve, uint32_t i)
 		sim_sample_add(&point.listed, 100.0 * (g.keys - g.left) / g.keys);
 		/* keys with two values make no difference to the core */
 		if (trial < curve->core_trials &&
-			!graph_core_agrees(&g, trial % 2 * curve->n / 20, seed, first))
+			!graph_core_agrees(&g, (uint32_t) trial % 2 * curve->n / 20, seed, first))
 			point.contradictions++;
 	}
-	graph_close(&g);
 	return point;
 }
 
@@ -149,9 +148,9 @@ recovery_curve(const Curve *curve, FILE *table)
 	uint32_t first_all = 0;
 	uint32_t contradictions = 0;
 
-	for (uint32_t i = 0; i < curve->points; i++)
+	TRIALS(i, curve->points)
 	{
-		Point point = measure(curve, i);
+		Point point = measure(curve, (uint32_t) i);
 
 		check_point(curve, &point, table);
 		contradictions += point.contradictions;
@@ -236,9 +235,9 @@ find_drop(const Curve *curve, FILE *table)
 	double moment = 0;
 	double variance = 0;
 
-	for (uint32_t i = 0; i < curve->points; i++)
+	TRIALS(i, curve->points)
 	{
-		Point point = measure(curve, i);
+		Point point = measure(curve, (uint32_t) i);
 		double p = (double) point.incomplete / curve->trials;
 
 		if (i == 0)
@@ -246,7 +245,7 @@ find_drop(const Curve *curve, FILE *table)
 		drop.last = p;
 		drop.contradictions += point.contradictions;
 		sum += p;
-		moment += (2 * i + 1) * p;
+		moment += (2 * (double) i + 1) * p;
 		variance += p * (1 - p) / curve->trials;
 		sim_row(table, "%u\t%u\t%.3f\t%.3f", curve->n, point.cells, 100 * p,
 				100 * sim_proportion_error(p, curve->trials));

@@ -5,76 +5,14 @@
  *		sizing > src/core/sizing_table.h		compute (make sizing-table)
  *		sizing --quick							check a random part of it
  *
- * A sketch with k subtables of s cells fails to decode d keys exactly when
- * some non-empty set of the keys is a stopping set: no cell holds just one of
- * them.  Each failure is of one of two kinds, told apart by a size J:
- *
- * Small stopping sets, of at most J keys (two keys that share all k cells are
- * the usual one), by the union bound.  The subtables are independent, so that
- * j given keys are a stopping set with probability q(j)^k, where q(j) is the
- * probability that j balls in s bins leave no bin with one ball.  It is
- * computed exactly, from the partitions of a set into blocks of two or more:
- *		P(small) <= sum over j = 2..J of binomial(d, j) q(j)^k.
- * With J = d this alone bounds P(failure).  It needs no simulation, and is what
- * decides at small d: at 1e-4, for k = 3, 4, 5, up to some 60,000, 600, 60 keys.
- *
- * A large core, more than J keys that remain when peeling ends, by simulation.
- * A trial adds keys to an empty graph, and yields D, the number of keys at
- * which the core first exceeds J.  P(large core of d keys) = P(D <= d), so one
- * set of trials serves every d.  D is found in linear time: peel a graph of
- * more keys than can decode, then delete the latest key of its core and peel
- * on, until at most J are left; the last key deleted is the D-th.
- *
- * The capacity of (k, s) at a failure probability f is the largest d for which
- * P(small) + P(large) <= f.  J is where the terms of the union bound are
- * least, that is in the gap between small stopping sets and giant cores.
- * P(large) is bounded in one of two ways.
- *
- * 1. For small s (s < 128 for k = 3, 64 for k = 4, 36 above), by the Poisson
- *	  upper bound of 99 % confidence from the number of trials with D <= d.
- *
- * 2. Above that, by the scaling law of peeling (Amraoui, Montanari,
- *	  Richardson and Urbanke, "Finite-length scaling for iteratively decoded
- *	  LDPC ensembles", 2009): D is Gaussian around
- *		  mu(s) = lambda s - b s^(1/3) + c,  with sd(s) = alpha s^(1/2)
- *	  up to lower order.  lambda = k / c_k is the threshold, computed by
- *	  density evolution: the minimum of -ln(1 - x) / x^(k-1) over 0 < x < 1.
- *	  b, c, alpha with its first correction, and the skewness -g s^(-1/2) are
- *	  fitted for each k to the trials at some 75 sizes, up to a million keys.
- *	  Then
- *		  d <= 0.999 mu(s) - 1.1 t sd(s),
- *	  t = z + skewness (z^2 - 1) / 6 being the Gaussian quantile at
- *	  f - P(small) with its Cornish-Fisher correction (skewness as |.|).
- *
- * The margin of the second way is thus one tenth of the whole distance between
- * the mean and the quantile, which makes 1e-4 into 2e-5 and 1e-5 into 1.4e-6 if
- * the law holds exactly, and 0.1 % of the keys on top.  It has to cover three
- * things.  The tail is not quite as Cornish and Fisher say: at the sizes where
- * the law starts, the measured quantiles at 1e-4 and 1e-5 are within 5 % of
- * theirs (k = 3: 10 %, but there small stopping sets decide up to s of some
- * 25,000 at 1e-4), and closer above.  The constants are fitted, the mean
- * to a small fraction of a standard deviation.  And above a million keys the
- * law is extrapolated; there 0.1 % of the keys is about two standard
- * deviations, and the more the larger s is.  The generator does not trust
- * this: for every simulated (k, s) it compares the number of trials with D <= d
- * to the Poisson bound, and ends with an error if it is above the bound of
- * 99.99 % confidence.
- *
- * Last, capacities are made monotone: along the ladder, and from one failure
- * probability to the next, the lower number wins.
+ * A set of keys is a stopping set if no cell holds just one of them.  Failures by
+ * small stopping sets, of at most J keys, are bounded by the union bound, and those by
+ * a large core by simulation, for large s by the scaling law of peeling.
+ * doc/internals/mathematics.md has the method and its margins.
  *
  * Results are reproducible: every (k, s) has its own stream of random numbers
  * derived from the seed, and the number of trials depends on (k, s) only.
  */
-#include <inttypes.h>
-#include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "graph.h"
 #include "theory.h"
 
@@ -122,17 +60,6 @@ random_start(uint64_t seed, int k, uint32_t s)
 	tap_state = seed;
 	tap_state = tap_random() ^ ((uint64_t) k << 32 | s);
 	tap_state = tap_random();
-}
-
-/*
- * One trial.  Returns the number of keys, added one after the other, at which
- * the core first has more than `split` keys; keys + 1 if it never has.
- */
-static uint32_t
-trial(Graph *g, uint32_t split)
-{
-	graph_draw_random(g);
-	return graph_first_failure(g, split);
 }
 
 /* ---------- small stopping sets ---------- */
@@ -328,21 +255,22 @@ simulate(Sample *sample, const Model *m, const double *stopping, double effort)
 	trials = (direct ? DIRECT_EDGES : MODEL_EDGES) / m->k / sample->keys;
 	trials = fmin(trials, DIRECT_TRIALS) * effort;
 	sample->trials = (uint32_t) fmax(trials, LEAST_TRIALS);
-	sample->at_most = sim_take(sizeof(uint32_t) * (sample->keys + 2));
-	memset(sample->at_most, 0, sizeof(uint32_t) * (sample->keys + 2));
+	sample->at_most = take_zeros(sizeof(uint32_t) * (sample->keys + 2));
 	random_start(GENERATOR_SEED, m->k, sample->s);
-	graph_open(&g, m->k, sample->s, sample->keys);
+	g = graph_open(m->k, sample->s, sample->keys);
 	for (uint32_t i = 0; i < sample->trials; i++)
 	{
-		uint32_t	d = trial(&g, sample->split);
-		double		x = d - center;
+		uint32_t	d;
+		double		x;
 
+		graph_draw_random(&g);
+		d = graph_first_failure(&g, sample->split);
+		x = d - center;
 		sample->at_most[d]++;
 		sum[1] += x;
 		sum[2] += x * x;
 		sum[3] += x * x * x;
 	}
-	graph_close(&g);
 	for (int i = 1; i <= 3; i++)
 		sum[i] /= sample->trials;
 	sample->mean = center + sum[1];
@@ -536,7 +464,6 @@ compute(Model *m, double effort, bool details)
 			fprintf(stderr, "k=%d s=%" PRIu32 ": mean %+.3f and sd %+.4f of "
 					"the law\n", m->k, a->s, a->mean - model_mean(m, a->s),
 					a->sd / model_sd(m, a->s) - 1);
-		free(a->at_most);
 	}
 	make_monotone(table[m->k - MIN_K]);
 	return good;
@@ -567,8 +494,7 @@ print_head(const Model *model, double effort)
 	printf("/*\n * sizing_table.h\n"
 		   " *\t\tHow many keys k subtables of s cells decode.  Generated:\n"
 		   " *\t\tdo not edit, run `make sizing-table`.\n *\n"
-		   " * Computed by test/sim/sizing.c, whose header says how, with seed"
-		   " %" PRIu64 "\n * and up to %.0f trials for each (k, s).  Small"
+		   " * Computed by test/sim/sizing.c, with seed %" PRIu64 ",\n * and up to %.0f trials for each (k, s).  Small"
 		   " subtables: 99 %% confidence\n * from the trials.  Larger ones:"
 		   " the scaling law, with its margins.\n *\n",
 		   GENERATOR_SEED, DIRECT_TRIALS * effort);
@@ -652,14 +578,17 @@ generate(double effort, bool details)
 static uint32_t
 count_failures(uint64_t seed, int k, uint32_t s, uint32_t d, uint32_t trials)
 {
-	Graph		g;
+	size_t		taken = tap_taken;
+	Graph		g = graph_open(k, s, d);
 	uint32_t	failures = 0;
 
 	random_start(seed, k, s);
-	graph_open(&g, k, s, d);
 	for (uint32_t i = 0; i < trials; i++)
-		failures += trial(&g, 0) <= d;
-	graph_close(&g);
+	{
+		graph_draw_random(&g);
+		failures += graph_first_failure(&g, 0) <= d;
+	}
+	forget(taken);
 	return failures;
 }
 
