@@ -170,13 +170,13 @@ $(BUILD_DIRS):
 	mkdir -p $@
 $(OBJS) $(OBJS:.o=.bc) $(DATA_built): | $(BUILD_DIRS)
 
-# pg_regress looks for expected/ here.
-installcheck: $(CURDIR)/expected
-$(CURDIR)/expected:
-	ln -s $(realpath $(SRC))/expected $@
+# pg_regress looks for expected/ here, and psql for test/sql/common.psql.
+installcheck: $(CURDIR)/expected $(CURDIR)/test
+$(CURDIR)/expected $(CURDIR)/test:
+	ln -s $(realpath $(SRC))/$(notdir $@) $@
 clean: clean-out-of-tree
 clean-out-of-tree:
-	if test -L expected; then rm expected; fi
+	for link in expected test; do if test -L $$link; then rm $$link; fi; done
 	rm -f $(OBJS) $(OBJS:.o=.bc) $(DATA_built)
 	rmdir $(filter-out src,$(SRC_DIRS)) src sql 2>/dev/null || :
 .PHONY: clean-out-of-tree

@@ -1,8 +1,6 @@
 -- iblt_agg_bigint: the same bytes as iblt_agg, except over no rows.  test/t/097_distributed.pl
 -- calls it as Citus does.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 CREATE SCHEMA agg_bigint;
 SET search_path = agg_bigint, public;
 CREATE TABLE k (id bigint, g int, c bigint) WITH (parallel_workers = 2);
@@ -20,16 +18,7 @@ CREATE VIEW forms AS
 		iblt_agg(id, c, iblt_insert(iblt_new(), 1, 1)) AS a4, iblt_agg_bigint(id, c, iblt_insert(iblt_new(), 1, 1)) AS b4
 	FROM k;
 SELECT a1::bytea = b1::bytea AS plain, a2::bytea = b2::bytea AS large, a3::bytea = b3::bytea AS subquery, a4::bytea = b4::bytea AS typed FROM forms;
-SET parallel_setup_cost = 0;
-SET parallel_tuple_cost = 0;
-SET min_parallel_table_scan_size = 0;
-SELECT a1::bytea = b1::bytea AS plain, a2::bytea = b2::bytea AS large, a3::bytea = b3::bytea AS subquery, a4::bytea = b4::bytea AS typed FROM forms;
-RESET parallel_setup_cost;
-RESET parallel_tuple_cost;
-RESET min_parallel_table_scan_size;
-
 -- groups, filters, and templates that differ from row to row
-SELECT g, iblt_agg_bigint(id, c, iblt_new())::bytea = iblt_agg(id, c)::bytea AS same, (iblt_info(iblt_agg_bigint(id, c, iblt_new()))).rows FROM k GROUP BY g ORDER BY g;
 SET enable_hashagg = off;
 SELECT g, iblt_agg_bigint(id, c, iblt_new(5))::bytea = iblt_agg(id, c, 5)::bytea AS same FROM k GROUP BY g ORDER BY g;
 RESET enable_hashagg;
@@ -39,25 +28,14 @@ SELECT iblt_agg_bigint(id, c, t) = iblt_agg(id, c, t) AS column_template FROM k,
 SELECT iblt_agg_bigint(id, c, CASE WHEN id > 0 THEN iblt_new(7) ELSE iblt_new(7) END) = iblt_agg(id, c, 7) AS computed FROM k;
 SELECT iblt_sum(s) = (SELECT iblt_agg(id, c) FROM k) AS summed FROM (SELECT iblt_agg_bigint(id, c, iblt_new()) AS s FROM k GROUP BY g) AS groups;
 
--- window frames
-WITH w AS (
-	SELECT id, iblt_agg_bigint(id, c, iblt_new(20)) OVER growing AS b, iblt_agg(id, c, 20) OVER growing AS a,
-		iblt_agg_bigint(id, c, iblt_new(9, seed => 2)) OVER moving AS b2, iblt_agg(id, c, iblt_new(9, seed => 2)) OVER moving AS a2
-	FROM (SELECT * FROM k ORDER BY id LIMIT 300) AS k
-	WINDOW moving AS (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING), growing AS (ORDER BY id)
-) SELECT count(*), bool_and(a::bytea = b::bytea) AS growing, bool_and(a2::bytea = b2::bytea) AS moving FROM w;
-
 -- no rows
 SELECT iblt_agg_bigint(id, c, iblt_new()) IS NULL AS none, coalesce(iblt_agg_bigint(id, c, iblt_new()), iblt_new()) = iblt_new() AS coalesced FROM k WHERE g = 77;
 SELECT iblt_decode(iblt_agg_bigint(id, c, iblt_new())) FROM k WHERE g = 77;
 
 -- what is refused
-SELECT iblt_agg_bigint(nullif(g, 3), c, iblt_new()) FROM k;
-SELECT iblt_agg_bigint(id, nullif(c, -1), iblt_new()) FROM k;
-SELECT iblt_agg_bigint(id, c, NULL) FROM k;
-SELECT iblt_agg_bigint(id, c, CASE WHEN id < 0 THEN iblt_new(seed => 1) ELSE iblt_new(seed => 2) END) FROM k;
-SELECT iblt_agg_bigint(id, c, iblt_new(with_values => true)) FROM k;
-SELECT iblt_agg_bigint(id, c, iblt_insert(iblt_new(), 'x'::text, 1)) FROM k;
+SELECT * FROM pg_temp.refusals('iblt_agg_bigint(%s) FROM k', 'nullif(g, 3), c, iblt_new()', 'id, nullif(c, -1), iblt_new()', 'id, c, NULL',
+	'id, c, CASE WHEN id < 0 THEN iblt_new(seed => 1) ELSE iblt_new(seed => 2) END', 'id, c, iblt_new(with_values => true)',
+	$$id, c, iblt_insert(iblt_new(), 'x'::text, 1)$$);
 \set VERBOSITY sqlstate
 SELECT iblt_internal.iblt_agg_bigint_trans(NULL, 1, 2, iblt_new());
 SELECT iblt_internal.iblt_agg_bigint_combine(iblt_new(), iblt_new());

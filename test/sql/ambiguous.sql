@@ -1,7 +1,7 @@
 -- Columns that bear the name of their relation: SQL reads iblt_checksum(t) as
 -- such a column where there is one, and different tables would read as equal.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA ambiguous;
 SET search_path = ambiguous, public;
 
@@ -17,23 +17,10 @@ ALTER TABLE left_over DROP id;
 CREATE TYPE pair AS (x int, y int);
 CREATE TABLE of_rows (id int, of_rows pair);
 
--- refused(query): the error of a query, or what it returns.
-CREATE FUNCTION refused(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	result text;
-BEGIN
-	EXECUTE query INTO result;
-	RETURN 'accepted';
-EXCEPTION WHEN ambiguous_column THEN
-	RETURN 'refused';
-END
-$$;
+SELECT * FROM pg_temp.refusals('%s', 'iblt_checksum(status) FROM status', 'iblt_checksum_seeded(1, t) FROM status_view AS t(id, t, note)',
+	'iblt_agg(status, 0) FROM status');
 
-SELECT iblt_checksum(status) FROM status;
-SELECT iblt_checksum_seeded(1, t) FROM status_view AS t(id, t, note);
-SELECT iblt_agg(status, 0) FROM status;
-
-SELECT refused(q), q FROM unnest(ARRAY[
+SELECT pg_temp.refusal(q), q FROM unnest(ARRAY[
 	'SELECT iblt_checksum(status) FROM status',
 	'SELECT iblt_checksum(s.status) FROM status AS s',
 	'SELECT iblt_checksum(status.status) FROM status',

@@ -1,17 +1,10 @@
 -- The steps of an audit that need no peer: which tables are listed, what a publication
 -- leaves out, and when a table is not comparable.  Peers are tested in test/t.
+\i test/sql/common.psql
 SET client_min_messages = error;	-- wal_level may be too low for publications
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA aud;
 CREATE SCHEMA aud_parts;
 SET search_path = aud, public, iblt_internal;
-CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE query;
-	RETURN 'no error';
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || sqlerrm;
-END $$;
 CREATE FUNCTION item(j jsonb) RETURNS iblt_internal.audit_item LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.audit_item, j)';
 CREATE FUNCTION plan(j jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.plan, j)';
 CREATE FUNCTION published(j jsonb) RETURNS iblt_internal.published_table LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.published_table, j)';
@@ -102,7 +95,7 @@ CREATE TABLE base (id int PRIMARY KEY, v text);
 CREATE TABLE hashed (id text PRIMARY KEY, v int);
 INSERT INTO base SELECT i, i FROM generate_series(1, 40) AS i;
 INSERT INTO hashed SELECT 'k' || i, i FROM generate_series(1, 40) AS i;
-SELECT call, outcome('SELECT public.iblt_baseline(' || call || ')') AS said FROM unnest(ARRAY[$$'{aud.base}', capacity => 0$$, $$'{aud.base}', capacity => 1$$, $$'{aud.base}', capacity => 100000$$, $$'{aud.base}', capacity => 100001$$, $$'{aud.base}', capacity => NULL$$, $$'{aud.base,NULL}'$$,
+SELECT call, pg_temp.refusal('SELECT public.iblt_baseline(' || call || ')') AS said FROM unnest(ARRAY[$$'{aud.base}', capacity => 0$$, $$'{aud.base}', capacity => 1$$, $$'{aud.base}', capacity => 100000$$, $$'{aud.base}', capacity => 100001$$, $$'{aud.base}', capacity => NULL$$, $$'{aud.base,NULL}'$$,
 	$$'{aud.base}', schema => 'aud'$$, $$'{}'$$, $$schema => 'aud_none'$$, $$'{aud.seen}'$$]) AS call;
 -- tables are read once each, in the order given
 SELECT listed, (SELECT string_agg(line::json ->> 'relation', ', ' ORDER BY n) FROM string_to_table(public.iblt_baseline(listed::regclass[]), chr(10)) WITH ORDINALITY AS u(line, n)) AS tables
@@ -132,21 +125,21 @@ DROP TABLE base;
 -- audits that make no sense
 SELECT (t).* FROM (VALUES (NULL::regclass[], 's', NULL), ('{a}', NULL, NULL), (NULL, NULL, 'p'), (NULL, NULL, NULL), ('{a}', 's', NULL), (NULL, 's', 'p')) AS v(tables, schema, publication),
 	LATERAL (SELECT iblt_internal.audit_make_target(tables, schema, publication, NULL)) AS x(t);
-SELECT outcome(format('SELECT iblt_internal.audit_check(%L, false, target(%L), options())', alone, what)) AS problem, alone, what
+SELECT pg_temp.refusal(format('SELECT iblt_internal.audit_check(%L, false, target(%L), options())', alone, what)) AS problem, alone, what
 FROM (VALUES (false, '{"kind": "schema", "name": "s"}'), (false, '{}'), (true, '{}'), (true, '{"kind": "schema", "name": "s"}'), (false, '{"kind": "tables", "tables": [1, null]}'),
 	(true, '{"kind": "subscription", "name": "s"}'), (false, '{"kind": "tables", "here_tables": ["a.b"]}'), (false, '{"kind": "publication", "peer_schema": "x"}'), (false, '{"kind": "schema", "peer_schema": "x"}')) AS v(alone, what);
-SELECT outcome(format('SELECT iblt_internal.audit_check(%L, true, target(%L), options())', alone, what)) AS elsewhere, alone, what
+SELECT pg_temp.refusal(format('SELECT iblt_internal.audit_check(%L, true, target(%L), options())', alone, what)) AS elsewhere, alone, what
 FROM (VALUES (false, '{"kind": "tables", "tables": [1]}'), (false, '{"kind": "tables", "here_tables": ["a.b"]}'), (false, '{"kind": "tables", "here_tables": ["a.b", null]}'), (true, '{"kind": "subscription"}'), (false, '{"kind": "subscription"}'), (true, '{"kind": "schema"}')) AS v(alone, what);
 SELECT iblt_internal.audit_make_target(NULL, '*', NULL, NULL), iblt_internal.audit_make_target(NULL, '*', 'p', NULL), iblt_internal.audit_make_target(NULL, NULL, NULL, 's'), iblt_internal.audit_make_target(NULL, NULL, NULL, NULL, here_tables => '{a.b}'), iblt_internal.audit_make_target('{a}', NULL, NULL, NULL, here_tables => '{a.b}');
 SELECT (i).schema, (i).name, (i).absent, (i).listed FROM unnest(iblt_internal.audit_list(NULL, iblt_internal.audit_make_target(NULL, NULL, NULL, NULL, here_tables => '{b.c,"a.\"B b\"",b.c}'))) AS i;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
-	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,
-	   outcome($$SELECT iblt_internal.audit_check(false, true, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS elsewhere,
-	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options())$$) AS subscription,
-	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options(0))$$) AS not_rechecked;
+SELECT pg_temp.refusal($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
+	   pg_temp.refusal($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,
+	   pg_temp.refusal($$SELECT iblt_internal.audit_check(false, true, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS elsewhere,
+	   pg_temp.refusal($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options())$$) AS subscription,
+	   pg_temp.refusal($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options(0))$$) AS not_rechecked;
 COMMIT;
-SELECT outcome($$SELECT * FROM iblt_audit(NULL, '{aud.a}')$$) AS no_peer, outcome($$SELECT * FROM iblt_audit(subscription => 'no such subscription')$$) AS no_subscription;
+SELECT pg_temp.refusal($$SELECT * FROM iblt_audit(NULL, '{aud.a}')$$) AS no_peer, pg_temp.refusal($$SELECT * FROM iblt_audit(subscription => 'no such subscription')$$) AS no_subscription;
 
 DROP PUBLICATION p_all, p_changes, p_inserts, p_none, p_empty;
 DROP SCHEMA aud, aud_parts CASCADE;

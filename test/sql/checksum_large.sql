@@ -1,8 +1,6 @@
 -- Checksums of large values: each byte counts, on either side of the 1 MiB at which
 -- the buffer of a call is given back, and the rows behind a large one are not touched.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 CREATE TEMP TABLE large AS SELECT n, repeat('x', n) AS a, repeat('x', n - 1) || 'y' AS b
 FROM unnest(ARRAY[1000, 1048575, 1048576, 1048577, 1500000, 3145728]) AS n;
 

@@ -1,19 +1,6 @@
 -- Damaged sketches.  The cells of a bigint key have 28 bytes and begin at byte 552.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-CREATE FUNCTION pg_temp.outcome(call text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	message text;
-	detail text;
-	result text;
-BEGIN
-	EXECUTE call INTO result;
-	RETURN result;
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
-	RETURN concat_ws(': ', SQLSTATE, message, nullif(detail, ''));
-END
-$$;
 -- other bytes in a cell of a subtable, which are counted from 1
 CREATE FUNCTION pg_temp.damage(s iblt, subtable integer, number integer DEFAULT 0) RETURNS bytea LANGUAGE sql AS $$
 	SELECT overlay(s::bytea PLACING decode(repeat('5a', 28), 'hex') FROM 553 + 28 * ((subtable - 1) * cells / hashes + number)) FROM iblt_info(s)

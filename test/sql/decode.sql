@@ -1,7 +1,5 @@
 -- Decoding: keys of all kinds come back, on the right side, with their count.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 
 -- missing, extra and changed rows told apart
 CREATE TEMP TABLE a AS SELECT i AS id, 'row ' || i AS t FROM generate_series(1, 1000) i;
@@ -30,12 +28,8 @@ SELECT * FROM iblt_decode(iblt_new());
 SELECT * FROM iblt_decode(iblt_new(), NULL::text);
 SELECT * FROM iblt_decode_status(iblt_new());
 -- what is not there is not equal
-SELECT * FROM iblt_decode(NULL);
-SELECT * FROM iblt_decode(NULL, NULL::int);
-SELECT * FROM iblt_decode_status(NULL);
-SELECT * FROM iblt_decode((SELECT s - NULL FROM d));
-SELECT * FROM iblt_info(NULL);
-SELECT * FROM iblt_decode(iblt_new(), allow_partial => NULL);
+SELECT * FROM pg_temp.refusals('%s', '* FROM iblt_decode(NULL)', '* FROM iblt_decode(NULL, NULL::int)', '* FROM iblt_decode_status(NULL)',
+	'* FROM iblt_decode((SELECT s - NULL FROM d))', '* FROM iblt_info(NULL)', '* FROM iblt_decode(iblt_new(), allow_partial => NULL)');
 
 -- too small: an error with its own SQLSTATE, with what to do
 SELECT y.* FROM (SELECT iblt_agg(id, 1, 10) FROM a) x(s), iblt_decode(s) y;
@@ -133,10 +127,9 @@ SELECT x.* FROM iblt_decode((SELECT iblt_agg(n, 7) FROM unnest(ARRAY[2, 3, 4, 8]
 -- keys that are too long, or not of the sketch's type
 SELECT iblt_agg(repeat('x', 32), 1);
 SELECT (iblt_info(iblt_agg(repeat('x', 31), 1))).key_size;
-SELECT iblt_agg(repeat('x', 5000), 1, iblt_new(key_size => 4096));
-SELECT iblt_insert(iblt_insert(iblt_new(), 1, 1), 'a'::text, 1);
-SELECT iblt_insert(iblt_insert(iblt_new(), ROW(1, 2), 1), ROW(1, 2::bigint), 1);
-SELECT iblt_get(iblt_insert(iblt_new(), 1, 1), 'a'::text);
+SELECT * FROM pg_temp.refusals('%s', $$iblt_agg(repeat('x', 5000), 1, iblt_new(key_size => 4096))$$,
+	$$iblt_insert(iblt_insert(iblt_new(), 1, 1), 'a'::text, 1)$$, 'iblt_insert(iblt_insert(iblt_new(), ROW(1, 2), 1), ROW(1, 2::bigint), 1)',
+	$$iblt_get(iblt_insert(iblt_new(), 1, 1), 'a'::text)$$);
 
 -- in a select list
 SELECT x.key FROM d, LATERAL (SELECT (iblt_decode(s)).key FROM d LIMIT 1) x;

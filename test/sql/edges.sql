@@ -1,22 +1,16 @@
 -- Cases at the edge: NULLs behind the first row, negative keys of all widths, values
 -- that no door has let in, decodings that are partial, and what they recommend.
 -- The numbers that depend on hashes are not shown.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
-CREATE FUNCTION pg_temp.outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE query;
-	RETURN 'no error';
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate;
-END $$;
+CREATE FUNCTION pg_temp.state(query text) RETURNS text LANGUAGE sql AS $$SELECT split_part(pg_temp.refusal(query), ' ', 1)$$;
 
 -- a NULL is an error in every row, not only in the first
-SELECT pg_temp.outcome('SELECT iblt_agg(id, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS key,
-	   pg_temp.outcome('SELECT iblt_agg(1, c) FROM (VALUES (1::bigint), (2), (NULL)) v(c)') AS checksum,
-	   pg_temp.outcome('SELECT iblt_agg(id::text, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS text_key,
-	   pg_temp.outcome('SELECT iblt_strata_agg(id, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS strata,
-	   pg_temp.outcome('SELECT iblt_agg(id, 1, c) FROM (VALUES (1, 10), (2, 10), (3, NULL)) v(id, c)') AS capacity;
+SELECT pg_temp.state('SELECT iblt_agg(id, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS key,
+	   pg_temp.state('SELECT iblt_agg(1, c) FROM (VALUES (1::bigint), (2), (NULL)) v(c)') AS checksum,
+	   pg_temp.state('SELECT iblt_agg(id::text, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS text_key,
+	   pg_temp.state('SELECT iblt_strata_agg(id, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS strata,
+	   pg_temp.state('SELECT iblt_agg(id, 1, c) FROM (VALUES (1, 10), (2, 10), (3, NULL)) v(id, c)') AS capacity;
 
 -- the width of an integer is of no account, also of a negative one
 SELECT iblt_agg(i::smallint, 1)::bytea = iblt_agg(i::bigint, 1)::bytea AS small,
@@ -28,18 +22,18 @@ FROM generate_series(-20, 20) i;
 -- bytes that are no sketch, from a function that does not look at them
 CREATE FUNCTION pg_temp.unseen(bytea) RETURNS iblt LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
 CREATE FUNCTION pg_temp.unseen_strata(bytea) RETURNS iblt_strata LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
-SELECT pg_temp.outcome($$SELECT iblt_info(pg_temp.unseen('\x00'))$$) AS short,
-	   pg_temp.outcome($$SELECT iblt_info(pg_temp.unseen(set_byte(iblt_agg(1, 1)::bytea, 600, 99)))$$) AS damaged,
-	   pg_temp.outcome($$SELECT iblt_decode(pg_temp.unseen(set_byte(iblt_agg(1, 1)::bytea, 600, 99)))$$) AS decoded,
-	   pg_temp.outcome($$SELECT iblt_strata_info(pg_temp.unseen_strata(set_byte(iblt_strata_agg(1, 1)::bytea, 60, 99)))$$) AS strata,
-	   pg_temp.outcome($$SELECT iblt_info(pg_temp.unseen(iblt_agg(1, 1)::bytea))$$) AS sound;
+SELECT pg_temp.state($$SELECT iblt_info(pg_temp.unseen('\x00'))$$) AS short,
+	   pg_temp.state($$SELECT iblt_info(pg_temp.unseen(set_byte(iblt_agg(1, 1)::bytea, 600, 99)))$$) AS damaged,
+	   pg_temp.state($$SELECT iblt_decode(pg_temp.unseen(set_byte(iblt_agg(1, 1)::bytea, 600, 99)))$$) AS decoded,
+	   pg_temp.state($$SELECT iblt_strata_info(pg_temp.unseen_strata(set_byte(iblt_strata_agg(1, 1)::bytea, 60, 99)))$$) AS strata,
+	   pg_temp.state($$SELECT iblt_info(pg_temp.unseen(iblt_agg(1, 1)::bytea))$$) AS sound;
 
 -- white space of all kinds in the text form is passed over
 SELECT bool_and((replace(regexp_replace(s::text, '(.{76})', '\1 ', 'g'), ' ', space))::iblt = s) AS same
 FROM (SELECT iblt_agg(1, 1)) AS x(s), unnest(ARRAY[' ', E'\n', E'\r\n', E'\t']) AS space;
 
 -- to a larger sketch, that could be folded to this one
-SELECT pg_temp.outcome('SELECT iblt_fold(iblt_fold(iblt_new(60000), 100), iblt_new(60000))') AS larger;
+SELECT pg_temp.state('SELECT iblt_fold(iblt_fold(iblt_new(60000), 100), iblt_new(60000))') AS larger;
 
 -- A decoding of some keys is an error, unless it is asked for; of none it is always.
 SET client_min_messages = error;
@@ -48,11 +42,11 @@ SELECT s AS part, (SELECT iblt_agg(i, 1, 40) FROM generate_series(1, 3000) i) AS
 FROM generate_series(100, 500, 10) n, LATERAL (SELECT iblt_agg(i, 1, 40) FROM generate_series(1, n) i) AS x(s), iblt_decode_status(s) d
 WHERE d.recovered > 0 AND NOT d.complete LIMIT 1;
 SELECT (iblt_decode_status(part)).recovered > 0 AS recovered_part, (iblt_decode_status(part)).complete AS complete,
-	   pg_temp.outcome('SELECT iblt_decode(part) FROM s') AS unasked, pg_temp.outcome('SELECT iblt_decode(part, NULL::int) FROM s') AS typed,
-	   pg_temp.outcome('SELECT iblt_decode(part, true) FROM s') AS asked, pg_temp.outcome('SELECT iblt_decode(part, NULL::int, true) FROM s') AS asked_typed
+	   pg_temp.state('SELECT iblt_decode(part) FROM s') AS unasked, pg_temp.state('SELECT iblt_decode(part, NULL::int) FROM s') AS typed,
+	   pg_temp.state('SELECT iblt_decode(part, true) FROM s') AS asked, pg_temp.state('SELECT iblt_decode(part, NULL::int, true) FROM s') AS asked_typed
 FROM s;
-SELECT (iblt_decode_status(none)).recovered AS recovered, pg_temp.outcome('SELECT iblt_decode(none) FROM s') AS unasked,
-	   pg_temp.outcome('SELECT iblt_decode(none, true) FROM s') AS asked, pg_temp.outcome('SELECT iblt_decode(none, NULL::int, true) FROM s') AS asked_typed
+SELECT (iblt_decode_status(none)).recovered AS recovered, pg_temp.state('SELECT iblt_decode(none) FROM s') AS unasked,
+	   pg_temp.state('SELECT iblt_decode(none, true) FROM s') AS asked, pg_temp.state('SELECT iblt_decode(none, NULL::int, true) FROM s') AS asked_typed
 FROM s;
 
 SET client_min_messages = warning;
@@ -100,12 +94,12 @@ FROM (SELECT iblt_session_get('kept') AS a, iblt_session_drop('kept') AS dropped
 SELECT iblt_session_drop('kept') AS dropped;
 
 -- an integer that is too small for the type asked for
-SELECT pg_temp.outcome('SELECT iblt_decode(iblt_agg(-40000, 1), NULL::smallint)') AS below, pg_temp.outcome('SELECT iblt_decode(iblt_agg(40000, 1), NULL::smallint)') AS above,
-	   pg_temp.outcome('SELECT iblt_decode(iblt_agg(-2147483649, 1), NULL::int)') AS below_integer;
+SELECT pg_temp.state('SELECT iblt_decode(iblt_agg(-40000, 1), NULL::smallint)') AS below, pg_temp.state('SELECT iblt_decode(iblt_agg(40000, 1), NULL::smallint)') AS above,
+	   pg_temp.state('SELECT iblt_decode(iblt_agg(-2147483649, 1), NULL::int)') AS below_integer;
 
 -- anonymous rows of several types in one column
-SELECT pg_temp.outcome($$SELECT iblt_agg(CASE i WHEN 3 THEN ROW('a'::text, 2) ELSE ROW(i, 2) END, 1) FROM generate_series(1, 4) i$$) AS types,
-	   pg_temp.outcome($$SELECT iblt_strata_agg(CASE i WHEN 3 THEN ROW('a'::text, 2) ELSE ROW(i, 2) END, 1) FROM generate_series(1, 4) i$$) AS strata;
+SELECT pg_temp.state($$SELECT iblt_agg(CASE i WHEN 3 THEN ROW('a'::text, 2) ELSE ROW(i, 2) END, 1) FROM generate_series(1, 4) i$$) AS types,
+	   pg_temp.state($$SELECT iblt_strata_agg(CASE i WHEN 3 THEN ROW('a'::text, 2) ELSE ROW(i, 2) END, 1) FROM generate_series(1, 4) i$$) AS strata;
 
 -- partitions that are aggregated by themselves: without rows, and with other parameters
 CREATE TEMP TABLE p (id int, g int, c bigint) PARTITION BY LIST (g);
@@ -115,7 +109,7 @@ SET enable_partitionwise_aggregate = on;
 SELECT key_type, rows, capacity >= 300 AS sized FROM (SELECT iblt_agg(id, c, 300) FROM p) x(s), iblt_info(s);
 SELECT key_type, rows FROM (SELECT iblt_strata_agg(id, c) FROM p) x(s), iblt_strata_info(s);
 SELECT rows FROM (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM p GROUP BY g) AS y(s)) AS x(s), iblt_info(s);
-SELECT pg_temp.outcome('SELECT iblt_agg(id, c, g + 300) FROM p') AS capacity_of_no_row;
+SELECT pg_temp.state('SELECT iblt_agg(id, c, g + 300) FROM p') AS capacity_of_no_row;
 INSERT INTO p SELECT i, i % 2, i FROM generate_series(1, 1000) i;
 ANALYZE p;
 -- each partition for itself, whatever the costs of states
@@ -130,9 +124,9 @@ BEGIN
 	RETURN false;
 END $$;
 SELECT pg_temp.is_partial('SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM p') AS agg, pg_temp.is_partial('SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM p') AS strata;
-SELECT pg_temp.outcome('SELECT iblt_agg(id, c, 300 + 1000 * g) FROM p') AS capacities,
-	   pg_temp.outcome('SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM p') AS seeds,
-	   pg_temp.outcome('SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM p') AS strata;
+SELECT pg_temp.state('SELECT iblt_agg(id, c, 300 + 1000 * g) FROM p') AS capacities,
+	   pg_temp.state('SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM p') AS seeds,
+	   pg_temp.state('SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM p') AS strata;
 SELECT iblt_agg(p.id, p.c) = (SELECT iblt_agg(i, i) FROM generate_series(1, 1000) i) AS same FROM p;
 RESET enable_partitionwise_aggregate;
 RESET cpu_operator_cost;

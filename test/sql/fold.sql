@@ -1,7 +1,5 @@
 -- Folding, dropping subtables, estimates, and completing a failed decoding.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 
 CREATE TEMP TABLE r AS
 SELECT i AS id, hashint8(i)::bigint AS c FROM generate_series(1, 20000) i;
@@ -38,17 +36,10 @@ SELECT count(*), min(side), bool_and(key % 400 = 0) AS right
 FROM master, iblt_decode(iblt_fold(a, 50) - iblt_fold(b, 50), NULL::int);
 
 -- what cannot be folded
-SELECT iblt_fold(iblt_new(100), 1000);
-SELECT iblt_fold(iblt_new(100), iblt_new(1000));
-SELECT iblt_fold(iblt_new(1000), iblt_new(100));
-SELECT iblt_fold(iblt_new(60000), iblt_new(100, seed => 1));
-SELECT iblt_fold(iblt_new(), 0);
-SELECT iblt_fold(iblt_new(), 10, 0.9);
-SELECT iblt_fold(iblt_new(), 10, 'NaN');
-SELECT iblt_fold(NULL, 10);
-SELECT iblt_fold(iblt_new(), NULL::int);
-SELECT iblt_fold(iblt_new(), NULL::iblt);
-SELECT iblt_new(failure => 0);
+SELECT * FROM pg_temp.refusals('%s', 'iblt_fold(iblt_new(100), 1000)', 'iblt_fold(iblt_new(100), iblt_new(1000))',
+	'iblt_fold(iblt_new(1000), iblt_new(100))', 'iblt_fold(iblt_new(60000), iblt_new(100, seed => 1))', 'iblt_fold(iblt_new(), 0)',
+	'iblt_fold(iblt_new(), 10, 0.9)', $$iblt_fold(iblt_new(), 10, 'NaN')$$, 'iblt_fold(NULL, 10)', 'iblt_fold(iblt_new(), NULL::int)',
+	'iblt_fold(iblt_new(), NULL::iblt)', 'iblt_new(failure => 0)');
 
 -- without a subtable: the same rows, decoded from the others, in which a row is once each
 SELECT dropped, i.hashes, i.subtables, i.cells, i.capacity > 0 AS has_capacity, i.rows,
@@ -64,13 +55,9 @@ FROM (SELECT iblt_agg(id, c, 1000) FROM r WHERE id <= 100) x(s), LATERAL (
 	WHERE (iblt_info(iblt_new(c))).cells / 4 = (iblt_info(iblt_fold(iblt_drop_subtable(s, 1), 10))).cells / 3 LIMIT 1) y;
 SELECT iblt_drop_subtable(s, 2) - iblt_drop_subtable(s, 2) = iblt_drop_subtable(s - s, 2) AS linear
 FROM (SELECT iblt_agg(id, c) FROM r) x(s);
-SELECT iblt_drop_subtable(s, 2) - s FROM (SELECT iblt_agg(id, c) FROM r) x(s);
-SELECT iblt_drop_subtable(iblt_drop_subtable(iblt_new(), 2), 2);
-SELECT iblt_drop_subtable(iblt_new(), 5);
-SELECT iblt_drop_subtable(iblt_new(), 0);
-SELECT iblt_drop_subtable(iblt_drop_subtable(iblt_drop_subtable(iblt_drop_subtable(iblt_new(), 1), 2), 3), 4);
-SELECT iblt_drop_subtable(iblt_new(), NULL);
-SELECT iblt_drop_subtable(NULL, 1);
+SELECT * FROM pg_temp.refusals('iblt_drop_subtable(%s)', 's, 2) - s FROM (SELECT iblt_agg(id, c) FROM r) x(s',
+	'iblt_drop_subtable(iblt_new(), 2), 2', 'iblt_new(), 5', 'iblt_new(), 0',
+	'iblt_drop_subtable(iblt_drop_subtable(iblt_drop_subtable(iblt_new(), 1), 2), 3), 4', 'iblt_new(), NULL', 'NULL, 1');
 
 -- the estimate of rows does not depend on the number of cells; a changed row is two, and one key
 SELECT e.*, rows BETWEEN 70 AND 130 AS near, keys BETWEEN 40 AND 60 AS keys_near FROM master, iblt_estimate(a - b) e;

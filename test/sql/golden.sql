@@ -1,9 +1,6 @@
 -- Values of all three types, as 0.1.0 makes them.  A later version, and every processor, makes
 -- the same bytes and reads them.  These are frozen: see doc/compatibility.md.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-CREATE EXTENSION IF NOT EXISTS kbf;
-RESET client_min_messages;
+\i test/sql/common.psql
 SET timezone = 'UTC';
 
 CREATE TABLE golden AS SELECT i AS id, i::smallint AS small, i * 1000000007::bigint AS big, i % 3 = 0 AS yes,

@@ -1,7 +1,5 @@
 -- The planner's immutable twin of a checksum: which arguments it is for.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 CREATE SCHEMA immutable_test;
 SET search_path = immutable_test, public;
 

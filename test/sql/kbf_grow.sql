@@ -1,19 +1,5 @@
 -- Filters that get more labels, and that get a successor when they are full.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS kbf;
-RESET client_min_messages;
-CREATE FUNCTION pg_temp.outcome(call text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	result text;
-	detail text;
-BEGIN
-	EXECUTE call INTO result;
-	RETURN result;
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-	RETURN concat_ws(': ', SQLSTATE, SQLERRM, regexp_replace(nullif(detail, ''), '\m\d+ (?=hashes|cells)|(?<=degree )\d+', '# ', 'g'));
-END
-$$;
+\i test/sql/common.psql
 CREATE TEMP TABLE m AS SELECT kbf_new(300, labels => '{new,open}') AS s;
 
 -- more labels leave all cells as they are; those that are there already are left out

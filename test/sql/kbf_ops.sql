@@ -1,17 +1,5 @@
 -- Linear algebra on filters, folds, and pairs inserted, updated and deleted one at a time.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS kbf;
-RESET client_min_messages;
-
-CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE detail text; hint text;
-BEGIN
-	EXECUTE command;
-	RETURN 'accepted';
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	RETURN concat_ws('; ', SQLSTATE, SQLERRM, regexp_replace(nullif(detail, ''), '\m\d+ (?=hashes|cells)|(?<=degree |has capacity )\d+', '# ', 'g'), regexp_replace(nullif(hint, ''), '1e-0\d', '#'));
-END $$;
+\i test/sql/common.psql
 
 CREATE TEMP TABLE s AS
 SELECT kbf_agg(i, i, 300) FILTER (WHERE i <= 100) AS a,
@@ -61,7 +49,7 @@ SELECT kbf_fold(kbf_fold(x, 8192) + kbf_fold(y, 8192), 8192) = kbf_fold(x + y, 8
 FROM (SELECT kbf_agg(i, i, 16384) FILTER (WHERE i < 20), kbf_agg(i, i, 16384) FILTER (WHERE i > 20) FROM generate_series(1, 40) i) z(x, y);
 SELECT pg_temp.refusal(format('SELECT kbf_fold(s, %s) FROM large', arguments)) AS refusal, arguments
 FROM unnest(ARRAY['199', '0', '-1', '2000000', 'NULL::int', '200, NULL', '200, 0', '200, ''NaN''', 'NULL::kbf', 'kbf_new(16384, seed => 1)']) arguments;
-SELECT pg_temp.refusal('SELECT kbf_fold(kbf_new(10), kbf_new(16384))') LIKE '22023; kbf values cannot be combined: numbers of % differ%' AS refused;
+SELECT pg_temp.refusal('SELECT kbf_fold(kbf_new(10), kbf_new(16384))') LIKE '22023 kbf values cannot be combined: numbers of % differ%' AS refused;
 SELECT pg_temp.refusal('SELECT kbf_fold(NULL, 1)');
 
 -- one pair at a time; the argument is never changed

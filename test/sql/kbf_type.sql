@@ -1,18 +1,6 @@
 -- The type kbf: its forms, its doors, its parameters, and look-ups.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
-CREATE EXTENSION IF NOT EXISTS kbf;
-RESET client_min_messages;
+\i test/sql/common.psql
 
-CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE detail text;
-BEGIN
-	EXECUTE command;
-	RETURN 'accepted';
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-	RETURN concat_ws('; ', SQLSTATE, SQLERRM, nullif(detail, ''));
-END $$;
 -- the identity, which makes a stored value that no door has seen
 CREATE FUNCTION pg_temp.unseen(bytea) RETURNS kbf LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
 
@@ -62,38 +50,24 @@ SELECT count(*) FROM stored JOIN filter ON stored.s::bytea = filter.s::bytea;
 
 -- every door refuses the same bytes with the same words; test/t/020_format.pl has
 -- the full list of damages and the binary door
-WITH good AS (SELECT s::bytea AS b FROM filter WHERE name = 'integer'),
-bad AS (
-	SELECT 'nothing' AS damage, ''::bytea AS b
-	UNION ALL SELECT 'noise', decode(repeat('5a', 1000), 'hex')
-	UNION ALL SELECT 'an iblt', iblt_new()::bytea
-	UNION ALL SELECT 'one byte less', substring(b FROM 1 FOR length(b) - 1) FROM good
-	UNION ALL SELECT 'one byte more', b || '\x00' FROM good
-	UNION ALL SELECT 'magic', set_byte(b, 0, 0) FROM good
-	UNION ALL SELECT 'version', set_byte(b, 4, 2) FROM good
-	UNION ALL SELECT 'hashes', set_byte(b, 5, 9) FROM good
-	UNION ALL SELECT 'degree', set_byte(b, 6, 13) FROM good
-	UNION ALL SELECT 'superposed', set_byte(b, 7, 4) FROM good
-	UNION ALL SELECT 'kind of key', set_byte(b, 8, 4) FROM good
-	UNION ALL SELECT 'reserved', set_byte(b, 9, 1) FROM good
-	UNION ALL SELECT 'no values', set_byte(set_byte(b, 10, 0), 11, 0) FROM good
-	UNION ALL SELECT 'no cells', set_byte(set_byte(b, 12, 0), 13, 0) FROM good
-	UNION ALL SELECT 'labels', set_byte(b, 38, 255) FROM good
-	UNION ALL SELECT 'a cell', set_byte(b, 100, get_byte(b, 100) # 1) FROM good
-	UNION ALL SELECT 'the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1) FROM good)
 SELECT damage,
-	   pg_temp.refusal(format('SELECT %L::bytea::kbf', b)) AS as_bytea,
-	   pg_temp.refusal(format('SELECT %L::bytea::kbf', b)) =
-	   pg_temp.refusal(format('SELECT %L::kbf', translate(encode(b, 'base64'), E'\n', ''))) AS as_text_the_same,
-	   pg_temp.refusal(format('SELECT %L::bytea::kbf', b)) = ALL (ARRAY[
-	   pg_temp.refusal(format('SELECT kbf_info(pg_temp.unseen(%L))', b)),
-	   pg_temp.refusal(format('SELECT kbf_insert(pg_temp.unseen(%L), 1, 1)', b)),
-	   pg_temp.refusal(format('SELECT kbf_new(50) + pg_temp.unseen(%L)', b)),
-	   pg_temp.refusal(format('SELECT kbf_sum(pg_temp.unseen(%L))', b)),
-	   pg_temp.refusal(format('SELECT kbf_agg(1, 1, pg_temp.unseen(%L))', b)),
-	   pg_temp.refusal(format('SELECT kbf_fold(pg_temp.unseen(%L), 1)', b))]) AS as_stored_the_same,
-	   pg_temp.refusal(format('SELECT kbf_get(pg_temp.unseen(%L), 1)', b)) AS get
-FROM bad;
+	   pg_temp.refusal(format('SELECT %L::bytea::kbf', bad)) AS as_bytea,
+	   pg_temp.refusal(format('SELECT %L::bytea::kbf', bad)) =
+	   pg_temp.refusal(format('SELECT %L::kbf', translate(encode(bad, 'base64'), E'\n', ''))) AS as_text_the_same,
+	   pg_temp.refusal(format('SELECT %L::bytea::kbf', bad)) = ALL (ARRAY[
+	   pg_temp.refusal(format('SELECT kbf_info(pg_temp.unseen(%L))', bad)),
+	   pg_temp.refusal(format('SELECT kbf_insert(pg_temp.unseen(%L), 1, 1)', bad)),
+	   pg_temp.refusal(format('SELECT kbf_new(50) + pg_temp.unseen(%L)', bad)),
+	   pg_temp.refusal(format('SELECT kbf_sum(pg_temp.unseen(%L))', bad)),
+	   pg_temp.refusal(format('SELECT kbf_agg(1, 1, pg_temp.unseen(%L))', bad)),
+	   pg_temp.refusal(format('SELECT kbf_fold(pg_temp.unseen(%L), 1)', bad))]) AS as_stored_the_same,
+	   pg_temp.refusal(format('SELECT kbf_get(pg_temp.unseen(%L), 1)', bad)) AS get
+FROM (SELECT s::bytea AS b FROM filter WHERE name = 'integer') AS good,
+	LATERAL (VALUES ('nothing', ''::bytea), ('noise', decode(repeat('5a', 1000), 'hex')), ('an iblt', iblt_new()::bytea), ('one byte less', substring(b FROM 1 FOR length(b) - 1)),
+	('one byte more', b || '\x00'), ('magic', set_byte(b, 0, 0)), ('version', set_byte(b, 4, 2)), ('hashes', set_byte(b, 5, 9)), ('degree', set_byte(b, 6, 13)),
+	('superposed', set_byte(b, 7, 4)), ('kind of key', set_byte(b, 8, 4)), ('reserved', set_byte(b, 9, 1)), ('no values', set_byte(set_byte(b, 10, 0), 11, 0)),
+	('no cells', set_byte(set_byte(b, 12, 0), 13, 0)), ('labels', set_byte(b, 38, 255)), ('a cell', set_byte(b, 100, get_byte(b, 100) # 1)),
+	('the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1))) v(damage, bad);
 
 SELECT pg_temp.refusal($$SELECT 'not base64!'::kbf$$);
 SELECT pg_temp.refusal($$SELECT kbf_new(1)::bytea::iblt$$);
@@ -153,7 +127,7 @@ ALTER TABLE kbf_stored ALTER s SET STORAGE external;
 UPDATE kbf_stored SET s = pg_temp.unseen(kbf_internal.b) FROM (SELECT ctid AS c, s::bytea AS b FROM kbf_stored) kbf_internal
 WHERE kbf_internal.c = kbf_stored.ctid AND storage = 'damaged';
 SELECT name, pg_temp.refusal(format('SELECT kbf_get(s, 1) FROM kbf_stored WHERE name = %L', name)) AS get,
-	   pg_temp.refusal(format('SELECT kbf_info(s) FROM kbf_stored WHERE name = %L', name)) LIKE '22P03;%' AS info_refuses
+	   pg_temp.refusal(format('SELECT kbf_info(s) FROM kbf_stored WHERE name = %L', name)) LIKE '22P03 %' AS info_refuses
 FROM kbf_stored WHERE storage = 'damaged' ORDER BY name;
 -- a cell that no value makes up: the fifth byte has content of the first cell with a pair
 SELECT pg_temp.refusal(format('SELECT kbf_get(pg_temp.unseen(%L), 7)', set_byte(b, at + 1, get_byte(b, at + 1) # 255))) AS refusal
@@ -185,9 +159,9 @@ FROM g, generate_series(4, 8) k GROUP BY k ORDER BY k;
 SELECT l.* FROM kbf_lookup('{}'::kbf[], 1) l;
 SELECT l.* FROM f, kbf_lookup(ARRAY[s], 1) l;
 SELECT pg_temp.refusal(format('SELECT %s FROM f, g', call)) LIKE expected AS refused, call
-FROM (VALUES ('kbf_lookup(NULL::kbf[], 1)', '22004; kbf value must not be null%'), ('kbf_lookup(ARRAY[a, NULL], 1)', '22004; kbf value must not be null%'),
-	('kbf_lookup(ARRAY[a, s], 1)', '22023; kbf values cannot be looked up together: %One has % 255 values,%The other has % 3 labels,%'),
-	('kbf_lookup(ARRAY[kbf_new(100, 5), kbf_new(100, 6)], 1)', '22023; kbf values cannot be looked up together: %'),
-	('kbf_lookup(ARRAY[s, kbf_new(100, labels => ARRAY[''x'', ''z'', ''y''])], 1)', '22023; kbf values cannot be looked up together: %'),
-	('kbf_lookup(ARRAY[a, kbf_insert(t, ''a''::text, 1)], 1)', '42804; key type bigint does not match the filter''s key type text%'),
-	('kbf_lookup(ARRAY[a], NULL::int)', '22004; key of a kbf must not be null%')) v(call, expected);
+FROM (VALUES ('kbf_lookup(NULL::kbf[], 1)', '22004 kbf value must not be null%'), ('kbf_lookup(ARRAY[a, NULL], 1)', '22004 kbf value must not be null%'),
+	('kbf_lookup(ARRAY[a, s], 1)', '22023 kbf values cannot be looked up together: %One has % 255 values,%The other has % 3 labels,%'),
+	('kbf_lookup(ARRAY[kbf_new(100, 5), kbf_new(100, 6)], 1)', '22023 kbf values cannot be looked up together: %'),
+	('kbf_lookup(ARRAY[s, kbf_new(100, labels => ARRAY[''x'', ''z'', ''y''])], 1)', '22023 kbf values cannot be looked up together: %'),
+	('kbf_lookup(ARRAY[a, kbf_insert(t, ''a''::text, 1)], 1)', '42804 key type bigint does not match the filter''s key type text%'),
+	('kbf_lookup(ARRAY[a], NULL::int)', '22004 key of a kbf must not be null%')) v(call, expected);

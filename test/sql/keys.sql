@@ -1,8 +1,6 @@
 -- Which keys are decoded: those of types of pg_catalog.  Keys of other types are shown as
 -- bytes, so decoding runs nobody's code.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 CREATE SCHEMA keys_test;
 SET search_path = keys_test, public;
 SET DateStyle = 'ISO, YMD';
@@ -76,10 +74,8 @@ CREATE TYPE pair AS (x int, y text);
 CREATE TYPE mood AS ENUM ('sad', 'so so', 'happy');
 CREATE TYPE moody AS (id int, m mood);
 CREATE TYPE mood_range AS RANGE (subtype = mood);
-SELECT key FROM iblt_decode((SELECT iblt_agg(1, 0)), NULL::positive);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[1], 0)), NULL::positive[]);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'::text), 0)), NULL::pair);
-SELECT key FROM iblt_decode((SELECT iblt_agg('sad'::mood, 0)), NULL::mood);
+SELECT * FROM pg_temp.refusals('key FROM iblt_decode((SELECT iblt_agg(%s)', '1, 0)), NULL::positive', 'ARRAY[1], 0)), NULL::positive[]',
+	$$ROW(1, 'a'::text), 0)), NULL::pair$$, $$'sad'::mood, 0)), NULL::mood$$);
 -- keys of a domain, as keys of the base type, and rows as text that can be cast
 SELECT key, pg_typeof(key) FROM iblt_decode((SELECT iblt_agg(7::positive, 0)), NULL::int);
 SELECT (key::pair).y FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'), 0)));
@@ -108,13 +104,11 @@ SELECT m, status FROM moods, unnest(enum_range(NULL::moods_of_others)) AS m, ibl
 --
 -- Records of unknown columns, and keys of another kind than a record.
 --
-SELECT key FROM iblt_decode((SELECT iblt_agg('a'::text, 0)), NULL::record);
-SELECT key FROM iblt_decode((SELECT iblt_agg(1, 0)), NULL::record);
-SELECT key FROM iblt_decode((SELECT iblt_agg(1, 0) WHERE false), NULL::record);
-SELECT key FROM iblt_decode((SELECT iblt_agg(x::text, 0) FROM generate_series(1, 0) x), NULL::record);
-SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'::text), 0)), NULL::record[]);
-SELECT iblt_agg(ROW(1, NULL::record), 0);
-SELECT iblt_insert(iblt_new(), ROW(1, NULL::record), 0);
+SELECT * FROM pg_temp.refusals('%s', $$key FROM iblt_decode((SELECT iblt_agg('a'::text, 0)), NULL::record)$$,
+	'key FROM iblt_decode((SELECT iblt_agg(1, 0)), NULL::record)', 'key FROM iblt_decode((SELECT iblt_agg(1, 0) WHERE false), NULL::record)',
+	'key FROM iblt_decode((SELECT iblt_agg(x::text, 0) FROM generate_series(1, 0) x), NULL::record)',
+	$$key FROM iblt_decode((SELECT iblt_agg(ROW(1, 'a'::text), 0)), NULL::record[])$$, 'iblt_agg(ROW(1, NULL::record), 0)',
+	'iblt_insert(iblt_new(), ROW(1, NULL::record), 0)');
 SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, NULL::pair), 0)));
 SELECT key FROM iblt_decode((SELECT iblt_agg(ROW(1, ROW(2, 'a'::text)), 0)));
 -- without a key nothing is wrong yet, and the sketch goes with any

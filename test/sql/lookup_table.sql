@@ -1,17 +1,7 @@
 -- The sketch as a lookup table: keys looked up in stored values by slices, listing
 -- where the cells of a key do not tell, and sizes for it.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
-RESET client_min_messages;
-CREATE FUNCTION pg_temp.outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	answer text;
-BEGIN
-	EXECUTE query INTO answer;
-	RETURN coalesce(answer, 'NULL');
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate;
-END $$;
+\i test/sql/common.psql
+CREATE FUNCTION pg_temp.state(query text) RETURNS text LANGUAGE sql AS $$SELECT split_part(pg_temp.outcome(query), ' ', 1)$$;
 
 --
 -- Every form in which a value is stored gives the answer that one in memory gives.
@@ -118,16 +108,16 @@ SELECT what, bytes, pg_temp.unseen(bytes) FROM (SELECT iblt_agg(i, i, 1000)::byt
 	-- what is not read, or cannot be seen
 	('23 checksum', set_byte(b, length(b) - 1, 255 - get_byte(b, length(b) - 1))), ('24 meter', set_byte(b, 40, 255 - get_byte(b, 40))),
 	('25 rows', set_byte(b, 24, 7)), ('26 more rows than counted', set_byte(b, 30, 7))) d(what, bytes);
-SELECT what, pg_temp.outcome(format('SELECT (iblt_get(s, 7)).status FROM damaged WHERE what = %L', what)) AS stored,
-	   pg_temp.outcome(format('SELECT (iblt_get(pg_temp.unseen(bytes), 7)).status FROM damaged WHERE what = %L', what)) AS in_memory,
-	   pg_temp.outcome(format('SELECT (iblt_info(s)).version FROM damaged WHERE what = %L', what)) AS whole
+SELECT what, pg_temp.state(format('SELECT (iblt_get(s, 7)).status FROM damaged WHERE what = %L', what)) AS stored,
+	   pg_temp.state(format('SELECT (iblt_get(pg_temp.unseen(bytes), 7)).status FROM damaged WHERE what = %L', what)) AS in_memory,
+	   pg_temp.state(format('SELECT (iblt_info(s)).version FROM damaged WHERE what = %L', what)) AS whole
 FROM damaged ORDER BY what;
 -- One cell after the other.  Two tell the same here, and no other cell is read.
 TRUNCATE damaged;
 INSERT INTO damaged
 SELECT cell, '', pg_temp.unseen(overlay(b PLACING '\xffffffffffffffff' FROM 1 + 552 + 28 * cell + 4))
 FROM (SELECT iblt_agg(i, i, 1000)::bytea FROM generate_series(1, 100) i) b(b), generate_series(0, 1439) cell;
-SELECT pg_temp.outcome(format('SELECT (iblt_get(s, 7)).status FROM damaged WHERE what = %L', what)) AS stored, count(*)
+SELECT pg_temp.state(format('SELECT (iblt_get(s, 7)).status FROM damaged WHERE what = %L', what)) AS stored, count(*)
 FROM damaged GROUP BY 1 ORDER BY 1;
 
 -- Header and cells that contradict each other are found by listing alone.  This
@@ -199,22 +189,9 @@ FROM unnest(ARRAY[1, 10, 100, 1000, 10000, 100000]) keys, unnest(ARRAY[0.5, 0.9,
 	 iblt_info(iblt_new(keys, get_success => success)) ORDER BY 1, 2;
 SELECT hashes, cells FROM generate_series(3, 8) k, iblt_info(iblt_new(1000, hashes => k, get_success => 0.99));
 SELECT iblt_new(1000, get_success => NULL, hashes => NULL) = iblt_new(1000, hashes => 4) AS as_without;
-SELECT iblt_new(100, get_success => 1);
-SELECT iblt_new(100, get_success => 0);
-SELECT iblt_new(100, get_success => 'NaN');
-SELECT iblt_new(1000000, hashes => 3, get_success => 0.99999);
-SELECT iblt_new(-1, get_success => 0.9);
-SELECT iblt_new(1, hashes => 9, get_success => 0.9);
+SELECT * FROM pg_temp.refusals('iblt_new(%s)', '100, get_success => 1', '100, get_success => 0', $$100, get_success => 'NaN'$$,
+	'1000000, hashes => 3, get_success => 0.99999', '-1, get_success => 0.9', '1, hashes => 9, get_success => 0.9');
 
--- One key looked up in each of many sketches with seeds of their own is found a
--- binomially distributed number of times: within 5 standard deviations of theory.
-SELECT success, abs(found - n * p) <= 5 * sqrt(n * p * (1 - p)) + 1 AS as_expected, p >= success AS enough
-FROM (SELECT success, count(*) FILTER (WHERE g.status = 'present') AS found, count(*) AS n,
-			 1 - (1 - (1 - 1.0::float8 / (cells / hashes)) ^ 19) ^ hashes AS p
-	  FROM unnest(ARRAY[0.9, 0.99]) success, generate_series(1, 1000) n,
-		   LATERAL (SELECT iblt_agg(i, i, iblt_new(20, seed => n, get_success => success)) FROM generate_series(1, 20) i) x(s),
-		   iblt_info(s), iblt_get(s, 1 + n % 20) g
-	  GROUP BY success, cells, hashes) x ORDER BY 1;
 -- iblt_info tells it as it is now.  Rows that are there twice, changed or deleted
 -- do not mislead it.  The bound is that of the keys found, which are not quite
 -- independent, with room.

@@ -1,7 +1,7 @@
 -- iblt_compare_nodes as far as one database shows it: the arguments, the verdicts, and why
 -- nodes are compared in pairs.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 
 -- One weighted sum of all sketches instead of differences of two: copies of a row cancel, and it
 -- decodes as if all nodes had the same rows.  The differences of two do not.
@@ -31,15 +31,6 @@ CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT jsonb_populate_record(N
 SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(names, 3, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
 SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(names, 3, keys, source, NULL) AS l ORDER BY s.n, l.key;
 DROP TABLE nodes_keys;
-CREATE FUNCTION pg_temp.said(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	answer text;
-BEGIN
-	EXECUTE query INTO answer;
-	RETURN answer;
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || sqlerrm;
-END $$;
 CREATE FUNCTION pg_temp.sides(j jsonb) RETURNS side[] LANGUAGE sql AS 'SELECT ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::iblt_internal.side, j) AS s)';
 -- which nodes replicate to which, and whether rows may pass over a server that is not a node
 SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ') FROM unnest(nodes_links(s)) AS l) AS links, EXISTS (SELECT FROM unnest(nodes_links(s)) AS l WHERE l.source IS NULL) AS by_others
@@ -58,21 +49,11 @@ RESET search_path;
 
 -- arguments
 \set VERBOSITY terse
-SELECT * FROM iblt_compare_nodes('t', '{NULL,host=b}');
-SELECT * FROM iblt_compare_nodes('a.b.c', '{NULL,host=b}');
-SELECT * FROM iblt_compare_nodes(NULL, '{NULL,host=b}');
-SELECT * FROM iblt_compare_nodes('public.t', NULL);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL}');
-SELECT * FROM iblt_compare_nodes('public.t', '{{NULL,a},{b,c}}');
-SELECT * FROM iblt_compare_nodes('public.t', array_fill(NULL::text, '{17}'));
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,NULL}');
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', without => 'warn');
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', without => NULL);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', rows => NULL);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', max_differences => 200001);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', max_differences => 0);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', recheck => 1001);
-SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}');
+SELECT * FROM pg_temp.refusals('* FROM iblt_compare_nodes(%s)', $$'t', '{NULL,host=b}'$$, $$'a.b.c', '{NULL,host=b}'$$, $$NULL, '{NULL,host=b}'$$,
+	$$'public.t', NULL$$, $$'public.t', '{NULL}'$$, $$'public.t', '{{NULL,a},{b,c}}'$$, $$'public.t', array_fill(NULL::text, '{17}')$$,
+	$$'public.t', '{NULL,NULL}'$$, $$'public.t', '{NULL,host=b}', without => 'warn'$$, $$'public.t', '{NULL,host=b}', without => NULL$$,
+	$$'public.t', '{NULL,host=b}', rows => NULL$$, $$'public.t', '{NULL,host=b}', max_differences => 200001$$,
+	$$'public.t', '{NULL,host=b}', max_differences => 0$$, $$'public.t', '{NULL,host=b}', recheck => 1001$$, $$'public.t', '{NULL,a}'$$);
 DROP TABLE nodes_copies, nodes_sketches;
 
 -- a standby has no vote of its own in a repair

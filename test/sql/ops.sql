@@ -1,7 +1,5 @@
 -- Linear algebra on sketches, and the paper's map: insert, delete, get, list.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 
 CREATE TEMP TABLE s AS
 SELECT iblt_agg(i, i * 3) FILTER (WHERE i <= 40) AS a,
@@ -22,14 +20,10 @@ FROM s;
 SELECT (iblt_info(iblt_new() + iblt_new())).key_type;
 
 -- parameters that differ are an error that names both
-SELECT iblt_new(10) + iblt_new(1000);
-SELECT iblt_new(hashes => 3) = iblt_new(hashes => 4);
-SELECT iblt_new(seed => 1) - iblt_new(seed => -2);
-SELECT iblt_new(with_values => true) <> iblt_new();
-SELECT iblt_new(key_size => 16) = iblt_new(key_size => 24);
-SELECT iblt_agg(1, 1) - iblt_agg('1'::text, 1);
-SELECT iblt_agg('1'::text, 1) - iblt_agg(ROW('1'::text), 1);
-SELECT iblt_agg('a'::text, 1) - iblt_new(key_size => 64);
+SELECT * FROM pg_temp.refusals('%s', 'iblt_new(10) + iblt_new(1000)', 'iblt_new(hashes => 3) = iblt_new(hashes => 4)',
+	'iblt_new(seed => 1) - iblt_new(seed => -2)', 'iblt_new(with_values => true) <> iblt_new()', 'iblt_new(key_size => 16) = iblt_new(key_size => 24)',
+	$$iblt_agg(1, 1) - iblt_agg('1'::text, 1)$$, $$iblt_agg('1'::text, 1) - iblt_agg(ROW('1'::text), 1)$$,
+	$$iblt_agg('a'::text, 1) - iblt_new(key_size => 64)$$);
 -- key_size is for keys of open length only
 SELECT iblt_agg(1, 1) - iblt_new(key_size => 64) = iblt_agg(1, 1) AS same;
 
@@ -58,12 +52,8 @@ SELECT status, count(*) FROM (SELECT iblt_agg(i, i, 1) FROM generate_series(1, 1
 GROUP BY status;
 SELECT * FROM iblt_get(iblt_new(), 1);
 
-SELECT iblt_insert(NULL, 1, 1);
-SELECT iblt_insert(iblt_new(), NULL::int, 1);
-SELECT iblt_insert(iblt_new(), 1, NULL);
-SELECT iblt_delete(iblt_new(), 1, NULL);
-SELECT iblt_get(NULL, 1);
-SELECT iblt_get(iblt_new(), NULL::int);
+SELECT * FROM pg_temp.refusals('%s', 'iblt_insert(NULL, 1, 1)', 'iblt_insert(iblt_new(), NULL::int, 1)', 'iblt_insert(iblt_new(), 1, NULL)',
+	'iblt_delete(iblt_new(), 1, NULL)', 'iblt_get(NULL, 1)', 'iblt_get(iblt_new(), NULL::int)');
 
 -- overload to a hundred times the capacity, and back to nothing
 SELECT (s - s2) = iblt_new(10) AS empty, (s - s3) <> iblt_new(10) AS one_left, x.*

@@ -1,7 +1,7 @@
 -- What iblt_compare takes for a key, what it compares and how, before it reads a row:
 -- a key that is none would read different tables as equal.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA plans;
 SET search_path = plans, public, iblt_internal;
 
@@ -17,13 +17,6 @@ CREATE FUNCTION key_of(here regclass, there regclass, options jsonb DEFAULT '{}'
 		CASE WHEN p.by_hash THEN 'by hash' ELSE 'of ' || p.key_size || ' bytes' END)
 	FROM plan_of(here, there, options) AS p
 $$;
-CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE query;
-	RETURN 'no error';
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || sqlerrm;
-END $$;
 
 -- which unique indexes tell rows apart
 CREATE TABLE keys (a int NOT NULL, b int NOT NULL, c int, d int NOT NULL, e int NOT NULL, f int NOT NULL, g text NOT NULL, PRIMARY KEY (b, d));
@@ -53,7 +46,7 @@ SELECT key_of('two', 'other') AS not_all_of_it, key_of('two', 'only_v') AS nor_t
 -- which are kept as they are: of fixed width, one form for each value, never null
 SELECT type, key_of('k_' || n::text, 'k_' || n::text)
 FROM (SELECT n, type FROM unnest('{smallint,int,bigint,uuid,date,timestamptz,time,timetz,boolean,oid,text,numeric,float8,interval,char(3),bytea,inet}'::text[]) WITH ORDINALITY AS t(type, n)) AS t,
-	 LATERAL (SELECT outcome(format('CREATE TABLE IF NOT EXISTS plans.k_%s (id %s PRIMARY KEY)', n, type))) AS made;
+	 LATERAL (SELECT pg_temp.refusal(format('CREATE TABLE IF NOT EXISTS plans.k_%s (id %s PRIMARY KEY)', n, type))) AS made;
 CREATE TABLE wide_1 (a uuid, b int, PRIMARY KEY (a, b));
 CREATE TABLE wide_2 (a uuid, b uuid, PRIMARY KEY (a, b));
 CREATE TABLE big (id bigint PRIMARY KEY, v text);
@@ -81,7 +74,7 @@ SELECT c.name, c.cast_to AS "cast" FROM plan_of('types_here', 'types_there') AS 
 INSERT INTO types_here VALUES (1, 1, 2, 0.5, 'x', NULL, 1.50), (2, -1, 2, 1, 'x', NULL, 7);
 INSERT INTO types_there VALUES (1, 1, 2.000, 0.5, 'x', NULL, 1.500), (2, 5000000000, 2.0001, 1, 'x', NULL, 7);
 SELECT key, side, here, there FROM iblt_compare('types_here', NULL, 'types_there', cast_types => true, rows => true);
-SELECT outcome($$SELECT * FROM iblt_compare('types_here', NULL, 'types_there')$$);
+SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('types_here', NULL, 'types_there')$$);
 
 -- columns
 CREATE TABLE more (id int PRIMARY KEY, v text, gone int, mine int);
@@ -90,13 +83,13 @@ ALTER TABLE more DROP gone;
 ALTER TABLE more_there DROP gone;
 INSERT INTO more VALUES (1, 'a', 1), (2, 'b', 2);
 INSERT INTO more_there VALUES (1, 1, 'a'), (2, 2, 'c');
-SELECT outcome(format($$SELECT * FROM iblt_compare('more', NULL, 'more_there', %s)$$, options)), options
+SELECT pg_temp.refusal(format($$SELECT * FROM iblt_compare('more', NULL, 'more_there', %s)$$, options)), options
 FROM unnest(ARRAY[$$extra_columns => 'error'$$, $$extra_columns => 'error', exclude => '{mine,theirs}'$$, $$columns => '{mine}'$$, $$columns => '{theirs}'$$, $$key_columns => '{theirs}'$$,
 	$$exclude => '{nobody}'$$, $$columns => '{v}', exclude => '{v}'$$, $$exclude => '{id,v}', extra_columns => 'ignore'$$, $$max_differences => 0$$, $$max_differences => NULL$$,
 	$$recheck => -1$$, $$timeout => '-1 s'$$, $$extra_columns => 'never'$$, $$columns => '{}'$$, $$rows => NULL$$, $$max_differences => 1, extra_columns => 'ignore'$$]) AS options;
 SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore');
 SELECT count(*) FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', exclude => '{v}');
-SELECT outcome($$SELECT * FROM iblt_compare('more', NULL, 'plans.more')$$), outcome($$SELECT * FROM iblt_compare('more', NULL, 'a.b.c')$$), outcome($$SELECT * FROM iblt_compare('more', NULL, 'nothing')$$);
+SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('more', NULL, 'plans.more')$$), pg_temp.refusal($$SELECT * FROM iblt_compare('more', NULL, 'a.b.c')$$), pg_temp.refusal($$SELECT * FROM iblt_compare('more', NULL, 'nothing')$$);
 
 -- conditions: in parentheses, with a comment, of each side alone
 SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'id = 1 OR id = 2 -- both');
@@ -114,7 +107,7 @@ SELECT key, side FROM iblt_compare('several', NULL, 'several_there', condition =
 
 -- figures of a comparison that has not finished are not shown
 SELECT (iblt_compare_stats()).relation;
-SELECT outcome($$SELECT * FROM iblt_compare('several', NULL, 'several_there', max_differences => 1)$$);
+SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('several', NULL, 'several_there', max_differences => 1)$$);
 SELECT (iblt_compare_stats()).relation;
 SELECT count(*) FROM iblt_compare('one', NULL, 'one', peer_condition => 'true');
 SELECT (iblt_compare_stats()).relation;

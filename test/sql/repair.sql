@@ -1,7 +1,7 @@
 -- iblt_repair within one database: what it writes for each shape of table, what its
 -- options choose, and what it refuses.  Peers are tested in test/t.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA rep;
 SET search_path = rep, public;
 
@@ -21,13 +21,7 @@ BEGIN
 		SELECT count(*) FROM ((TABLE a EXCEPT ALL TABLE b) UNION ALL (TABLE b EXCEPT ALL TABLE a)) AS x', target) INTO n;
 	RETURN n;
 END $$;
-CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE query;
-	RETURN 'no error';
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || left(sqlerrm, 60);
-END $$;
+CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE sql AS 'SELECT left(pg_temp.refusal(query), 66)';
 
 -- what is refused
 CREATE TABLE opt (id int PRIMARY KEY, v text);

@@ -1,8 +1,8 @@
 -- What a side tells of its replication, and what a comparison makes of both sides: the
 -- links between them, and whether differences wait for them.  Subscriptions are made
 -- without a publisher, and undone before a worker could start.
+\i test/sql/common.psql
 SET client_min_messages = error;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA replication;
 SET search_path = replication, public, iblt_internal;
 

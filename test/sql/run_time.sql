@@ -1,7 +1,7 @@
 -- Pauses and slices, the arguments of a run, and what its store has.
 SET extra_float_digits = 0;
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 SET search_path = iblt_internal, public;
 
 CREATE FUNCTION pg_temp.options(slice_ms integer, max_load float8, max_rate bigint)
@@ -23,24 +23,15 @@ FROM (VALUES (NULL::bigint, 5000, 0, 10.0), (5000, 5000, 0, 1), (5000, 5000, 0, 
 SELECT seconds, (w).act, (w).until - clock_timestamp() > interval '5 s' AS long FROM unnest('{0,0.001,0.002,10,Infinity}'::float8[]) AS seconds, LATERAL (SELECT run_wait_then_claim(NULL, seconds) AS w OFFSET 0) AS x;
 
 -- What a query says, or its error.
-CREATE FUNCTION pg_temp.said(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	answer text;
-BEGIN
-	EXECUTE query INTO answer;
-	RETURN answer;
-EXCEPTION WHEN OTHERS THEN
-	RETURN sqlstate || ' ' || sqlerrm;
-END $$;
 CREATE FUNCTION pg_temp.a_table(j jsonb) RETURNS run_table LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.run_table, j)';
 
 -- Arguments
-SELECT change, pg_temp.said(format('SELECT run_check_options(jsonb_populate_record(NULL::run_options, %L))', '{"slice_ms": 1000, "check_indexes": false, "most_kept": 100}'::jsonb || change)) AS said
+SELECT change, pg_temp.outcome(format('SELECT run_check_options(jsonb_populate_record(NULL::run_options, %L))', '{"slice_ms": 1000, "check_indexes": false, "most_kept": 100}'::jsonb || change)) AS said
 FROM unnest(ARRAY['{}', '{"slice_ms": 1}', '{"slice_ms": 86400000}', '{"slice_ms": 0}', '{"slice_ms": 86400001}', '{"slice_ms": null}', '{"check_indexes": null}',
 	'{"most_kept": 1}', '{"most_kept": 2147483647}', '{"most_kept": 0}', '{"most_kept": 2147483648}', '{"most_kept": null}', '{"max_load": 0.001}', '{"max_load": 1}', '{"max_load": 0.0009}', '{"max_load": 1.01}',
 	'{"max_rate": 1}', '{"max_rate": 0}', '{"max_lag": "64 MB"}', '{"max_lag": "soon"}']::jsonb[]) AS change;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT pg_temp.said('SELECT run_check_options(jsonb_populate_record(NULL::run_options, ''{"slice_ms": 1000, "check_indexes": false, "most_kept": 100}''))');
+SELECT pg_temp.outcome('SELECT run_check_options(jsonb_populate_record(NULL::run_options, ''{"slice_ms": 1000, "check_indexes": false, "most_kept": 100}''))');
 COMMIT;
 SELECT max_lag, l.* FROM unnest('{64 MB," 1.5gb ",7 bytes,1 tb,30 s,1 day,NULL}'::text[]) AS max_lag, run_lag_limit(max_lag) AS l;
 
@@ -58,7 +49,7 @@ SELECT run_over(:run) AS over;
 SELECT count(iblt_run_add(pg_temp.a_table(jsonb_build_object('run', :run, 'table_number', g, 'number', 0, 'generation', 1, 'relation', 't' || g, 'status', 'differs', 'at_end', true, 'kept', 0, 'missing', 1, 'extra', 0, 'changed', 0, 'unconfirmed', 0, 'started_at', '2020-01-01')))) AS tables FROM generate_series(11, 31) AS g;
 SELECT array(SELECT DISTINCT m[1] FROM regexp_matches(iblt_audit_report(run => :run, form => 'html'), 'The page shows ([^<]*)', 'g') AS m ORDER BY 1) AS left_out;
 -- a number that is null is that of no run
-SELECT pg_temp.said('SELECT iblt_audit_recheck(NULL)') AS recheck, pg_temp.said('SELECT run_open(jsonb_populate_record(NULL::run_worker, ''{"peers": [null, null]}''), NULL)') AS open;
+SELECT pg_temp.outcome('SELECT iblt_audit_recheck(NULL)') AS recheck, pg_temp.outcome('SELECT run_open(jsonb_populate_record(NULL::run_worker, ''{"peers": [null, null]}''), NULL)') AS open;
 -- a report says when a run ended, and not when somebody asked for it
 BEGIN;
 SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": "equal", "finished_at": "2020-01-01T01:02:03Z"}'))) AS tables FROM pg_temp.tables AS t WHERE run = :run;

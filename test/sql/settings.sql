@@ -1,8 +1,6 @@
 -- What the drivers pin, here and on the peer, and the seeds that they use: what
 -- is compared must not depend on the settings of a session.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
-RESET client_min_messages;
+\i test/sql/common.psql
 
 SET search_path = public, iblt_internal;
 -- a name of pg_catalog would be called in the place of ours, or ours in its place

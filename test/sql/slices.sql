@@ -1,7 +1,7 @@
 -- Comparisons of slices: ranges of the key, which an index cuts.  What all slices of a
 -- relation find is what one comparison of the whole finds.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA slices;
 SET search_path = slices, public, iblt_internal;
 SELECT setseed(0.4711);
@@ -13,16 +13,6 @@ $$;
 CREATE FUNCTION refusal(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
 	SELECT iblt_internal.slice_problem(plan_of(here, there, options))
 $$;
-CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	detail text;
-BEGIN
-	EXECUTE query;
-	RETURN 'no error';
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-	RETURN concat_ws(' ', sqlstate, sqlerrm, nullif('(' || detail || ')', '()'));
-END $$;
 
 -- the slices of about that many rows, and what each finds
 CREATE FUNCTION sliced(here regclass, there regclass, size bigint, options jsonb DEFAULT '{}')
@@ -182,7 +172,7 @@ SELECT refusal('mine', 'seen'), refusal('bare', 'mine') AS bare, refusal('mine',
 CREATE TABLE enums2 (id mood PRIMARY KEY, v text);
 SELECT refusal('mine', 'theirs') IS NULL AS fine, refusal('two', 'folding') AS folding, refusal('two', 'patterns') AS patterns, refusal('enums', 'enums2') AS enums \gx
 SELECT refusal('pairs', 'pairs_back') AS turned, refusal('pairs', 'pairs_mixed') AS mixed, refusal('pairs', 'pairs_down') IS NULL AS down, refusal('mine', 'theirs', '{"key_columns": ["v"]}') AS another \gx
-SELECT outcome($$SELECT iblt_internal.slice_next(slices.plan_of('bare', 'mine'), NULL, 10)$$);
+SELECT pg_temp.refusal($$SELECT iblt_internal.slice_next(slices.plan_of('bare', 'mine'), NULL, 10)$$);
 -- an index that both have, in whatever order its columns are named
 CREATE UNIQUE INDEX ON pairs (b, a);
 INSERT INTO pairs SELECT i % 10, i, 'v' FROM generate_series(1, 100) AS i;
@@ -262,7 +252,7 @@ CREATE TABLE crossed_1 PARTITION OF crossed FOR VALUES FROM (0) TO (10);
 CREATE UNIQUE INDEX ON crossed_1 (a, b DESC);
 CREATE UNIQUE INDEX ON crossed (a, b);
 INSERT INTO crossed SELECT i % 10, i, 'v' FROM generate_series(1, 1000) AS i;
-SELECT outcome($$SELECT iblt_internal.slice_next(slices.plan_of('crossed', 'pairs'), NULL, 10)$$);
+SELECT pg_temp.refusal($$SELECT iblt_internal.slice_next(slices.plan_of('crossed', 'pairs'), NULL, 10)$$);
 
 CREATE TABLE one (id bigint PRIMARY KEY, v text);
 INSERT INTO one SELECT i, 'v' FROM generate_series(1, 20000) AS i;
@@ -299,7 +289,7 @@ CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options j
 	SELECT iblt_internal.slice_guard(plan, thorough, (iblt_internal.run_see(plan)).probes) FROM (SELECT slices.plan_of(here, there, options) AS plan OFFSET 0) AS p
 $$;
 SELECT guard('parts', 'whole', false);
-SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);
+SELECT pg_temp.refusal($$SELECT slices.guard('parts', 'whole', true)$$);
 CREATE SCHEMA "am check";
 CREATE EXTENSION amcheck SCHEMA "am check";
 SELECT guard('parts', 'whole', true);
@@ -313,7 +303,7 @@ GRANT USAGE ON SCHEMA slices, "am check" TO regress_iblt_checker;
 GRANT SELECT ON parts, whole TO regress_iblt_checker;
 SET ROLE regress_iblt_checker;
 SELECT guard('parts', 'whole', false) LIKE 'read by index%' AS sampled;
-SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);
+SELECT pg_temp.refusal($$SELECT slices.guard('parts', 'whole', true)$$);
 RESET ROLE;
 DROP OWNED BY regress_iblt_checker;
 DROP ROLE regress_iblt_checker;
@@ -347,7 +337,7 @@ SELECT keep_up('h_pkey', true);
 INSERT INTO t VALUES (777, 'v');
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
 SELECT cardinality((iblt_internal.comparison_of(iblt_internal.find_keys(plan_of('h', 't')))).differences) AS by_scan;
-SELECT regexp_replace(outcome($$SELECT slices.guard('h', 't', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
+SELECT regexp_replace(pg_temp.refusal($$SELECT slices.guard('h', 't', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
 -- on both sides, with other contents: slices find nothing, and say what they rest on; amcheck finds it, and so does a scan
 BEGIN;
@@ -356,12 +346,12 @@ INSERT INTO h VALUES (1500, 'here');
 INSERT INTO t VALUES (1500, 'there');
 SELECT keep_up('h_pkey', true), keep_up('t_pkey', true);
 -- (and whoever looks whether the index finds a row does not trust it, though the scan of a condition may)
-SELECT outcome($$SELECT iblt_internal.check_index(slices.plan_of('h', 't', '{"condition": "id = 1500", "by_index": true}'), '{1500}')$$) AS looked_for;
+SELECT pg_temp.refusal($$SELECT iblt_internal.check_index(slices.plan_of('h', 't', '{"condition": "id = 1500", "by_index": true}'), '{1500}')$$) AS looked_for;
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
 SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off;
-SELECT outcome($$SELECT iblt_internal.comparison_of(iblt_internal.find_keys(slices.plan_of('h', 't')))$$) AS by_scan;
-SELECT regexp_replace(outcome($$SELECT slices.guard('t', 'h', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
+SELECT pg_temp.refusal($$SELECT iblt_internal.comparison_of(iblt_internal.find_keys(slices.plan_of('h', 't')))$$) AS by_scan;
+SELECT regexp_replace(pg_temp.refusal($$SELECT slices.guard('t', 'h', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
 -- no index serves the condition of a slice, so it finds what such an index lacks, and a lookup does not
 BEGIN;
@@ -371,27 +361,27 @@ SELECT keep_up('h_v', false), keep_up('t_v', false);
 INSERT INTO h VALUES (777, 'here');
 SELECT keep_up('h_v', true), keep_up('t_v', true);
 ANALYZE h, t;
-SELECT outcome($$SELECT count(*) FROM slices.sliced('h', 't', 900, '{"condition": "v = ''here''", "peer_condition": "v = ''here''"}')$$);
+SELECT pg_temp.refusal($$SELECT count(*) FROM slices.sliced('h', 't', 900, '{"condition": "v = ''here''", "peer_condition": "v = ''here''"}')$$);
 ROLLBACK;
 -- many rows: the sample finds that
 BEGIN;
 SELECT keep_up('t_pkey', false);
 INSERT INTO t SELECT i, 'v' FROM generate_series(10001, 11000) AS i;
 SELECT keep_up('t_pkey', true);
-SELECT regexp_replace(outcome($$SELECT slices.guard('h', 't', false)$$), '[0-9]+ rows, it does not find [0-9]+', 'N rows, it does not find M');
+SELECT regexp_replace(pg_temp.refusal($$SELECT slices.guard('h', 't', false)$$), '[0-9]+ rows, it does not find [0-9]+', 'N rows, it does not find M');
 ROLLBACK;
 -- nothing is written where nothing may be
 BEGIN READ ONLY;
-SELECT outcome($$SELECT iblt_internal.iblt_run_add(r) FROM (SELECT NULL::iblt_internal.run_table) AS x(n), LATERAL jsonb_populate_record(n, '{"run": 1, "table_number": 1, "number": 0}') AS r$$);
-SELECT outcome($$SELECT iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, 0, NULL, NULL, NULL)$$);
+SELECT pg_temp.refusal($$SELECT iblt_internal.iblt_run_add(r) FROM (SELECT NULL::iblt_internal.run_table) AS x(n), LATERAL jsonb_populate_record(n, '{"run": 1, "table_number": 1, "number": 0}') AS r$$);
+SELECT pg_temp.refusal($$SELECT iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, 0, NULL, NULL, NULL)$$);
 ROLLBACK;
 -- rows that are null
-SELECT outcome($$SELECT iblt_internal.iblt_run_add(NULL::iblt_internal.run_table)$$), outcome($$SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_table)$$);
+SELECT pg_temp.refusal($$SELECT iblt_internal.iblt_run_add(NULL::iblt_internal.run_table)$$), pg_temp.refusal($$SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_table)$$);
 -- a store that is not one of ours any more
 BEGIN;
 SET LOCAL allow_system_table_mods = on;
 UPDATE pg_class SET relkind = 'r', relhasrules = false WHERE oid = 'iblt_internal.run_table'::regclass;
-SELECT outcome($$SELECT iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, NULL, NULL, NULL)$$);
+SELECT pg_temp.refusal($$SELECT iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, NULL, NULL, NULL)$$);
 ROLLBACK;
 -- an index that has another order than its collation, as after an upgrade of a library
 CREATE TABLE sh (id text COLLATE "und-x-icu" PRIMARY KEY, v text);
@@ -404,9 +394,10 @@ UPDATE pg_index SET indcollation = '950' WHERE indexrelid IN ('sh_pkey'::regclas
 UPDATE pg_attribute SET attcollation = 950 WHERE attname = 'id' AND attrelid IN ('sh'::regclass, 'sh_pkey'::regclass, 'st'::regclass, 'st_pkey'::regclass);
 -- another session has not yet seen the indexes
 \c -
+\i test/sql/common.psql
 SET client_min_messages = warning;
 SET search_path = slices, public, iblt_internal;
 SELECT refusal('sh', 'st') IS NULL AS sliced, all_found, each_once FROM same('sh', 'st', 500);
-SELECT outcome($$SELECT slices.guard('sh', 'st', false)$$) ~ '^XX002 an index of slices.(sh|st) does not find rows' AS sample;
-SELECT outcome($$SELECT slices.guard('sh', 'st', true)$$) ~ '^XX002 index slices.(sh|st)_pkey is damaged .amcheck: item order invariant violated for index' AS amcheck;
+SELECT pg_temp.refusal($$SELECT slices.guard('sh', 'st', false)$$) ~ '^XX002 an index of slices.(sh|st) does not find rows' AS sample;
+SELECT pg_temp.refusal($$SELECT slices.guard('sh', 'st', true)$$) ~ '^XX002 index slices.(sh|st)_pkey is damaged .amcheck: item order invariant violated for index' AS amcheck;
 DROP TABLE sh, st;

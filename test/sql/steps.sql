@@ -1,7 +1,7 @@
 -- The steps of a comparison, one by one, with plans that are hard to get from relations:
 -- what a step refuses, and what it says.
+\i test/sql/common.psql
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
 CREATE SCHEMA steps;
 SET search_path = steps, public, iblt_internal;
 
@@ -18,16 +18,6 @@ CREATE FUNCTION changed(plan iblt_internal.plan, fields jsonb) RETURNS iblt_inte
 	SELECT jsonb_populate_record(plan, fields || CASE WHEN fields ? 'here' THEN jsonb_build_object('here', to_jsonb(plan.here) || (fields -> 'here')) ELSE '{}' END
 		|| CASE WHEN fields ? 'there' THEN jsonb_build_object('there', to_jsonb(plan.there) || (fields -> 'there')) ELSE '{}' END)
 $$;
-CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	detail text;
-BEGIN
-	EXECUTE query;
-	RETURN 'no error';
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-	RETURN concat_ws(' ', sqlstate, sqlerrm, nullif('(' || detail || ')', '()'));
-END $$;
 
 CREATE TABLE mine (id int PRIMARY KEY, v text);
 CREATE TABLE theirs (id int PRIMARY KEY, v text);
@@ -38,15 +28,15 @@ DELETE FROM theirs WHERE id = 3;
 DELETE FROM mine WHERE id = 4;
 
 -- options
-SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', max_differences => 2147483648)$$);
-SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', columns => '{id,NULL}')$$);
-SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', exclude => '{NULL}')$$);
+SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', max_differences => 2147483648)$$);
+SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', columns => '{id,NULL}')$$);
+SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', exclude => '{NULL}')$$);
 SELECT (options_of('mine', '{"seed": 7}')).seed,
 	(options_of('mine', '{"condition": "a", "peer_condition": "b"}')).peer_condition,
 	(options_of('mine', '{"condition": "a"}')).peer_condition AS by_default;
-SELECT outcome($$SELECT steps.plan_of('steps.mine', 'steps.theirs', '{"relation_name": "steps.renamed"}')$$);
+SELECT pg_temp.refusal($$SELECT steps.plan_of('steps.mine', 'steps.theirs', '{"relation_name": "steps.renamed"}')$$);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', recheck => 1)$$);
+SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', recheck => 1)$$);
 COMMIT;
 
 -- a condition that depends on a collation names it
@@ -62,7 +52,7 @@ SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' ? ('
 FROM unnest(ARRAY['md5(v) = ''8''', 'v::varchar = ''8''', 'v::bytea IS NULL', 'v LIKE ''a%''']) AS condition;
 
 -- what a plan must not do
-SELECT h, t, outcome(format('SELECT iblt_internal.check_collations(jsonb_populate_record(NULL::iblt_internal.side, %L), jsonb_populate_record(NULL::iblt_internal.side, %L))',
+SELECT h, t, pg_temp.refusal(format('SELECT iblt_internal.check_collations(jsonb_populate_record(NULL::iblt_internal.side, %L), jsonb_populate_record(NULL::iblt_internal.side, %L))',
 	jsonb_build_object('collations', h::text[]), jsonb_build_object('collations', t::text[]))) FROM (VALUES ('{}', '{}'), ('{C}', '{}'), ('{}', '{C}'), ('{C}', '{C}'), ('{"c en_US 2.36"}', '{"c en_US 2.37"}')) AS x(h, t);
 -- many columns, one that has the name of a row, and none
 DO $$
@@ -175,7 +165,7 @@ SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeo
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
 -- a pooler has sent the query to another server
-SELECT side, outcome(format('SELECT iblt_internal.look_at_ids(%L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object(side, '{"identity": "1 2 3"}'::jsonb)), '{1}'))
+SELECT side, pg_temp.refusal(format('SELECT iblt_internal.look_at_ids(%L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object(side, '{"identity": "1 2 3"}'::jsonb)), '{1}'))
 FROM unnest('{here,there,none}'::text[]) AS side;
 -- figures
 CREATE VIEW clock AS SELECT id, clock_timestamp() AS v FROM mine;
@@ -185,11 +175,12 @@ SELECT count(*) FROM iblt_compare('mine', NULL, 'mine', peer_condition => 'true'
 SELECT differences, unconfirmed, settled, messages, bytes_sent, bytes_received, sketch_bytes, lookup_ms, recheck_ms FROM iblt_compare_stats();
 -- those of a comparison that was undone are gone
 \c -
+\i test/sql/common.psql
 SET search_path = steps, public, iblt_internal;
 BEGIN;
 SELECT count(*) FROM iblt_compare('mine', NULL, 'theirs');
 ROLLBACK;
-SELECT outcome('SELECT * FROM iblt_compare_stats()');
+SELECT pg_temp.refusal('SELECT * FROM iblt_compare_stats()');
 
 SET client_min_messages = warning;
 DROP SCHEMA steps CASCADE;

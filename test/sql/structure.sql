@@ -1,8 +1,6 @@
 -- The steps of an audit of structures that need no peer: texts, severities, and where a
 -- sequence goes.  Peers are tested in test/t.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE; CREATE EXTENSION IF NOT EXISTS iblt_live;
-RESET client_min_messages;
+\i test/sql/common.psql
 SET search_path = public, iblt_internal;
 
 -- names of a schema become those of another one, in texts only where they are names

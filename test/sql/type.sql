@@ -1,7 +1,5 @@
 -- The type iblt: its forms, its doors, its parameters.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS iblt;
-RESET client_min_messages;
+\i test/sql/common.psql
 
 -- text and bytea round trips of templates and of sketches of every kind of key
 CREATE TEMP TABLE sketch AS
@@ -36,32 +34,15 @@ SELECT count(*) FROM stored JOIN sketch ON stored.s::bytea = sketch.s::bytea;
 
 -- every door refuses the same bytes with the same words; test/t/020_format.pl has
 -- the full list of damages and the binary door
-CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE detail text;
-BEGIN
-	EXECUTE command;
-	RETURN 'accepted';
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-	RETURN concat_ws('; ', SQLSTATE, SQLERRM, detail);
-END $$;
 
-WITH good AS (SELECT s::bytea AS b FROM sketch WHERE name = 'integer'),
-bad AS (
-	SELECT 'nothing' AS damage, ''::bytea AS b
-	UNION ALL SELECT 'noise', decode(repeat('5a', 1000), 'hex')
-	UNION ALL SELECT 'one byte less', substring(b FROM 1 FOR length(b) - 1) FROM good
-	UNION ALL SELECT 'one byte more', b || '\x00' FROM good
-	UNION ALL SELECT 'magic', set_byte(b, 0, 0) FROM good
-	UNION ALL SELECT 'version', set_byte(b, 4, 2) FROM good
-	UNION ALL SELECT 'hashes', set_byte(b, 5, 9) FROM good
-	UNION ALL SELECT 'a cell', set_byte(b, 1000, get_byte(b, 1000) # 1) FROM good
-	UNION ALL SELECT 'the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1) FROM good)
 SELECT damage,
-	   pg_temp.refusal(format('SELECT %L::bytea::iblt', b)) AS as_bytea,
-	   pg_temp.refusal(format('SELECT %L::bytea::iblt', b)) =
-	   pg_temp.refusal(format('SELECT %L::iblt', translate(encode(b, 'base64'), E'\n', ''))) AS as_text_the_same
-FROM bad;
+	   pg_temp.refusal(format('SELECT %L::bytea::iblt', bad)) AS as_bytea,
+	   pg_temp.refusal(format('SELECT %L::bytea::iblt', bad)) =
+	   pg_temp.refusal(format('SELECT %L::iblt', translate(encode(bad, 'base64'), E'\n', ''))) AS as_text_the_same
+FROM (SELECT s::bytea AS b FROM sketch WHERE name = 'integer') AS good,
+	LATERAL (VALUES ('nothing', ''::bytea), ('noise', decode(repeat('5a', 1000), 'hex')), ('one byte less', substring(b FROM 1 FOR length(b) - 1)), ('one byte more', b || '\x00'),
+	('magic', set_byte(b, 0, 0)), ('version', set_byte(b, 4, 2)), ('hashes', set_byte(b, 5, 9)), ('a cell', set_byte(b, 1000, get_byte(b, 1000) # 1)),
+	('the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1))) v(damage, bad);
 
 SELECT pg_temp.refusal($$SELECT 'not base64!'::iblt$$);
 SELECT pg_temp.refusal($$SELECT ''::iblt$$);
