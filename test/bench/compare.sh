@@ -34,9 +34,6 @@ REPEAT=${BENCH_COMPARE_REPEAT:-5}
 DIGEST="iblt_agg(id, iblt_checksum(id, a, b, c))"
 SERIAL="SET max_parallel_workers_per_gather = 0"
 
-# sql PORT ARGUMENT ...
-sql() { asked "$1" postgres -F ' ' "${@:2}"; }
-
 both() {
 	sql $HERE_PORT "$@"
 	sql $THERE_PORT "$@"
@@ -75,25 +72,15 @@ make_peer() {
 
 # --- measuring -------------------------------------------------------------------------
 
-# peer PORT [SETTING]: a connection string as a literal.
-peer() { printf "'host=%s port=%s user=postgres dbname=postgres%s'" "$WORK/s" "$1" "${2:+ options=''-c $2''}"; }
-
-# time_sql PORT EXPECTED SETTING QUERY: milliseconds; dies unless it answers EXPECTED.
-time_sql() {
-	sql "$1" -c "$3" -c '\timing on' -c "$4" >"$WORK/answer.$1" || die "failed: $4"
-	[ "$(head -n 1 "$WORK/answer.$1")" = "$2" ] || die "$(head -n 1 "$WORK/answer.$1") instead of $2: $4"
-	sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' "$WORK/answer.$1"
-}
-
 digest_query() { echo "SELECT (iblt_info(d)).capacity FROM (SELECT $DIGEST FROM $1 OFFSET 0) AS x(d)"; }
 
 # digest_both NAME REPETITION SETTING: both servers at the same time; the slower one.
 digest_both() {
 	local query there
 	query=$(digest_query t)
-	time_sql $THERE_PORT 100 "$3" "$query" >"$WORK/there.ms" &
+	time_sql $THERE_PORT postgres 100 "$3" "$query" >"$WORK/there.ms" &
 	there=$!
-	time_sql $HERE_PORT 100 "$3" "$query" >"$WORK/here.ms"
+	time_sql $HERE_PORT postgres 100 "$3" "$query" >"$WORK/here.ms"
 	wait $there
 	note "$1" "$2" "$(sort -n "$WORK/here.ms" "$WORK/there.ms" | tail -n 1)"
 }
@@ -103,23 +90,23 @@ compare_query() { echo "SELECT count(*) FROM iblt_compare('$1', $2)"; }
 measure_compare() {
 	local r none="SET jit = off"
 	for r in $(seq 0 "$REPEAT"); do
-		note count "$r" "$(time_sql $HERE_PORT "$ROWS" "$SERIAL; $none" "SELECT count(*) FROM t")"
-		note agg_row "$r" "$(time_sql $HERE_PORT 100 "$SERIAL; $none" \
-			"SELECT (iblt_info(d)).capacity FROM (SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t OFFSET 0) AS x(d)")"
-		note digest_alone "$r" "$(time_sql $HERE_PORT 100 "$none" "$(digest_query t)")"
+		timed count "$r" $HERE_PORT postgres "$ROWS" "$SERIAL; $none" "SELECT count(*) FROM t"
+		timed agg_row "$r" $HERE_PORT postgres 100 "$SERIAL; $none" \
+			"SELECT (iblt_info(d)).capacity FROM (SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t OFFSET 0) AS x(d)"
+		timed digest_alone "$r" $HERE_PORT postgres 100 "$none" "$(digest_query t)"
 		digest_both digest "$r" "$none"
-		note compare "$r" "$(time_sql $HERE_PORT "$DIFFERING" "$none" "$(compare_query t "$(peer $THERE_PORT)")")"
+		timed compare "$r" $HERE_PORT postgres "$DIFFERING" "$none" "$(compare_query t "$(peer $THERE_PORT)")"
 		digest_both digest_serial "$r" "$SERIAL; $none"
-		note compare_serial "$r" "$(time_sql $HERE_PORT "$DIFFERING" "$SERIAL; $none" \
-			"$(compare_query t "$(peer $THERE_PORT max_parallel_workers_per_gather=0)")")"
+		timed compare_serial "$r" $HERE_PORT postgres "$DIFFERING" "$SERIAL; $none" \
+			"$(compare_query t "$(peer $THERE_PORT max_parallel_workers_per_gather=0)")"
 	done
 }
 
 measure_small() {
 	local r
 	for r in $(seq 0 "$REPEAT"); do
-		note few "$r" "$(time_sql $HERE_PORT $DIFFERING "SET jit = off" "$(compare_query few "$(peer $THERE_PORT)")")"
-		note many "$r" "$(time_sql $HERE_PORT $MANY "SET jit = off" "$(compare_query many "$(peer $THERE_PORT)")")"
+		timed few "$r" $HERE_PORT postgres $DIFFERING "SET jit = off" "$(compare_query few "$(peer $THERE_PORT)")"
+		timed many "$r" $HERE_PORT postgres $MANY "SET jit = off" "$(compare_query many "$(peer $THERE_PORT)")"
 	done
 }
 
@@ -156,10 +143,10 @@ measure_plain() {
 measure_others() {
 	local r
 	for r in 1 2 3; do
-		note md5 "$r" "$(time_sql $HERE_PORT "$ROWS" "$SERIAL; SET jit = off" "SELECT count(md5(t::text)) FROM t")"
-		note plain "$r" "$(time_sql $HERE_PORT $DIFFERING "SET jit = off" "$(compare_query t "$(peer $THERE_PORT), method => 'plain'")")"
-		note except "$r" "$(time_sql $HERE_PORT $((DIFFERING * 4 / 5)) "SET jit = off" \
-			"SELECT count(*) FROM (SELECT * FROM t_there EXCEPT SELECT * FROM t) AS x")"
+		timed md5 "$r" $HERE_PORT postgres "$ROWS" "$SERIAL; SET jit = off" "SELECT count(md5(t::text)) FROM t"
+		timed plain "$r" $HERE_PORT postgres $DIFFERING "SET jit = off" "$(compare_query t "$(peer $THERE_PORT), method => 'plain'")"
+		timed except "$r" $HERE_PORT postgres $((DIFFERING * 4 / 5)) "SET jit = off" \
+			"SELECT count(*) FROM (SELECT * FROM t_there EXCEPT SELECT * FROM t) AS x"
 		if has_comparator; then
 			time_comparator comparator "$r"
 			time_comparator comparator_in_turn "$r" --no-asynchronous
@@ -209,37 +196,16 @@ measure_bytes() {
 
 # --- memory ------------------------------------------------------------------------------
 
-# private PORT CONDITION: MB that this backend, if there is one, does not share.
-private() {
-	local pid
-	pid=$(sql "$1" -c "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND $2")
-	awk '/^RssAnon/ { mb = $2 / 1024 } END { printf "%d\n", mb }' "/proc/${pid:-none}/status" 2>/dev/null || echo 0
-}
-
-# watch_memory RUN NAME: until a program ends, the most that the backend of that name takes here,
-# and that of a peer there. Sets MEMORY_HERE and MEMORY_THERE.
-watch_memory() {
-	local now
-	MEMORY_HERE=0
-	MEMORY_THERE=0
-	while kill -0 "$1" 2>/dev/null; do
-		now=$(private $HERE_PORT "application_name = '$2'")
-		if [ "$now" -gt $MEMORY_HERE ]; then MEMORY_HERE=$now; fi
-		now=$(private $THERE_PORT "application_name LIKE 'iblt_%'")
-		if [ "$now" -gt $MEMORY_THERE ]; then MEMORY_THERE=$now; fi
-		sleep 0.05
-	done
-	wait "$1"
-}
-
 # Half of the rows differ. Sets MEMORY_HERE and MEMORY_THERE.
 measure_memory() {
-	local rows=$((SMALL * 4))
+	local rows=$((SMALL * 4)) run
 	both -c "CREATE UNLOGGED TABLE half AS SELECT id, hashint8extended(id, 1) AS a FROM generate_series(1::bigint, $rows) AS id" -c "ALTER TABLE half ADD PRIMARY KEY (id)"
 	sql $THERE_PORT -c "UPDATE half SET a = a + 1 WHERE id % 2 = 0"
 	both -c "VACUUM (FREEZE, ANALYZE) half"
 	PGAPPNAME=memory sql $HERE_PORT -c "SELECT count(*) FROM iblt_compare('half', $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
-	watch_memory $! memory
+	run=$!
+	read -r -d '' MEMORY_HERE MEMORY_THERE < <(watch_memory $run $HERE_PORT memory $THERE_PORT 'iblt_%') || true
+	wait $run
 	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
 }
 
@@ -253,12 +219,8 @@ make_far() {
 		EXECUTE format('ALTER TABLE far.t%s ADD PRIMARY KEY (id)', i); END LOOP; END \$\$"
 }
 
-# far_sql NAME REPETITION EXPECTED QUERY
-far_sql() {
-	local ms
-	ms=$(time_sql $HERE_PORT "$3" "SET jit = off" "$4") || exit 1
-	note "$1" "$2" "$ms"
-}
+# far_sql NAME REPETITION ANSWER QUERY
+far_sql() { timed "$1" "$2" $HERE_PORT postgres "$3" "SET jit = off" "$4"; }
 
 # measure_far: comparing takes what it takes with the peer next door, and the turns.
 measure_far() {
@@ -330,15 +292,13 @@ measure_kept() {
 # session that runs this: those of processes that have ended, which their servers have
 spent() {
 	local before after
-	before=$(ended)
+	before=$(ended_ms here there)
 	printf '%s\n' "$2" | sql $HERE_PORT -d "$1" >"$WORK/spent.out"
 	until [ "$(sql $HERE_PORT -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql'")" = 1 ] &&
 		[ "$(sql $THERE_PORT -c "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt%'")" = 0 ]; do sleep 0.05; done
-	after=$(ended)
+	after=$(ended_ms here there)
 	echo $((after - before))
 }
-
-ended() { awk '{ ms += 10 * ($16 + $17) } END { print ms }' "/proc/$(head -n 1 "$WORK/here/postmaster.pid")/stat" "/proc/$(head -n 1 "$WORK/there/postmaster.pid")/stat"; }
 
 # cpu NAME QUERY: milliseconds of the first call in a session, with its connections, and of a later one
 cpu() {
@@ -402,20 +362,16 @@ measure_elsewhere() {
 
 # The memory of the session that conducts where half of the rows differ.  Sets MEMORY_THIRD.
 measure_third_memory() {
-	local rows=$((SMALL * 4)) one=$MEMORY_HERE there=$MEMORY_THERE
+	local rows=$((SMALL * 4)) run
 	PGAPPNAME=third sql $HERE_PORT -d desk -c "SELECT count(*) FROM iblt_compare(here_peer => $(peer $HERE_PORT), here_relation => 'public.half',
 		peer => $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
-	watch_memory $! third
+	run=$!
+	MEMORY_THIRD=$(watch_memory $run $HERE_PORT third)
+	wait $run
 	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
-	MEMORY_THIRD=$MEMORY_HERE
-	MEMORY_HERE=$one
-	MEMORY_THERE=$there
 }
 
 # --- the report -----------------------------------------------------------------------------
-
-# than TEXT NAME OTHER BAR: NAME takes at most BAR times what OTHER takes.
-than() { bar "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[$3]}")" at-most "$4"; }
 
 # faster TEXT NAME BAR: iblt_compare is at least BAR times as fast as NAME.
 faster() { bar "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[compare]}")" at-least "$3"; }
@@ -424,8 +380,8 @@ report() {
 	say ""
 	row "One side alone, $ROWS rows, without workers" "ms" "ratio" "bar" ""
 	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
-	row "iblt_agg(id, iblt_checksum(t.*)) / that" "${MEDIAN[agg_row]}" "$(ratio "${MEDIAN[agg_row]}" "${MEDIAN[count]}")" "-" ""
-	row "count(md5(t::text)) / that" "${MEDIAN[md5]}" "$(ratio "${MEDIAN[md5]}" "${MEDIAN[count]}")" "-" ""
+	than "iblt_agg(id, iblt_checksum(t.*)) / that" agg_row count
+	than "count(md5(t::text)) / that" md5 count
 	row "iblt_compare, $ROWS rows, $DIFFERING differ" "ms" "ratio" "bar" ""
 	row "digest of one side, without workers, both at once: the slower" "${MEDIAN[digest_serial]}" "1.00" "-" ""
 	than "iblt_compare without workers / that" compare_serial digest_serial 1.35
@@ -473,7 +429,7 @@ report() {
 	bar "$ROWS rows that are equal, ms" "" "${MEDIAN[live_equal]}" at-most 8
 	bar "its messages" "" "${MESSAGES[live_equal]}" at-most 2
 	row "1,000 equal rows, by a new connection, ms" "${MEDIAN[few_rows_new]}" "1.00" "-" ""
-	bar "the same by a connection that is kept" "${MEDIAN[few_rows_kept]}" "$(ratio "${MEDIAN[few_rows_kept]}" "${MEDIAN[few_rows_new]}")" at-most 0.7
+	than "the same by a connection that is kept" few_rows_kept few_rows_new 0.7
 	row "Processors of both sides" "first" "later" "bar" ""
 	row "iblt_compare of 1,000 equal rows, ms" "${MEDIAN[cpu_first]}" "${MEDIAN[cpu_later]}" "-" ""
 	row "live digests that are equal, ms" "${MEDIAN[cpu_live_first]}" "${MEDIAN[cpu_live_later]}" "-" ""

@@ -22,17 +22,17 @@ ROWS=${BENCH_ROWS:-5000000}
 REPEAT=${BENCH_REPEAT:-5}
 LOOKUPS=100000
 
-# The queries: name and SQL.
+# The queries: name, workers and SQL.
 queries() {
 	cat <<-QUERIES
-		count|SELECT count(*) FROM t
-		agg|SELECT kbf_agg(id, 1 + (id & 127)::int, $ROWS) FROM t
-		agg_value|SELECT kbf_agg(id, v, $ROWS) FROM t
-		agg_small|SELECT kbf_agg(id, v, 10000) FROM t WHERE id <= 10000
-		count_small|SELECT count(*) FROM t WHERE id <= 10000
-		get_1|SELECT sum(kbf_get(s, g, 0)) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 1
-		get_10|SELECT sum(kbf_get(s, g, 0)) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 10
-		series|SELECT sum(g) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 1
+		count|0|SELECT count(*) FROM t
+		agg|0|SELECT kbf_agg(id, 1 + (id & 127)::int, $ROWS) FROM t
+		agg_value|0|SELECT kbf_agg(id, v, $ROWS) FROM t
+		agg_small|0|SELECT kbf_agg(id, v, 10000) FROM t WHERE id <= 10000
+		count_small|0|SELECT count(*) FROM t WHERE id <= 10000
+		get_1|0|SELECT sum(kbf_get(s, g, 0)) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 1
+		get_10|0|SELECT sum(kbf_get(s, g, 0)) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 10
+		series|0|SELECT sum(g) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 1
 	QUERIES
 }
 
@@ -47,22 +47,6 @@ make_tables() {
 		FROM unnest(ARRAY[1, 10]) mb, generate_series(1, 950000) g WHERE g <= mb * 95000 GROUP BY mb"
 }
 
-timing_script() {
-	local repetition name query
-	printf '%s\n' '\timing on'
-	for repetition in $(seq 0 "$REPEAT"); do
-		queries | while IFS='|' read -r name query; do
-			printf '%s\n' "\\echo @ $name $repetition" "$query \\g /dev/null"
-		done
-	done
-}
-
-measure() {
-	timing_script >"$WORK/timing.sql"
-	sql -f "$WORK/timing.sql" >"$WORK/timing.out"
-	read_medians "$WORK/timing.out"
-}
-
 # look_up TEXT NAME: microseconds a call, against the bar of 50.
 look_up() {
 	local each
@@ -75,11 +59,9 @@ report() {
 	say ""
 	row "SQL" "ms" "ratio" "bar" ""
 	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
-	bar "kbf_agg(id, v, $ROWS) / count(*)" "${MEDIAN[agg_value]}" \
-		"$(ratio "${MEDIAN[agg_value]}" "${MEDIAN[count]}")" at-most 2.0
-	row "kbf_agg(id, 1 + (id & 127)::int, $ROWS)" "${MEDIAN[agg]}" "$(ratio "${MEDIAN[agg]}" "${MEDIAN[count]}")" "-" ""
-	row "kbf_agg of 10,000 rows / count(*) of them" "${MEDIAN[agg_small]}" \
-		"$(ratio "${MEDIAN[agg_small]}" "${MEDIAN[count_small]}")" "-" ""
+	than "kbf_agg(id, v, $ROWS) / count(*)" agg_value count 2.0
+	than "kbf_agg(id, 1 + (id & 127)::int, $ROWS)" agg count
+	than "kbf_agg of 10,000 rows / count(*) of them" agg_small count_small
 	look_up "kbf_get, stored" get_1 1
 	look_up "kbf_get, stored" get_10 10
 	row "Bits a key, $ROWS keys" "$(sql -c "SELECT round(bits_per_key::numeric, 1) FROM
@@ -95,7 +77,7 @@ inner() {
 	make_tables
 	describe_cpus
 	say "Table:   $ROWS rows, medians of $REPEAT runs, in turn"
-	measure
+	measure queries
 	report
 	stop_server bench
 	finish_bars

@@ -22,6 +22,26 @@ begin_bench() {
 # asked PORT DATABASE ARGUMENT ...: psql, whose output is rows alone.
 asked() { psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p "$1" -U postgres -d "$2" "${@:3}"; }
 
+# sql PORT ARGUMENT ...: the same in the database postgres, with blanks between columns.
+sql() { asked "$1" postgres -F ' ' "${@:2}"; }
+
+# peer PORT [SETTING]: a connection string as a literal.
+peer() { printf "'host=%s port=%s user=postgres dbname=postgres%s'" "$WORK/s" "$1" "${2:+ options=''-c $2''}"; }
+
+# time_sql PORT DATABASE ANSWER SETTING QUERY: milliseconds of the query.  Dies unless it answers so.
+time_sql() {
+	asked "$1" "$2" -F ' ' ${4:+-c "$4"} -c '\timing on' -c "$5" >"$WORK/answer.$1" || die "failed: $5"
+	[ -z "$3" ] || [ "$(head -n 1 "$WORK/answer.$1")" = "$3" ] || die "$(head -n 1 "$WORK/answer.$1") instead of $3: $5"
+	sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' "$WORK/answer.$1"
+}
+
+# timed NAME REPETITION ARGUMENT ...: the time of time_sql, for read_medians.
+timed() {
+	local ms
+	ms=$(time_sql "${@:3}") || exit 1
+	note "$1" "$2" "$ms"
+}
+
 # note NAME REPETITION MILLISECONDS: for read_medians.
 note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
 
@@ -53,6 +73,47 @@ read_medians() {
 			END { flush() }')
 }
 
+# measure LIST: runs the queries of a list (name, workers, SQL) in turn, REPEAT + 1 times in one
+# session.  Fills MEDIAN.
+measure() {
+	local repetition name workers query
+	{
+		printf '%s\n' '\timing on'
+		for repetition in $(seq 0 "$REPEAT"); do
+			"$1" | while IFS='|' read -r name workers query; do
+				printf '%s\n' "SET max_parallel_workers_per_gather = $workers \\g /dev/null" \
+					"\\echo @ $name $repetition" "$query \\g /dev/null"
+			done
+		done
+	} >"$WORK/timing.sql"
+	sql -f "$WORK/timing.sql" >"$WORK/timing.out"
+	read_medians "$WORK/timing.out"
+}
+
+# ended_ms SERVER ...: milliseconds of processor time of the processes of these servers that have ended.
+ended_ms() {
+	local server
+	for server in "$@"; do sed 's/.*) //' "/proc/$(head -n 1 "$WORK/$server/postmaster.pid")/stat"; done |
+		awk -v hz="$(getconf CLK_TCK)" '{ sum += $14 + $15 } END { printf "%d\n", sum * 1000 / hz }'
+}
+
+# watch_memory PID PORT PATTERN ...: until a program ends, the most memory, in MB, that backends of
+# applications of that name do not share, one figure for each port.
+watch_memory() {
+	local program=$1 most=() i pid kb
+	shift
+	while kill -0 "$program" 2>/dev/null; do
+		for ((i = 1; i < $#; i += 2)); do
+			for pid in $(sql "${!i}" -c "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '${*:i+1:1}'"); do
+				kb=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null || true)
+				if [ "${kb:-0}" -gt "${most[i]:-0}" ]; then most[i]=$kb; fi
+			done
+		done
+		sleep 0.05
+	done
+	for ((i = 1; i < $#; i += 2)); do echo $((${most[i]:-0} / 1024)); done
+}
+
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", (b > 0 ? a / b : 0) }'; }
 
 row() { printf '  %-64s %10s %8s %10s  %s\n' "$@"; }
@@ -67,6 +128,12 @@ bar() {
 		MISSED=$((MISSED + 1))
 	fi
 	row "$1" "$2" "$3" "$sign $5" "$verdict"
+}
+
+# than TEXT NAME OTHER [BAR]: what NAME takes, by what OTHER takes, and the most that this may be.
+than() {
+	if [ $# -eq 4 ]; then bar "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[$3]}")" at-most "$4"
+	else row "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[$3]}")" "-" ""; fi
 }
 
 # How much of the CPUs others take, in percent, while we do nothing.

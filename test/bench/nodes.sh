@@ -45,11 +45,11 @@ sessions_ms() {
 	local left
 	while left=$(pgrep -c -P "$SERVER" -f 'postgres: postgres ' || true) && [ "$left" -gt 0 ]; do sleep 0.05; done
 	sleep 0.5	# until the server has noticed
-	awk '{ sub(/.*\) /, ""); print 10 * ($14 + $15) }' "/proc/$SERVER/stat"
+	ended_ms nodes
 }
 
 # Of a list of so many nodes: the sessions' time, and that of the one that conducts.
-measure() {
+measure_nodes() {
 	local r n before all own list
 	for r in $(seq 0 "$REPEAT"); do
 		before=$(sessions_ms)
@@ -89,9 +89,7 @@ measure_far() {
 	local r n
 	for r in $(seq 0 "$REPEAT"); do
 		for n in 2 $FAR; do
-			sql postgres -c '\timing on' -c "SELECT count(*) FROM iblt_compare_nodes('public.small', '{$(seq -s, -f 'f%.0f' 1 "$n")}')" >"$WORK/out"
-			[ "$(head -n 1 "$WORK/out")" = 0 ] || die "$(head -n 1 "$WORK/out") keys of $n nodes far away"
-			note "far_$n" "$r" "$(sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' "$WORK/out")"
+			timed "far_$n" "$r" $PORT postgres 0 '' "SELECT count(*) FROM iblt_compare_nodes('public.small', '{$(seq -s, -f 'f%.0f' 1 "$n")}')"
 		done
 	done
 	kill -TERM "${PROXIES[@]}"
@@ -103,11 +101,11 @@ report_bars() {
 	row "" "ms" "ratio" "bar" ""
 	row "a node's scan" "${MEDIAN[scan]}" "1.00" "" ""
 	for n in "${NODES[@]}"; do
-		row "$n nodes: the session that conducts" "${MEDIAN[conducts_$n]}" "$(ratio "${MEDIAN[conducts_$n]}" "${MEDIAN[scan]}")" "" ""
-		bar "$n nodes: that session and one node" "${MEDIAN[nodes_$n]}" "$(ratio "${MEDIAN[nodes_$n]}" "${MEDIAN[scan]}")" at-most 1.3
+		than "$n nodes: the session that conducts" "conducts_$n" scan
+		than "$n nodes: that session and one node" "nodes_$n" scan 1.3
 	done
 	row "2 nodes of 100 rows, 50 ms away, new connections" "${MEDIAN[far_2]}" "1.00" "" ""
-	bar "$FAR such nodes" "${MEDIAN[far_$FAR]}" "$(ratio "${MEDIAN[far_$FAR]}" "${MEDIAN[far_2]}")" at-most 1.5
+	than "$FAR such nodes" "far_$FAR" far_2 1.5
 }
 
 inner() {
@@ -117,7 +115,7 @@ inner() {
 	SERVER=$(head -n 1 "$WORK/nodes/postmaster.pid")
 	describe_cpus
 	say "iblt_compare_nodes over $ROWS rows: processor time, without parallel workers"
-	measure
+	measure_nodes
 	make_far
 	measure_far
 	read_medians "$WORK/timing.out"

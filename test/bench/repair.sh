@@ -2,7 +2,7 @@
 # repair.sh
 #	What a repair of many rows costs: of a table of 1,000,000 rows, 400,000 differ.
 #	They are pulled, against COPY into a temporary table and three statements over
-#	all rows on the same server.  Both count as CPU time of the servers' processes,
+#	all rows on the same server.  Both count as CPU time of the servers' sessions,
 #	the repair with both sides, without parallel workers; medians of several runs,
 #	in turn.  Memory is the most of the backend that repairs, without shared memory.
 #
@@ -20,9 +20,6 @@ THERE_PORT=54325
 ROWS=${BENCH_REPAIR_ROWS:-1000000}
 REPEAT=${BENCH_REPAIR_REPEAT:-3}
 DIFFERING=$((ROWS * 2 / 5))
-
-# sql PORT ARGUMENT ...
-sql() { asked "$1" postgres -F ' ' "${@:2}"; }
 
 make_server() {
 	start_server "$1" "$2" "autovacuum = off" "max_wal_size = 8GB" "checkpoint_timeout = 1d" "max_parallel_workers_per_gather = 0"
@@ -44,30 +41,6 @@ reset() {
 	sql $HERE_PORT -c "DROP TABLE t" -c "CREATE TABLE t AS TABLE t0" -c "ALTER TABLE t ADD PRIMARY KEY (id)" -c "VACUUM (FREEZE, ANALYZE) t" -c CHECKPOINT
 }
 
-# CPU time in milliseconds of the processes of both servers that were not there before, as long as
-# a program runs; at its end in CPU, and the memory of the largest in MB in MEMORY.
-watch_cpu() {
-	local pid file now
-	declare -A spent=()
-	MEMORY=0
-	while kill -0 "$1" 2>/dev/null; do
-		for pid in $(pgrep -P "$(head -n 1 "$WORK/here/postmaster.pid"),$(head -n 1 "$WORK/there/postmaster.pid")"); do
-			file=/proc/$pid
-			[[ " $2 " == *" $pid "* ]] && continue
-			now=$(awk '{ printf "%d\n", $1 / 1e6 }' "$file/schedstat" 2>/dev/null) || continue
-			spent[$pid]=${now:-${spent[$pid]:-0}}
-			now=$(awk '/^RssAnon/ { printf "%d\n", $2 / 1024 }' "$file/status" 2>/dev/null) || continue
-			if [ "${now:-0}" -gt $MEMORY ]; then MEMORY=$now; fi
-		done
-		sleep 0.02
-	done
-	wait "$1"
-	CPU=0
-	for pid in "${!spent[@]}"; do CPU=$((CPU + spent[$pid])); done
-}
-
-servers() { pgrep -P "$(head -n 1 "$WORK/here/postmaster.pid"),$(head -n 1 "$WORK/there/postmaster.pid")" | tr '\n' ' '; }
-
 by_hand() {
 	sql $HERE_PORT <<-SQL
 		BEGIN;
@@ -86,18 +59,21 @@ repair() {
 	[ "$(cat "$WORK/repair.out")" -eq $DIFFERING ] || die "$(cat "$WORK/repair.out") rows"
 }
 
-measure() {
-	local r before
+measure_repairs() {
+	local r run before what memory
 	MOST=0
 	for r in $(seq 1 "$REPEAT"); do
 		for what in by_hand repair; do
 			reset
-			before=$(servers)
-			$what &
-			watch_cpu $! "$before"
-			note "$what" "$r" "$CPU"
+			before=$(ended_ms here there)
+			PGAPPNAME=measured $what &
+			run=$!
+			memory=$(watch_memory $run $HERE_PORT measured)
+			wait $run
+			sleep 0.5	# until the servers have noticed
+			note "$what" "$r" "$(($(ended_ms here there) - before))"
 		done
-		if [ "$MEMORY" -gt $MOST ]; then MOST=$MEMORY; fi
+		if [ "$memory" -gt $MOST ]; then MOST=$memory; fi
 	done
 	read_medians "$WORK/timing.out"
 }
@@ -109,10 +85,10 @@ inner() {
 	make_server there $THERE_PORT
 	make_difference
 	describe_cpus
-	measure
+	measure_repairs
 	row "$DIFFERING of $ROWS rows, pulled" "CPU ms" "ratio" "bar" ""
 	row "COPY into a temporary table and three statements" "${MEDIAN[by_hand]}" "" "" ""
-	bar "iblt_repair, both sides" "${MEDIAN[repair]}" "$(ratio "${MEDIAN[repair]}" "${MEDIAN[by_hand]}")" at-most 3
+	than "iblt_repair, both sides" repair by_hand 3
 	bar "memory of the largest backend, MB" "" "$MOST" at-most 400
 	say_busy
 	stop_server here

@@ -29,9 +29,6 @@ ROWS=${BENCH_RUN_ROWS:-5000000}
 REPEAT=${BENCH_RUN_REPEAT:-3}
 SMALL_TABLES=${BENCH_RUN_SMALL_TABLES:-2000}
 
-# sql PORT ARGUMENT ...
-sql() { asked "$1" postgres -F ' ' "${@:2}"; }
-
 # The tables t, with a serial key, and u, with the same rows under random uuids.
 make_servers() {
 	local port
@@ -47,50 +44,28 @@ make_servers() {
 	for port in $HERE_PORT $THERE_PORT; do sql "$port" -c "VACUUM (FREEZE, ANALYZE)"; done
 }
 
-peer() { echo "'host=$WORK/s port=${1:-$THERE_PORT} user=postgres dbname=postgres'"; }
-
-# timed_in NAME REPETITION FILE: the time that psql wrote to the file.
-timed_in() { note "$1" "$2" "$(sed -n 's/^Time: \([0-9.]*\).*/\1/p' "$3")"; }
-
-run_sql() { echo "CALL iblt_audit_run($(peer), '{$1}', progress => false${2:+, $2})"; }
+run_sql() { echo "CALL iblt_audit_run($(peer $THERE_PORT), '{$1}', progress => false${2:+, $2})"; }
 
 last_run() { sql $HERE_PORT -c "SELECT $1 FROM iblt_audit_table_stats ORDER BY run DESC LIMIT 1"; }
 
-measure() {
+measure_large() {
 	local table r
 	for table in t u; do
 		for r in $(seq 0 "$REPEAT"); do
-			sql $HERE_PORT -c '\timing on' -c "SELECT changed FROM iblt_audit($(peer), '{$table}')" >"$WORK/out"
-			timed_in "audit_$table" "$r" "$WORK/out"
-			[ "$(head -n 1 "$WORK/out")" = 100 ] || die "an audit found $(head -n 1 "$WORK/out")"
-			sql $HERE_PORT -c '\timing on' -c "$(run_sql $table)" >"$WORK/out"
-			timed_in "run_$table" "$r" "$WORK/out"
+			timed "audit_$table" "$r" $HERE_PORT postgres 100 "" "SELECT changed FROM iblt_audit($(peer $THERE_PORT), '{$table}')"
+			timed "run_$table" "$r" $HERE_PORT postgres "" "" "$(run_sql $table)"
 			[ "$(last_run changed)" = 100 ] || die "a run found $(last_run "concat_ws(' ', changed, status, detail)")"
 		done
 		SLICES[$table]=$(last_run slices)
 	done
 }
 
-# The largest RssAnon that the backends of an application have, in kB, until it ends.
-watch_memory() {
-	local pid rss most=0
-	while kill -0 "$1" 2>/dev/null; do
-		for pid in $(sql "$2" -c "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '$3'"); do
-			rss=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null || true)
-			if [ "${rss:-0}" -gt "$most" ]; then most=$rss; fi
-		done
-		sleep 0.1
-	done
-	echo "$most"
-}
-
 measure_memory() {
 	local run
 	PGAPPNAME=measured sql $HERE_PORT -c "$(run_sql t)" >/dev/null &
 	run=$!
-	watch_memory $run $THERE_PORT 'iblt%' >"$WORK/there.kb" &
-	watch_memory $run $HERE_PORT measured >"$WORK/here.kb"
-	wait
+	read -r -d '' MEMORY_HERE MEMORY_THERE < <(watch_memory $run $HERE_PORT measured $THERE_PORT 'iblt%') || true
+	wait $run
 }
 
 # Tables of 20 rows, by an audit and a run in turn.
@@ -110,25 +85,16 @@ make_small() {
 measure_small() {
 	local r
 	for r in $(seq 0 "$REPEAT"); do
-		sql $HERE_PORT -c '\timing on' \
-			-c "SELECT count(*) FROM iblt_audit($(peer), schema => 'small') WHERE status = 'equal'" >"$WORK/out"
-		timed_in audit_small "$r" "$WORK/out"
-		[ "$(head -n 1 "$WORK/out")" = "$SMALL_TABLES" ] || die "small tables are not equal"
-		sql $HERE_PORT -c '\timing on' -c "CALL iblt_audit_run($(peer), schema => 'small', progress => false)" >"$WORK/out"
-		timed_in run_small "$r" "$WORK/out"
+		timed audit_small "$r" $HERE_PORT postgres "$SMALL_TABLES" "" \
+			"SELECT count(*) FROM iblt_audit($(peer $THERE_PORT), schema => 'small') WHERE status = 'equal'"
+		timed run_small "$r" $HERE_PORT postgres "" "" "CALL iblt_audit_run($(peer $THERE_PORT), schema => 'small', progress => false)"
 	done
-}
-
-# timed NAME REPETITION DATABASE QUERY
-timed() {
-	asked $HERE_PORT "$3" -c '\timing on' -c "$4" >"$WORK/out"
-	timed_in "$1" "$2" "$WORK/out"
 }
 
 # The same audit by here, and by a database that has neither table, in turn; far, with a delay of
 # 25 ms in each direction.
 measure_elsewhere() {
-	local r proxies=() arguments far near
+	local r proxies=() arguments far near there
 	sql $HERE_PORT -c "CREATE DATABASE conductor"
 	asked $HERE_PORT conductor -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live"
 	for r in "$NEAR_PORT $HERE_PORT" "$FAR_PORT $THERE_PORT"; do
@@ -140,12 +106,13 @@ measure_elsewhere() {
 		for arguments in "t schema => 'public'" "small schema => 'small'"; do
 			for far in "" far_; do
 				near=$(peer "$([ -n "$far" ] && echo $NEAR_PORT || echo $HERE_PORT)")
-				timed "${far}direct_${arguments%% *}" "$r" postgres "SELECT count(*) FROM iblt_audit($(peer ${far:+$FAR_PORT}), ${arguments#* })"
-				timed "${far}elsewhere_${arguments%% *}" "$r" conductor "SELECT count(*) FROM iblt_audit($(peer ${far:+$FAR_PORT}), ${arguments#* }, here_peer => $near)"
+				there=$(peer "$([ -n "$far" ] && echo $FAR_PORT || echo $THERE_PORT)")
+				timed "${far}direct_${arguments%% *}" "$r" $HERE_PORT postgres "" "" "SELECT count(*) FROM iblt_audit($there, ${arguments#* })"
+				timed "${far}elsewhere_${arguments%% *}" "$r" $HERE_PORT conductor "" "" "SELECT count(*) FROM iblt_audit($there, ${arguments#* }, here_peer => $near)"
 			done
 		done
-		timed direct_run "$r" postgres "$(run_sql t)"
-		timed elsewhere_run "$r" conductor "CALL iblt_audit_run($(peer), here_tables => '{public.t}', here_peer => $(peer $HERE_PORT), progress => false)"
+		timed direct_run "$r" $HERE_PORT postgres "" "" "$(run_sql t)"
+		timed elsewhere_run "$r" $HERE_PORT conductor "" "" "CALL iblt_audit_run($(peer $THERE_PORT), here_tables => '{public.t}', here_peer => $(peer $HERE_PORT), progress => false)"
 	done
 	kill "${proxies[@]}"
 }
@@ -154,11 +121,11 @@ report_elsewhere() {
 	local far what
 	for what in t small; do
 		for far in "" far_; do
-			bar "iblt_audit of $([ $what = t ] && echo "t and u" || echo "the small tables") from a third database${far:+, 50 ms}" \
-				"${MEDIAN[${far}elsewhere_$what]}" "$(ratio "${MEDIAN[${far}elsewhere_$what]}" "${MEDIAN[${far}direct_$what]}")" at-most 1.15
+			than "iblt_audit of $([ $what = t ] && echo "t and u" || echo "the small tables") from a third database${far:+, 50 ms}" \
+				"${far}elsewhere_$what" "${far}direct_$what" 1.15
 		done
 	done
-	bar "a run from a third database" "${MEDIAN[elsewhere_run]}" "$(ratio "${MEDIAN[elsewhere_run]}" "${MEDIAN[direct_run]}")" at-most 1.15
+	than "a run from a third database" elsewhere_run direct_run 1.15
 }
 
 # Pins both servers, and the backends that they start from now on, to processors.
@@ -169,28 +136,20 @@ pin_servers() {
 	done
 }
 
-# Milliseconds of processor time of the backends of both servers that have ended.
-backend_ms() {
-	local port
-	for port in $HERE_PORT $THERE_PORT; do
-		sed 's/.*) //' "/proc/$(head -n 1 "$WORK/run$port/postmaster.pid")/stat"
-	done | awk -v hz="$(getconf CLK_TCK)" '{ sum += $14 + $15 } END { print sum * 1000 / hz }'
-}
-
 # One run of table t, by so many sessions on as many processors.
 run_by() {
 	local run started cpu session
 	run=$(sql $HERE_PORT -c "$(run_sql t "slice_ms => 100, max_time => '0'")")
 	pin_servers "0-$(($1 - 1))"
-	cpu=$(backend_ms)
+	cpu=$(ended_ms run$HERE_PORT run$THERE_PORT)
 	started=$(date +%s%N)
 	for session in $(seq "$1"); do
-		sql $HERE_PORT -c "CALL iblt_audit_resume($run, $(peer), progress => false)" >"$WORK/session$session" &
+		sql $HERE_PORT -c "CALL iblt_audit_resume($run, $(peer $THERE_PORT), progress => false)" >"$WORK/session$session" &
 	done
 	wait
 	note "sessions_$1" "$2" "$((($(date +%s%N) - started) / 1000000))"
 	sleep 0.5
-	note "sessions_cpu_$1" "$2" "$(awk -v after="$(backend_ms)" -v before="$cpu" 'BEGIN { print after - before }')"
+	note "sessions_cpu_$1" "$2" "$(($(ended_ms run$HERE_PORT run$THERE_PORT) - cpu))"
 	[ "$(last_run changed)" = 100 ] || die "a run of $1 sessions found $(last_run changed)"
 }
 
@@ -203,27 +162,25 @@ measure_sessions() {
 }
 
 report_bars() {
-	local table load kb
+	local table load
 	row "" "ms" "ratio" "bar" ""
 	for table in t u; do
 		row "iblt_audit, $([ $table = t ] && echo serial key || echo random uuids)" "${MEDIAN[audit_$table]}" "" "" ""
 	done
-	bar "a run, serial key, ${SLICES[t]} slices" "${MEDIAN[run_t]}" "$(ratio "${MEDIAN[run_t]}" "${MEDIAN[audit_t]}")" at-most 1.6
-	row "a run, random uuids, ${SLICES[u]} slices" "${MEDIAN[run_u]}" "$(ratio "${MEDIAN[run_u]}" "${MEDIAN[audit_u]}")" "" ""
+	than "a run, serial key, ${SLICES[t]} slices" run_t audit_t 1.6
+	than "a run, random uuids, ${SLICES[u]} slices" run_u audit_u
 	bar "iblt_audit of $SMALL_TABLES tables of 20 rows, in ms" "" "${MEDIAN[audit_small]}" at-most 10000
-	bar "a run over them / that" "${MEDIAN[run_small]}" "$(ratio "${MEDIAN[run_small]}" "${MEDIAN[audit_small]}")" at-most 1.5
+	than "a run over them / that" run_small audit_small 1.5
 	if [ -n "${MEDIAN[sessions_2]-}" ]; then
 		bar "one session on one processor / two on two" "${MEDIAN[sessions_2]}" \
 			"$(ratio "${MEDIAN[sessions_1]}" "${MEDIAN[sessions_2]}")" at-least 1.7
-		row "processor time of two sessions / of one" "${MEDIAN[sessions_cpu_2]}" \
-			"$(ratio "${MEDIAN[sessions_cpu_2]}" "${MEDIAN[sessions_cpu_1]}")" "" ""
+		than "processor time of two sessions / of one" sessions_cpu_2 sessions_cpu_1
 	fi
 	load=$(last_run 'round((work_ms / wall_ms)::numeric, 3)')
 	bar "share of the time at work, max_load => 0.25" "" "$load" at-least 0.2
 	bar "" "" "$load" at-most 0.3
-	for kb in here there; do
-		bar "memory of a run, MB, $kb" "" "$(ratio "$(cat "$WORK/$kb.kb")" 1024)" at-most 50
-	done
+	bar "memory of a run, MB, here" "" "$MEMORY_HERE" at-most 50
+	bar "memory of a run, MB, there" "" "$MEMORY_THERE" at-most 50
 }
 
 inner() {
@@ -233,7 +190,7 @@ inner() {
 	make_servers
 	describe_cpus
 	say "Runs over $ROWS rows"
-	measure
+	measure_large
 	measure_memory
 	make_small
 	measure_small
