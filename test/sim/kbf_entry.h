@@ -197,37 +197,24 @@ budget_of(const Row *row, bool close)
 	return close ? 2e4 : 4e3;
 }
 
-/* The same for keys that are not there. */
-static double
-absent_budget_of(const Row *row, double budget)
-{
-	return row->failure > 0.9e-3 ? 4 * budget : 2 * budget;
-}
-
-/* Would so many be seen once in a thousand times at most, if their mean is this? */
-static bool
-too_many(uint64_t seen, double mean)
-{
-	double chance = exp(-mean);
-	double below = 0;
-
-	if (seen > 100)
-		return kbf_poisson_bound((double) seen, -Z_ABOVE) > mean;
-	for (uint64_t i = 0; i < seen; i++)
-	{
-		below += chance;
-		chance *= mean / (double) (i + 1);
-	}
-	return 1 - below < 1e-3;
-}
-
-/* Is this rate, by its count, surely below the limit (1) or above it (-1)? */
+/* Is this rate, by its count, surely below the limit (1), above it with 99.9 % (-1), or neither (0)? */
 static int
 verdict(uint64_t seen, uint64_t lookups, double limit)
 {
-	if (kbf_poisson_bound((double) seen, Z99) <= limit * (double) lookups)
+	double mean = limit * (double) lookups;
+	double chance = exp(-mean);
+	double fewer = 0;
+
+	if (kbf_poisson_bound((double) seen, Z99) <= mean)
 		return 1;
-	return too_many(seen, limit * (double) lookups) ? -1 : 0;
+	if (seen > 100)
+		return kbf_poisson_bound((double) seen, -Z_ABOVE) > mean ? -1 : 0;
+	for (uint64_t i = 0; i < seen; i++)
+	{
+		fewer += chance;
+		chance *= mean / (double) (i + 1);
+	}
+	return 1 - fewer < 1e-3 ? -1 : 0;
 }
 
 /*
@@ -238,7 +225,7 @@ static int
 decide(const Row *row, const IbltKbfParams *params, uint64_t keys,
 	   double budget, KbfCounts *counts)
 {
-	double absent_budget = absent_budget_of(row, budget);
+	double absent_budget = row->failure > 0.9e-3 ? 4 * budget : 2 * budget;
 	uint64_t next = BATCH;
 	int unknown = 0;
 	int positive = 0;
@@ -264,21 +251,6 @@ decide(const Row *row, const IbltKbfParams *params, uint64_t keys,
 	}
 }
 
-/* Adds what was seen to the tally, and what the formulas expect. */
-static void
-tally(Tally *sum, const IbltKbfParams *params, uint64_t keys,
-	  const KbfCounts *counts)
-{
-	IbltKbfRates rates = expected(params, (double) keys);
-
-	sum->seen += (double) counts->unknown;
-	sum->expected += rates.unknown * (double) counts->present;
-	sum->seen_positive += (double) counts->positive;
-	sum->expected_positive += rates.false_positive * (double) counts->absent;
-	sum->wrong += (double) counts->wrong;
-	sum->lookups += (double) (counts->present + counts->absent);
-}
-
 /*
  * Tries one size of an entry, and mends the entry until it is not too high.
  * Returns whether it is proved.
@@ -296,8 +268,14 @@ try_entry(const Row *row, int i, bool large, double budget, Tally *sum)
 		uint64_t keys = keys_in(entry, params.subtable_cells);
 		KbfCounts counts = { 0 };
 		int result = decide(row, &params, keys, budget, &counts);
+		IbltKbfRates rates = expected(&params, (double) keys);
 
-		tally(sum, &params, keys, &counts);
+		sum->seen += (double) counts.unknown;
+		sum->expected += rates.unknown * (double) counts.present;
+		sum->seen_positive += (double) counts.positive;
+		sum->expected_positive += rates.false_positive * (double) counts.absent;
+		sum->wrong += (double) counts.wrong;
+		sum->lookups += (double) (counts.present + counts.absent);
 		if (result >= 0)
 			return result > 0;
 		if (large)

@@ -108,21 +108,6 @@ print_head(void)
 }
 
 static void
-print_row(const Row *row)
-{
-	for (int i = 0; i < KS; i++)
-		if (row->entries[i].load > UINT16_MAX || row->entries[i].extra > UINT8_MAX)
-		{
-			fprintf(stderr, "an entry does not fit into the table\n");
-			exit(1);
-		}
-	for (int i = 0; i < KS; i++)
-		printf("%s{%u, %d, %u}", i > 0 ? ", " : "{", row->entries[i].load,
-			   row->entries[i].degree, row->entries[i].extra);
-	printf("}, ");
-}
-
-static void
 print_entries(void)
 {
 	int f, t, bits;
@@ -142,7 +127,15 @@ print_entries(void)
 			{
 				Row row = row_of(f, t, bits);
 
-				print_row(&row);
+				for (int i = 0; i < KS; i++)
+				{
+					const Entry *entry = &row.entries[i];
+
+					if (entry->load > UINT16_MAX || entry->extra > UINT8_MAX)
+						exit(1);
+					printf("%s{%u, %d, %u}", i > 0 ? ", " : "{", entry->load, entry->degree, entry->extra);
+				}
+				printf("}, ");
 			}
 			printf("},\n");
 		}

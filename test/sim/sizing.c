@@ -23,7 +23,6 @@
 #define MAX_LADDER 256
 #define FAILURES 4
 #define GENERATOR_SEED UINT64_C(2011)
-#define QUICK_SEED UINT64_C(20110926)
 
 #define MAX_SPLIT 32			/* largest J */
 #define MAX_SMALL THEORY_MAX_SMALL	/* largest d bounded without simulation */
@@ -166,16 +165,10 @@ normal_quantile(double p)
 	return high;
 }
 
-/*
- * Weighted least squares of y = p0 u + p1 v, by accumulated sums.
- */
+/* Weighted least squares of y = p0 u + p1 v, by accumulated sums. */
 typedef struct Fit
 {
-	double		uu;
-	double		uv;
-	double		vv;
-	double		uy;
-	double		vy;
+	double		uu, uv, vv, uy, vy;
 } Fit;
 
 static void
@@ -494,7 +487,7 @@ print_head(const Model *model, double effort)
 	printf("/*\n * sizing_table.h\n"
 		   " *\t\tHow many keys k subtables of s cells decode.  Generated:\n"
 		   " *\t\tdo not edit, run `make sizing-table`.\n *\n"
-		   " * Computed by test/sim/sizing.c, with seed %" PRIu64 ",\n * and up to %.0f trials for each (k, s).  Small"
+		   " * Computed by test/sim/sizing.c (doc/internals/mathematics.md), with seed %" PRIu64 "\n * and up to %.0f trials for each (k, s).  Small"
 		   " subtables: 99 %% confidence\n * from the trials.  Larger ones:"
 		   " the scaling law, with its margins.\n *\n",
 		   GENERATOR_SEED, DIRECT_TRIALS * effort);
@@ -592,6 +585,15 @@ count_failures(uint64_t seed, int k, uint32_t s, uint32_t d, uint32_t trials)
 	return failures;
 }
 
+/* Is a number of failures out of the question?  Says so. */
+static bool
+report(int k, uint32_t s, uint32_t d, uint32_t seen, double trials, double allowed, bool bad)
+{
+	fprintf(stderr, "%sk=%d s=%" PRIu32 " d=%" PRIu32 ": %" PRIu32 " of %.0f fail, %.2f expected or allowed\n",
+			bad ? "WRONG: " : "", k, s, d, seen, trials, allowed);
+	return !bad;
+}
+
 /*
  * Check `entries` random entries of the table, with `edges` of work for each.
  */
@@ -604,32 +606,23 @@ check_entries(uint64_t seed, int entries, double edges)
 	{
 		uint64_t	pick;
 		int			k;
-		uint32_t	s;
-		double		failure;
-		uint32_t	d;
-		double		trials;
-		uint32_t	seen;
-		bool		bad;
+		uint32_t	s, d, seen;
+		double		failure, trials;
 
 		random_start(seed, 0, i);
 		pick = tap_random();
 		/* the default k, and the default failure, half of the time */
 		k = pick & 1 ? 4 : MIN_K + (int) (pick >> 8 & 0xff) % KS;
-		failure = pick & 2 ? IBLT_DEFAULT_FAILURE
-			: failure_target[pick >> 16 & 3];
+		failure = pick & 2 ? IBLT_DEFAULT_FAILURE : failure_target[pick >> 16 & 3];
 		/* one key always decodes, and large graphs allow few trials */
 		do
 		{
 			s = ladder[tap_random() % ladder_sizes];
 			d = iblt_core_capacity(s, k, failure);
 		} while (d < 2 || s > 5040);
-		trials = fmin(edges / d / k, 50 / failure);
+		trials = floor(fmin(edges / d / k, 50 / failure));
 		seen = count_failures(seed + i, k, s, d, (uint32_t) trials);
-		bad = poisson_alarm(failure * trials, seen);
-		fprintf(stderr, "%sk=%d s=%" PRIu32 " d=%" PRIu32 " at %g: %" PRIu32
-				" of %.0f fail, %.2f allowed\n", bad ? "WRONG: " : "", k, s,
-				d, failure, seen, trials, failure * trials);
-		good &= !bad;
+		good &= report(k, s, d, seen, trials, failure * trials, poisson_alarm(failure * trials, seen));
 	}
 	return good;
 }
@@ -646,26 +639,19 @@ check_union_bound(uint64_t seed, double edges)
 	};
 	bool		good = true;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (int i = 0; i < LENGTH(cases); i++)
 	{
 		int			k = (int) cases[i][0];
-		uint32_t	s = cases[i][1];
-		uint32_t	d = cases[i][2];
+		uint32_t	s = cases[i][1], d = cases[i][2];
 		double		stopping[MAX_SMALL + 1];
-		uint32_t	trials = (uint32_t) fmin(edges / d / k, 1e6);
+		double		trials = floor(fmin(edges / d / k, 1e6));
+		uint32_t	seen = count_failures(seed, k, s, d, (uint32_t) trials);
 		double		bound;
-		uint32_t	seen;
-		bool		bad;
 
 		theory_stopping(stopping, k, s);
-		bound = theory_union_bound(stopping, d, 2, d);
-		seen = count_failures(seed, k, s, d, trials);
-		bad = poisson_alarm(bound * trials, seen) ||
-			seen < bound * trials / 2 - 3 * sqrt(bound * trials);
-		fprintf(stderr, "%sk=%d s=%" PRIu32 " d=%" PRIu32 ": %" PRIu32
-				" of %" PRIu32 " fail, %.1f by the union bound\n",
-				bad ? "WRONG: " : "", k, s, d, seen, trials, bound * trials);
-		good &= !bad;
+		bound = theory_union_bound(stopping, d, 2, d) * trials;
+		good &= report(k, s, d, seen, trials, bound,
+					   poisson_alarm(bound, seen) || seen < bound / 2 - 3 * sqrt(bound));
 	}
 	return good;
 }
@@ -673,20 +659,11 @@ check_union_bound(uint64_t seed, double edges)
 static int
 quick(void)
 {
-	const char *text = getenv("IBLT_TEST_SEED");
-	uint64_t	seed = QUICK_SEED;
-	bool		good;
+	uint64_t	seed = tap_seed();
 
-	if (text != NULL && *text != '\0')
-		seed = strtoull(text, NULL, 0);
-	printf("# seed %" PRIu64 "\n", seed);
-	good = check_union_bound(seed, 6e6);
-	printf("%sok 1 - the union bound agrees with simulation\n",
-		   good ? "" : "not ");
-	good = check_entries(seed, 60, 7e6);
-	printf("%sok 2 - fresh simulation agrees with the table\n1..2\n",
-		   good ? "" : "not ");
-	return good ? 0 : 1;
+	tap_ok(check_union_bound(seed, 6e6), "the union bound agrees with simulation");
+	tap_ok(check_entries(seed, 60, 7e6), "fresh simulation agrees with the table");
+	return tap_done();
 }
 
 int

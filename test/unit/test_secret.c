@@ -78,18 +78,14 @@ hash_64(const uint8_t *input, const uint8_t *secret)
 static uint64_t
 hash_128(const uint8_t *input, const uint8_t *secret)
 {
-	return XXH3_128bits_withSecret(input, INPUT_SIZE, secret,
-								   IBLT_SECRET_SIZE).low64;
+	return XXH3_128bits_withSecret(input, INPUT_SIZE, secret, IBLT_SECRET_SIZE).low64;
 }
 
 static void
-add_pair(size_t first, size_t second, uint64_t one1, uint64_t one2,
-		 uint64_t other1, uint64_t other2)
+add_pair(size_t first, size_t second, uint64_t one2, uint64_t other1, uint64_t other2)
 {
-	Pair pair = { { first, second }, { one1, one2 }, { other1, other2 }, 0 };
-
 	if (npairs < MAX_PAIRS)
-		pairs[npairs++] = pair;
+		pairs[npairs++] = (Pair) {{first, second}, {0, one2}, {other1, other2}, 0};
 }
 
 /* The word of the secret that is used in a place of the first block. */
@@ -105,16 +101,15 @@ likeliest(uint8_t (*lessons)[IBLT_SECRET_SIZE], size_t first, size_t second,
 		  uint64_t mask)
 {
 	uint64_t difference[LESSONS], best = 0;
-	int most = 0, i, j;
+	int most = 0;
 
-	for (i = 0; i < LESSONS; i++)
-		difference[i] = (word_of(lessons[i], first) ^
-						 word_of(lessons[i], second)) & mask;
-	for (i = 0; i < LESSONS; i++)
+	for (int i = 0; i < LESSONS; i++)
+		difference[i] = (word_of(lessons[i], first) ^ word_of(lessons[i], second)) & mask;
+	for (int i = 0; i < LESSONS; i++)
 	{
 		int times = 0;
 
-		for (j = 0; j < LESSONS; j++)
+		for (int j = 0; j < LESSONS; j++)
 			times += difference[j] == difference[i];
 		if (times > most)
 		{
@@ -144,9 +139,9 @@ add_learned(const Way *way)
 									  ~(uint64_t) UINT32_MAX);
 			uint64_t both = likeliest(lessons, first, second, UINT64_MAX);
 
-			add_pair(first, second, 0, low, top, low ^ top);
-			add_pair(first, second, 0, high ^ middle, middle, high);
-			add_pair(first, second, 0, UINT64_MAX, ~both, both);
+			add_pair(first, second, low, top, low ^ top);
+			add_pair(first, second, high ^ middle, middle, high);
+			add_pair(first, second, UINT64_MAX, ~both, both);
 		}
 }
 
@@ -154,21 +149,13 @@ add_learned(const Way *way)
 static void
 add_masked(void)
 {
-	static const uint64_t mask[][2] = {
-		{ UINT64_C(1) << 63, UINT64_C(1) << 63 },
-		{ UINT64_C(1) << 31, UINT64_C(1) << 31 },
-		{ 1, 1 },
-		{ 1, UINT64_MAX },
-		{ UINT64_MAX, UINT64_MAX },
-		{ UINT64_C(0xFFFFFFFF00000000), UINT64_C(0xFFFFFFFF00000000) },
-		{ UINT64_C(0x00000000FFFFFFFF), UINT64_C(0x00000000FFFFFFFF) },
-		{ UINT64_C(0xFFFFFFFF00000000), UINT64_C(0x00000000FFFFFFFF) }
-	};
-	size_t distance, m;
+	const uint64_t low = UINT32_MAX, high = ~low, top = UINT64_C(1) << 63, middle = UINT64_C(1) << 31;
+	const uint64_t mask[][2] = {{top, top}, {middle, middle}, {1, 1}, {1, UINT64_MAX},
+		{UINT64_MAX, UINT64_MAX}, {high, high}, {low, low}, {high, low}};
 
-	for (distance = 8; distance < BLOCK; distance += 8)
-		for (m = 0; m < sizeof mask / sizeof mask[0]; m++)
-			add_pair(0, distance, 0, 0, mask[m][0], mask[m][1]);
+	for (size_t distance = 8; distance < BLOCK; distance += 8)
+		for (int m = 0; m < LENGTH(mask); m++)
+			add_pair(0, distance, 0, mask[m][0], mask[m][1]);
 }
 
 /* What a word in a place adds to the lanes: the product, and to the next, it. */
@@ -279,12 +266,10 @@ test_pairs(void)
 static void
 test_keystream(void)
 {
-	static const uint8_t block[16] = { 0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1,
-									   0x3d, 0x90, 0x40, 0x5d, 0x6a, 0xe5,
-									   0x53, 0x86, 0xbd, 0x28 };
-	static const uint8_t second[16] = { 0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51,
-										0x38, 0x7a, 0x98, 0xba, 0x97, 0x7c,
-										0x73, 0x2d, 0x08, 0x0d };
+	static const uint8_t block[16] = {0x76, 0xb8, 0xe0, 0xad, 0xa0, 0xf1, 0x3d, 0x90, 0x40, 0x5d,
+		0x6a, 0xe5, 0x53, 0x86, 0xbd, 0x28};
+	static const uint8_t second[16] = {0x9f, 0x07, 0xe7, 0xbe, 0x55, 0x51, 0x38, 0x7a, 0x98, 0xba,
+		0x97, 0x7c, 0x73, 0x2d, 0x08, 0x0d};
 	uint8_t zeros[IBLT_KEYSTREAM_SIZE];
 	uint8_t key[IBLT_KEYSTREAM_SIZE];
 	uint8_t row[IBLT_KEYSTREAM_SIZE];
