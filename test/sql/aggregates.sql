@@ -43,6 +43,7 @@ BEGIN
 			FROM (SELECT id, (%1$s OVER (ORDER BY id ROWS BETWEEN 7 PRECEDING AND 3 PRECEDING))::bytea FROM agg_plain WHERE id <= 40) x(id, w)', 'WindowAgg'),
 		('growing windows', 'SELECT bool_and(w = (SELECT (%1$s)::bytea FROM agg_plain p WHERE p.id <= x.id)) FROM (SELECT id, (%1$s OVER (ORDER BY id))::bytea FROM agg_plain WHERE id <= 40) x(id, w)', 'WindowAgg'),
 		('partitions', 'SELECT (%1$s)::bytea = $1 FROM agg_parts', 'Finalize Aggregate.*Append.*Partial Aggregate'),
+		('partitions without rows', 'SELECT (%1$s)::bytea IS NOT DISTINCT FROM $2 FROM agg_parts WHERE id < 0', 'Append'),
 		('groups of partitions', 'SELECT bool_and(s = (SELECT (%1$s)::bytea FROM agg_plain p WHERE p.g = x.g)) FROM (SELECT g, (%1$s)::bytea FROM agg_parts GROUP BY g) x(g, s)', 'Append.*Group Key'),
 		('workers', 'SELECT (%1$s)::bytea = $1 FROM agg_wide', workers),
 		('workers without rows', 'SELECT (%1$s)::bytea IS NOT DISTINCT FROM $2 FROM agg_wide WHERE id < 0', workers),
@@ -79,6 +80,9 @@ SELECT n, rows, key_type, capacity, seed FROM (SELECT iblt_agg(id, c, 100) AS a,
 -- what only a row could tell is an error, and a column will do where there is a row
 SELECT * FROM pg_temp.refusals('%s FROM agg_wide WHERE id < 0', 'iblt_agg(id, c, id)', 'iblt_strata_agg(id, c, iblt_strata_new(seed => id))', 'kbf_agg(id, v, id)');
 SELECT rows, capacity FROM (SELECT iblt_agg(id, c, 300 + g - g) FROM agg_parts) x(s), iblt_info(s);
+-- each partition has other parameters
+SELECT argument, split_part(refusal, ' (', 1) AS refusal FROM pg_temp.refusals('%s FROM agg_parts', 'iblt_agg(id, c, 300 + 1000 * (g > 2)::int)', 'iblt_agg(id, c, iblt_new(seed => (g > 2)::int))',
+	'iblt_strata_agg(id, c, iblt_strata_new(seed => (g > 2)::int))', 'kbf_agg(id, v, 300 + 1000 * (g > 2)::int)');
 -- sums in windows
 SELECT bool_and(w = (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM agg_plain WHERE id BETWEEN x.id AND x.id + 2) y(s))) AS iblt,
 	bool_and(f = (SELECT kbf_agg(id, v, 100) FROM agg_plain WHERE id BETWEEN x.id AND x.id + 2)) AS kbf

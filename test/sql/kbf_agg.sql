@@ -74,14 +74,11 @@ FROM unnest(ARRAY['NULL::int, 1, 10', '1, NULL::int, 10', '1, 1, NULL::int', '1,
 	'1, ''sad''::kbf_mood, kbf_new(10, labels => ''{a,b}'')', '1, 3, kbf_new(10, labels => ''{a,b}'')', '1, 1, 0', '1, 1, 2147483647',
 	'1, 1, kbf_insert(kbf_new(10), ''a''::text, 1)', '''a'', 1, 10']) arguments;
 -- also in a later row, which takes a shorter way
-SELECT pg_temp.refusal($$SELECT kbf_agg(i, 253 + i, 10) FROM generate_series(1, 3) i$$);
-SELECT pg_temp.refusal($$SELECT kbf_agg(i, 2 - i, 10) FROM generate_series(1, 3) i$$);
-SELECT pg_temp.refusal($$SELECT kbf_agg(i, 4294967296 * (i - 1) + 1, 10) FROM generate_series(1, 3) i$$);
-SELECT pg_temp.refusal($$SELECT kbf_agg(i, nullif(i, 3), 10) FROM generate_series(1, 3) i$$);
-SELECT pg_temp.refusal($$SELECT kbf_agg(nullif(i, 3), i, 10) FROM generate_series(1, 3) i$$);
-SELECT pg_temp.refusal($$SELECT kbf_sum(NULL)$$);
-SELECT pg_temp.refusal($$SELECT kbf_sum(s) FROM (VALUES (kbf_new(10)), (kbf_new(10, seed => 1))) x(s)$$);
-SELECT pg_temp.refusal($$SELECT kbf_sum(s) FROM (VALUES (kbf_insert(kbf_new(10), 1, 1)), (kbf_insert(kbf_new(10), 'a'::text, 1))) x(s)$$);
+SELECT * FROM pg_temp.refusals('%s', 'kbf_agg(i, 253 + i, 10) FROM generate_series(1, 3) i', 'kbf_agg(i, 2 - i, 10) FROM generate_series(1, 3) i',
+	'kbf_agg(i, 4294967296 * (i - 1) + 1, 10) FROM generate_series(1, 3) i', 'kbf_agg(i, nullif(i, 3), 10) FROM generate_series(1, 3) i',
+	'kbf_agg(nullif(i, 3), i, 10) FROM generate_series(1, 3) i', 'kbf_sum(NULL)',
+	'kbf_sum(s) FROM (VALUES (kbf_new(10)), (kbf_new(10, seed => 1))) x(s)',
+	$$kbf_sum(s) FROM (VALUES (kbf_insert(kbf_new(10), 1, 1)), (kbf_insert(kbf_new(10), 'a'::text, 1))) x(s)$$);
 -- one capacity for all rows of a group
 SELECT pg_temp.refusal($$SELECT kbf_agg(id, v, 1000 * (g + 1)) FROM r$$);
 SELECT pg_temp.refusal($$SELECT kbf_agg(CASE i WHEN 1 THEN ROW(1, 2) ELSE ROW(1, 'a'::text) END, 1, CASE i WHEN 1 THEN 100 ELSE 200 END) FROM generate_series(1, 3) i GROUP BY i % 2$$);

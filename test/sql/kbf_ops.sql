@@ -22,17 +22,13 @@ SELECT (kbf_info(kbf_new(300) + kbf_new(300))).key_type;
 SELECT a + NULL IS NULL, a - NULL IS NULL, (a = NULL) IS NULL FROM s;
 
 -- what is not a part is refused, by the cells or by the number of keys
-SELECT pg_temp.refusal('SELECT a - b FROM s');
-SELECT pg_temp.refusal('SELECT a - every FROM s');
-SELECT pg_temp.refusal('SELECT kbf_new(300) - a FROM s');
-SELECT pg_temp.refusal('SELECT a - (SELECT kbf_agg(i, i + 1, 300) FROM generate_series(1, 50) i) FROM s');
+SELECT * FROM pg_temp.refusals('%s', 'a - b FROM s', 'a - every FROM s', 'kbf_new(300) - a FROM s',
+	'a - (SELECT kbf_agg(i, i + 1, 300) FROM generate_series(1, 50) i) FROM s');
 
 -- parameters that differ are an error that names both
-SELECT pg_temp.refusal('SELECT kbf_new(100) + kbf_new(100, seed => -2)');
-SELECT pg_temp.refusal('SELECT kbf_new(100) - kbf_new(100, 254)');
-SELECT pg_temp.refusal('SELECT kbf_new(100, labels => ''{a,b}'') = kbf_new(100, labels => ''{a,c}'')');
-SELECT pg_temp.refusal('SELECT kbf_new(100, labels => ''{a,b}'') = kbf_new(100, 2)');
-SELECT pg_temp.refusal('SELECT kbf_insert(kbf_new(100), 1, 1) <> kbf_insert(kbf_new(100), ''1''::text, 1)');
+SELECT * FROM pg_temp.refusals('%s', 'kbf_new(100) + kbf_new(100, seed => -2)', 'kbf_new(100) - kbf_new(100, 254)',
+	$$kbf_new(100, labels => '{a,b}') = kbf_new(100, labels => '{a,c}')$$, $$kbf_new(100, labels => '{a,b}') = kbf_new(100, 2)$$,
+	$$kbf_insert(kbf_new(100), 1, 1) <> kbf_insert(kbf_new(100), '1'::text, 1)$$);
 
 -- folds: the filter of the same keys in fewer cells, for the capacity asked for
 CREATE TEMP TABLE large AS SELECT kbf_agg(i, i, 16384) AS s FROM generate_series(1, 200) i;

@@ -28,9 +28,8 @@ DELETE FROM theirs WHERE id = 3;
 DELETE FROM mine WHERE id = 4;
 
 -- options
-SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', max_differences => 2147483648)$$);
-SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', columns => '{id,NULL}')$$);
-SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', exclude => '{NULL}')$$);
+SELECT * FROM pg_temp.refusals($$* FROM iblt_compare('mine', NULL, 'theirs', %s)$$, 'max_differences => 2147483648', $$columns => '{id,NULL}'$$,
+	$$exclude => '{NULL}'$$);
 SELECT (options_of('mine', '{"seed": 7}')).seed,
 	(options_of('mine', '{"condition": "a", "peer_condition": "b"}')).peer_condition,
 	(options_of('mine', '{"condition": "a"}')).peer_condition AS by_default;
