@@ -327,8 +327,6 @@ take_results(IbltConnection *c, int before, Answer *answer)
 		if (result == NULL)
 			break;
 		bytes = bytes_of(result);
-		/* with what encryption adds */
-		c->arrived = Max(0, c->arrived - bytes - bytes / 16);
 		c->large = c->large || bytes > 16 * 1024 * 1024;
 		status = PQresultStatus(result);
 		switch (status)
@@ -360,6 +358,8 @@ take_results(IbltConnection *c, int before, Answer *answer)
 						(errcode(ERRCODE_PROTOCOL_VIOLATION),
 						 errmsg("the peer did not answer with rows")));
 		}
+		/* of an answer in short records of TLS, up to eight times as much was counted */
+		c->arrived = Max(0, c->arrived - bytes * (keep ? 8 : 1));
 		if (!keep)
 			PQclear(result);
 	}
