@@ -66,7 +66,8 @@ CREATE FUNCTION page_range(after jsonb, up_to jsonb) RETURNS text
 -- share one of 60 bars.  A part of a bar is high enough to be seen.
 CREATE FUNCTION page_picture(run bigint, table_number integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN (WITH slice AS (
+AS $$
+	WITH slice AS (
 		SELECT r.*, ntile(60) OVER w AS bar, row_number() OVER w AS n
 		FROM iblt_run_rows(NULL::run_range, run, table_number, own => false) AS r
 		WINDOW w AS (ORDER BY r.number)
@@ -102,7 +103,8 @@ CREATE FUNCTION page_picture(run bigint, table_number integer) RETURNS text
 		'Where in the key: %3$s. Each bar is a range, and the highest has %4$s. Ranges without '
 		'differences are not shown.</figcaption></figure>', w.bars * w.width, p.bars,
 		page_range(w.after, w.up_to), grouped(w.most)) || chr(10)
-	FROM whole w, picture p WHERE w.most > 0);
+	FROM whole w, picture p WHERE w.most > 0
+$$;
 
 -- The tables with a status, with their counts; the first ones of many.
 CREATE FUNCTION page_list(report report, heading text, status text[], most integer) RETURNS text

@@ -48,7 +48,9 @@ $$;
 -- A table of a run.
 CREATE FUNCTION run_table_of(run bigint, table_number integer) RETURNS run_table
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN (SELECT x FROM iblt_run_rows(NULL::run_table, run, table_number) AS x);
+AS $$
+	SELECT x FROM iblt_run_rows(NULL::run_table, run, table_number) AS x
+$$;
 
 -- Deletes what a run has stored of its slices, of a table or of all.
 CREATE FUNCTION run_clear(run bigint, table_number integer DEFAULT NULL, own boolean DEFAULT true)
