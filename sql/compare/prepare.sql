@@ -138,6 +138,8 @@ DECLARE
 	own live_digest;
 	theirs live_digest;
 	mine declared.sketch%TYPE;
+	fold declared.sketch%TYPE;
+	header record;
 	small text;
 	plan plan;
 BEGIN
@@ -213,7 +215,11 @@ BEGIN
 		IF own.generation <> ((plan.here).live).generation THEN
 			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
 		END IF;
-		PERFORM iblt_session_keep(kept_name(plan, plan.here), mine);
+		fold := theirs.fold;
+		header := iblt_header(fold);
+		-- copies of the whole one would take longer than all the rest
+		PERFORM iblt_session_keep(kept_name(plan, plan.here),
+			iblt_compare_fold(mine, header.cells / header.hashes));
 		plan.found := ARRAY[ROW(own.fingerprint, own.ms, kept_name(plan, plan.here), NULL)::scanned,
 			ROW(theirs.fingerprint, theirs.ms, NULL, theirs.fold)::scanned];
 	END IF;
