@@ -174,6 +174,9 @@ BEGIN
 				NULL;	-- it shows again when the table is compared alone
 			END;
 		END LOOP;
+		IF cardinality(smalls) < 2 THEN
+			RETURN NULL;
+		END IF;
 		PERFORM iblt_traffic_take();
 		smalls := CASE (options.compare).method
 			WHEN 'plain' THEN plain_compare_small(conns, smalls)
