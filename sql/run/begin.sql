@@ -29,6 +29,11 @@ $$;
 
 -- The peer
 
+-- Are the connections to all sides that are not here open?
+CREATE FUNCTION run_is_connected(conns text[]) RETURNS boolean
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	RETURN iblt_peer_is_open(conns[2]) AND (conns[1] IS NULL OR iblt_peer_is_open(conns[1]));
+
 -- Makes the connections to peers, unless there are some; an error if the run has others.  The
 -- method of a run is sketch or plain from now on.
 -- The system and the OID of a database tell it from others, also when its server has been
@@ -42,8 +47,7 @@ DECLARE
 	given text[] := '{here_peer,peer}';
 	compare options := ((w.options).audit).compare;
 BEGIN
-	IF iblt_peer_is_open(w.conns[2])
-			AND (w.conns[1] IS NULL OR iblt_peer_is_open(w.conns[1])) THEN
+	IF run_is_connected(w.conns) THEN
 		RETURN w;
 	END IF;
 	w.conns := connect(w.peers, w.conns);

@@ -208,8 +208,7 @@ BEGIN
 		pause := run_pause_seconds(w.options, ms(w.began) / 1000, small.rows);
 		w.last := clock_timestamp() + make_interval(secs => pause);
 		RETURN run_wait_then_claim(w, pause);
-	ELSIF NOT (iblt_peer_is_open(w.conns[2])
-			AND (w.conns[1] IS NULL OR iblt_peer_is_open(w.conns[1]))) THEN
+	ELSIF NOT run_is_connected(w.conns) THEN
 		RETURN run_wait_then_claim(w, 1);
 	END IF;
 	next := run_next(w.run);

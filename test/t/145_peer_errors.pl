@@ -126,8 +126,8 @@ SKIP:
 	my $own = sub { return $german->("SELECT * FROM iblt_compare('t', 'home', $_[0])") };
 	$here->safe_psql('postgres', "CREATE SERVER home FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '$host', port '${\ $here->port}', dbname 'honest'); CREATE USER MAPPING FOR CURRENT_USER SERVER home");
 	unlike($own->($_), qr/(check_options|columns_|peer_|ask)\w*\(/, "an error of iblt's own: $_") foreach ('max_differences => -1', "columns => '{nothing}'", "peer_condition => '1/0 = id'");
-	is($here->safe_psql('postgres', "SELECT string_agg(iblt_internal.failure_is_own(jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', '42501', 'context', line)))::text, ' ' ORDER BY n) FROM unnest(ARRAY['PL/pgSQL-Funktion ask_here(text,reading,anyelement) Zeile 6 bei EXECUTE',
-		'PL/pgSQL-Funktion check_options(regclass,options) Zeile 6 bei RAISE', 'PL/pgSQL関数ask_here(text,reading,anyelement)の6行目 - EXECUTE', 'PL/pgSQL関数check_options(regclass,options)の6行目 - RAISE', 'SQL-Anweisung »SELECT iblt_raise(e)«', 'PL/pgSQL-Funktion public.f(integer) Zeile 6 bei EXECUTE']) WITH ORDINALITY AS u(line, n)"), 'false true false true true true', 'whose error it was, in two languages');
+	is($here->safe_psql('postgres', "SELECT string_agg(iblt_internal.failure_is_own(jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', '42501', 'context', line)))::text, ' ' ORDER BY n) FROM unnest(ARRAY['PL/pgSQL-Funktion ask_values(text[],text[],text,reading,anyelement) Zeile 6 bei EXECUTE',
+		'PL/pgSQL-Funktion check_options(regclass,options) Zeile 6 bei RAISE', 'PL/pgSQL関数ask_values(text[],text[],text,reading,anyelement)の6行目 - EXECUTE', 'PL/pgSQL関数check_options(regclass,options)の6行目 - RAISE', 'SQL-Anweisung »SELECT iblt_raise(e)«', 'PL/pgSQL-Funktion public.f(integer) Zeile 6 bei EXECUTE']) WITH ORDINALITY AS u(line, n)"), 'false true false true true true', 'whose error it was, in two languages');
 	like($own->("condition => '1/(id-7) = id'"), qr/22012: Division durch Null\n/, "and one of PostgreSQL's");
 	is($german->("SELECT * FROM iblt_compare('t', $honest)"), '', 'and without a mistake, none');
 }
