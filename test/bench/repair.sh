@@ -2,7 +2,7 @@
 # repair.sh
 #	What a repair of many rows costs: of a table of 1,000,000 rows, 400,000 differ.
 #	They are pulled, against COPY into a temporary table and three statements over
-#	all rows on the same server.  Both count as CPU time of the servers' sessions,
+#	all rows on the same server.  Both count as CPU time of the servers' processes,
 #	the repair with both sides, without parallel workers; medians of several runs,
 #	in turn.  Memory is the most of the backend that repairs, without shared memory.
 #
@@ -41,6 +41,30 @@ reset() {
 	sql $HERE_PORT -c "DROP TABLE t" -c "CREATE TABLE t AS TABLE t0" -c "ALTER TABLE t ADD PRIMARY KEY (id)" -c "VACUUM (FREEZE, ANALYZE) t" -c CHECKPOINT
 }
 
+# CPU time in milliseconds of the processes of both servers that were not there before, as long as
+# a program runs; at its end in CPU, and the memory of the largest in MB in MEMORY.
+watch_cpu() {
+	local pid file now
+	declare -A spent=()
+	MEMORY=0
+	while kill -0 "$1" 2>/dev/null; do
+		for pid in $(pgrep -P "$(head -n 1 "$WORK/here/postmaster.pid"),$(head -n 1 "$WORK/there/postmaster.pid")"); do
+			file=/proc/$pid
+			[[ " $2 " == *" $pid "* ]] && continue
+			now=$(awk '{ printf "%d\n", $1 / 1e6 }' "$file/schedstat" 2>/dev/null) || continue
+			spent[$pid]=${now:-${spent[$pid]:-0}}
+			now=$(awk '/^RssAnon/ { printf "%d\n", $2 / 1024 }' "$file/status" 2>/dev/null) || continue
+			if [ "${now:-0}" -gt $MEMORY ]; then MEMORY=$now; fi
+		done
+		sleep 0.02
+	done
+	wait "$1"
+	CPU=0
+	for pid in "${!spent[@]}"; do CPU=$((CPU + spent[$pid])); done
+}
+
+servers() { pgrep -P "$(head -n 1 "$WORK/here/postmaster.pid"),$(head -n 1 "$WORK/there/postmaster.pid")" | tr '\n' ' '; }
+
 by_hand() {
 	sql $HERE_PORT <<-SQL
 		BEGIN;
@@ -60,20 +84,17 @@ repair() {
 }
 
 measure_repairs() {
-	local r run before what memory
+	local r before
 	MOST=0
 	for r in $(seq 1 "$REPEAT"); do
 		for what in by_hand repair; do
 			reset
-			before=$(ended_ms here there)
-			PGAPPNAME=measured $what &
-			run=$!
-			memory=$(watch_memory $run $HERE_PORT measured)
-			wait $run
-			sleep 0.5	# until the servers have noticed
-			note "$what" "$r" "$(($(ended_ms here there) - before))"
+			before=$(servers)
+			$what &
+			watch_cpu $! "$before"
+			note "$what" "$r" "$CPU"
 		done
-		if [ "$memory" -gt $MOST ]; then MOST=$memory; fi
+		if [ "$MEMORY" -gt $MOST ]; then MOST=$MEMORY; fi
 	done
 	read_medians "$WORK/timing.out"
 }
