@@ -50,9 +50,25 @@ $$;
 
 -- The rows for the steps of a node.
 CREATE FUNCTION nodes_rows(node text, works repair_work[]) RETURNS node_repair_row[]
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN ARRAY(SELECT ROW(node, r.key, r.action, r.sql, r.status, r.detail)::node_repair_row
-		FROM repair_rows(works) AS r);
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	part record;
+	made node_repair_row[];
+	rows node_repair_row[] := '{}';
+BEGIN
+	FOR part IN SELECT * FROM repair_parts(works) LOOP
+		EXECUTE format('SELECT array_agg(ROW($3, r.key, r.action, r.sql, r.status, r.detail)'
+			'::node_repair_row) FROM (%s) AS r(target, key, action, sql, status, detail)',
+			part.query)
+		INTO made USING repair_due(works[part.place], part.n, part.part),
+			(works[part.place]).plan, node;
+		rows := rows || made;
+	END LOOP;
+	PERFORM repair_forget(works);
+	RETURN rows;
+END
+$$;
 
 -- Repairs a target and commits there, or previews that: what is said of each of its keys.  After an
 -- error nothing is changed there, unless the outcome of its COMMIT is unknown, and a warning says

@@ -10,7 +10,7 @@
 --	  repair_show			a preview, which calls repair_exchange
 --	  repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
---	repair_rows			what was done
+--	repair_parts		what was done
 --	repair_commit			(commit.sql)
 --
 -- run_repair (run.sql) repairs what a run found.
@@ -104,36 +104,30 @@ BEGIN
 END
 $$;
 
--- The rows that iblt_repair returns: of each relation its deletes, updates and inserts, and then
--- what is skipped.
-CREATE FUNCTION repair_rows(works repair_work[])
-RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
+-- The parts of what iblt_repair returns: of each relation its deletes, updates and inserts, batch
+-- by batch, and then what is skipped.  A part's query takes its steps and the plan.  Who returns
+-- the rows runs it, because a function in between would write all rows to a file once more.
+CREATE FUNCTION repair_parts(works repair_work[])
+RETURNS TABLE (place integer, part text, n integer, query text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	work repair_work;
 	shown record;
-	query text;
-	part text;
-	steps repair_step[];
 BEGIN
-	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
-		target := ((work.plan).target).relation;
+	FOR i IN 1 .. coalesce(cardinality(works), 0) LOOP
+		work := works[i];
 		shown := repair_shown_sql(work.plan, true);
-		query := format('SELECT $2, x.key, x.action, %s || '';'', $3, x.detail FROM %s',
-			shown.statement, shown.item);
-		FOREACH part IN ARRAY '{delete,update,insert}'::text[] LOOP
-			FOR n IN 1 .. work.batches LOOP
-				steps := repair_due(work, n, part);
-				CONTINUE WHEN steps = '{}';
-				RETURN QUERY EXECUTE query USING steps, target,
-					CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END;
-			END LOOP;
-		END LOOP;
-		RETURN QUERY SELECT repair_rows.target, s.key, s.action, NULL::text, 'skipped', s.detail
-			FROM repair_skipped(work.plan) AS s;
-		PERFORM iblt_repair_drop((work.plan).secret || list)
-			FROM unnest('{"",/long,/skipped}'::text[]) AS list;
+		RETURN QUERY SELECT i, p.part, b.n, format(
+				'SELECT %L, x.key, x.action, %s || '';'', %L, x.detail FROM %s',
+				((work.plan).target).relation, shown.statement,
+				CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END, shown.item)
+			FROM unnest('{delete,update,insert}'::text[]) WITH ORDINALITY AS p(part, turn),
+				generate_series(1, work.batches) AS b(n)
+			ORDER BY p.turn, b.n;
+		RETURN QUERY SELECT i, NULL, NULL::integer, format('SELECT %L, x.key, x.action, NULL::text,'
+			' ''skipped'', x.detail FROM iblt_internal.repair_skipped($2) AS x',
+			((work.plan).target).relation);
 	END LOOP;
 END
 $$;
@@ -187,6 +181,7 @@ DECLARE
 	plan repair_plan;
 	found found_keys;
 	works repair_work[];
+	part record;
 	figures figures;
 	traffic record;
 	e failure;
@@ -220,7 +215,11 @@ BEGIN
 			ELSIF asked.apply THEN
 				works := repair_apply(works);
 			END IF;
-			RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
+			FOR part IN SELECT * FROM repair_parts(works) LOOP
+				RETURN QUERY EXECUTE part.query
+				USING repair_due(works[part.place], part.n, part.part), (works[part.place]).plan;
+			END LOOP;
+			PERFORM repair_forget(works);
 			-- behind all that may end in an error, such as a cancel
 			IF asked.apply AND works <> '{}' THEN
 				PERFORM repair_commit((((works[1]).plan).target).place);

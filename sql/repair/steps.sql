@@ -9,6 +9,16 @@
 CREATE FUNCTION iblt_repair_drop(list text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
+-- Forgets what is kept of repairs.
+CREATE FUNCTION repair_forget(works repair_work[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM iblt_repair_drop((w.plan).secret || list)
+		FROM unnest(works) AS w, unnest('{"",/long,/skipped}'::text[]) AS list;
+END
+$$;
+
 -- The steps of a batch.
 CREATE FUNCTION repair_batch(work repair_work, n integer) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
