@@ -81,95 +81,55 @@ BEGIN
 END
 $$;
 
--- Those of the keys whose rows, which were found on several nodes, are not the same on all.
-CREATE FUNCTION nodes_differing(plan plan, rows found_rows[], keys text[]) RETURNS difference[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	result difference[];
-BEGIN
-	EXECUTE format($q$
-		WITH iblt_f AS (
-			SELECT * FROM unnest($1) WITH ORDINALITY AS f(id, key, n, rows_checksum, checksum, mark,
-				content, columns, fingerprint, node)
-		), line AS (%s)
-		SELECT coalesce(array_agg(ROW(id, key, NULL, NULL, NULL, NULL, NULL, mark, NULL, NULL, NULL,
-			NULL, checksums, contents)::difference), '{}')
-		FROM (SELECT id, (array_agg(key) FILTER (WHERE key IS NOT NULL))[1] AS key,
-				array_agg(checksum ORDER BY node) AS checksums,
-				array_agg(content ORDER BY node) AS contents, hashtextextended(
-					string_agg(concat(checksum, ' ', mark), ',' ORDER BY node), 0)::text AS mark
-			FROM (SELECT DISTINCT id FROM line) AS i CROSS JOIN generate_series(1, $3) AS g(node)
-			LEFT JOIN line USING (id, node) GROUP BY id
-			HAVING count(checksum) BETWEEN 1 AND $3 - 1 OR min(checksum) <> max(checksum)) AS d
-		$q$, CASE WHEN plan.by_hash
-			THEN 'SELECT r.id, r.key, f.node, r.checksum, r.mark, r.content FROM iblt_f AS f,'
-				' unnest(f.id, f.key, f.rows_checksum, f.mark, f.content)'
-				' AS r(id, key, checksum, mark, content)'
-			ELSE format('SELECT id, %s AS key, node, checksum::text, mark, content'
-				' FROM (SELECT node, unnest($2) AS id, unnest(checksum) AS checksum,'
-				' unnest(mark) AS mark, unnest(content) AS content FROM iblt_f) AS r',
-				key_json_sql(plan.key)) END)
-	INTO result USING rows, keys, cardinality(plan.sides);
-	RETURN result;
-END
-$$;
-
--- Those of the keys whose rows, which were found on the sides, differ.
--- The rows of both sides are joined by the id of the key, or line by line with the keys, in step
--- and not kept, as a function in FROM would be.  With 'changed', rows that differ in some columns
--- have only these and the key.
+-- Those of the keys whose rows, which were found on the sides, are not the same on all.
+-- The rows of the sides are joined by the id of the key, or line by line with the keys, in step
+-- and not kept, as a function in FROM would be.  OFFSET keeps the planner from copying the rows.
+-- With 'changed', rows that differ in some columns have only these and the key.
 CREATE FUNCTION differing(plan plan, rows found_rows[], keys text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	by_id boolean := plan.by_hash OR plan.buckets IS NOT NULL;
+	-- of a side, whose number stands for each %
+	item text := CASE WHEN by_id THEN 'unnest((f[%]).id, (f[%]).key, (f[%]).n,'
+			' (f[%]).rows_checksum, (f[%]).mark, (f[%]).content, (f[%]).columns)'
+			' AS s%(id, k%, n%, c%, m%, r%, x%)'
+		ELSE 'unnest((f[%]).n) AS n%, unnest((f[%]).checksum) AS c%, unnest((f[%]).mark) AS m%,'
+			' unnest((f[%]).content) AS r%, unnest((f[%]).columns) AS x%' END;
+	shown text := CASE plan.content WHEN 'changed' THEN 'CASE WHEN differs IS NULL THEN r% ELSE'
+			' (SELECT jsonb_object_agg(c.key, c.value) FROM jsonb_each(r%) AS c'
+			' WHERE c.key = ANY (differs || $4)) END' ELSE 'r%' END;
+	every record;			-- texts of all sides
 	result difference[];
 BEGIN
-	IF plan.sides IS NOT NULL THEN
-		RETURN nodes_differing(plan, rows, keys);
-	END IF;
-	EXECUTE format($q$
-		SELECT coalesce(array_agg(ROW(id, key,
-			CASE WHEN t_checksum IS NULL THEN 'here' WHEN h_checksum IS NULL THEN 'there'
-				ELSE 'both' END,
-			CASE WHEN shown IS NOT NULL THEN (SELECT jsonb_object_agg(c.key, c.value)
-				FROM jsonb_each(h_content) AS c WHERE c.key = ANY (shown)) ELSE h_content END,
-			CASE WHEN shown IS NOT NULL THEN (SELECT jsonb_object_agg(c.key, c.value)
-				FROM jsonb_each(t_content) AS c WHERE c.key = ANY (shown)) ELSE t_content END,
-			coalesce(h_n, 0), coalesce(t_n, 0),
-			CASE WHEN $4 THEN concat(h_checksum, ' ', h_mark, ' ', t_checksum, ' ', t_mark) END,
-			NULL, h_checksum, t_checksum, differs, NULL, NULL)::difference), '{}')
-		FROM (%s) AS pair, %s
-		WHERE h_checksum IS DISTINCT FROM t_checksum$q$,
-		CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL
-			THEN 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
-			' h.checksum AS h_checksum, t.checksum AS t_checksum, h.mark AS h_mark,'
-			' t.mark AS t_mark, h.content AS h_content, t.content AS t_content,'
-			' h.columns AS h_columns, t.columns AS t_columns'
-			' FROM unnest($1.id, $1.key, $1.n, $1.rows_checksum, $1.mark, $1.content, $1.columns)'
-			' AS h(id, key, n, checksum, mark, content, columns)'
-			' FULL JOIN unnest($2.id, $2.key, $2.n, $2.rows_checksum, $2.mark, $2.content,'
-			' $2.columns) AS t(id, key, n, checksum, mark, content, columns) USING (id)'
-			ELSE format('SELECT id, %s AS key, (h_checksum IS NOT NULL)::integer AS h_n,'
-			' (t_checksum IS NOT NULL)::integer AS t_n,'
-			' h_checksum, t_checksum, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
-			' FROM (SELECT unnest($3) AS id,'
-			' unnest($1.checksum) AS h_checksum, unnest($2.checksum) AS t_checksum,'
-			' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
-			' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
-			' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
-				key_json_sql(plan.key)) END,
-		CASE WHEN names_columns(plan)
-		THEN $q$LATERAL (SELECT CASE WHEN num_nulls(h_columns, t_columns) = 0
-			THEN nullif(ARRAY(SELECT c.name
-				FROM unnest($5, h_columns::int8[], t_columns::int8[]) WITH ORDINALITY
-					AS c(name, h, t, n) WHERE h <> t ORDER BY n), '{}') END OFFSET 0) AS a(differs),
-		LATERAL (SELECT CASE WHEN $6 IS NOT NULL AND differs IS NOT NULL
-			THEN differs || $6 END) AS b(shown)$q$
-		ELSE '(SELECT NULL::text[], NULL::text[]) AS a(differs, shown)' END)
-	INTO result USING rows[1], rows[2], keys, plan.recheck > 0,
+	SELECT string_agg(replace(item, '%', n::text), CASE WHEN by_id THEN ' NATURAL FULL JOIN '
+			ELSE ', ' END ORDER BY n) AS items, string_agg('k' || n, ', ' ORDER BY n) AS keys,
+		string_agg('c' || n, ', ' ORDER BY n) AS checksums,
+		string_agg('r' || n, ', ' ORDER BY n) AS contents,
+		string_agg(format('c%s, '' '', m%1$s', n), ', '' '', ' ORDER BY n) AS marks,
+		string_agg('c1 IS DISTINCT FROM c' || n, ' OR ' ORDER BY n) AS differ
+	INTO every FROM generate_subscripts(rows, 1) AS n;
+	EXECUTE format('SELECT coalesce(array_agg(ROW(id, %s, %s)::difference), ''{}'')'
+			' FROM (SELECT $1 AS f OFFSET 0) AS q, LATERAL (SELECT %s) AS u,'
+			' LATERAL (SELECT %s) AS d(differs) WHERE %s',
+		CASE WHEN by_id THEN format('coalesce(%s)', every.keys) ELSE key_json_sql(plan.key) END,
+		format(CASE WHEN plan.sides IS NULL
+				THEN 'CASE WHEN c2 IS NULL THEN ''here'' WHEN c1 IS NULL THEN ''there'''
+					' ELSE ''both'' END, %2$s, %3$s, coalesce(n1, num_nonnulls(c1)),'
+					' coalesce(n2, num_nonnulls(c2)), %1$s, NULL, c1, c2, differs, NULL, NULL'
+				ELSE 'NULL, NULL, NULL, NULL, NULL, %1$s, NULL, NULL, NULL, NULL,'
+					' ARRAY[%4$s]::text[], ARRAY[%5$s]' END,
+			CASE WHEN plan.recheck > 0 THEN format('concat(%s)', every.marks) ELSE 'NULL' END,
+			replace(shown, '%', '1'), replace(shown, '%', '2'), every.checksums, every.contents),
+		CASE WHEN by_id THEN '* FROM ' ELSE 'unnest($2) AS id, ' END || every.items,
+		CASE WHEN plan.sides IS NULL AND names_columns(plan)
+			THEN 'CASE WHEN num_nulls(x1, x2) = 0 THEN nullif(ARRAY(SELECT c.name'
+				' FROM unnest($3, x1::int8[], x2::int8[]) WITH ORDINALITY AS c(name, a, b, n)'
+				' WHERE a <> b ORDER BY n), ''{}'') END OFFSET 0'
+			ELSE 'NULL::text[]' END, every.differ)
+	INTO result USING rows, keys,
 		CASE WHEN names_columns(plan) THEN iblt_field(other_columns(plan)) END,
-		CASE plan.content WHEN 'changed' THEN iblt_field(plan.key) END;
+		iblt_field(plan.key);
 	RETURN result;
 END
 $$;
