@@ -9,29 +9,6 @@ CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
 	RETURN (SELECT CASE WHEN fingerprint IS DISTINCT FROM s.fingerprint
 		THEN refuse_altered(s.relation, s.side) END);
 
--- The error for a place without iblt, or with another protocol.
-CREATE FUNCTION refuse_protocol(place text, protocol integer, version text) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	mine text := (SELECT extversion FROM pg_extension WHERE extname = 'iblt');
-BEGIN
-	IF version IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('extension iblt is not installed in %s''s database',
-				peer_title(place)),
-			HINT = 'Run CREATE EXTENSION iblt there.';
-	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-		MESSAGE = format('iblt %s here and iblt %s on %s cannot talk to each other',
-			mine, version, peer_title(place)),
-		DETAIL = format('This side has protocol %s, %s has %s.', protocol(),
-			peer_title(place), coalesce('protocol ' || protocol, 'none')),
-		HINT = 'Install the newer version on the other server as well, and run '
-			'ALTER EXTENSION iblt UPDATE there.';
-END
-$$;
-
 -- The relations of these names, or OIDs, as their places describe them; an error if a server
 -- does not speak this protocol.  A relation that is not there is NULL, in this database an
 -- error.  A small fold of the digest here goes to other servers, as a parameter, for it has keys
@@ -42,47 +19,46 @@ CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	place text;
+	titles text[] := ARRAY(SELECT peer_title(p.place) FROM unnest(places) WITH ORDINALITY
+		AS p(place, n) ORDER BY n);
 	queries text[];
 	answers text[];
 	answer jsonb;
 	result side[];
 BEGIN
 	FOR n IN 1 .. cardinality(places) LOOP
-		queries[n] := format(CASE WHEN small IS NULL OR places[n] IS NULL
-				THEN 'SELECT iblt_internal.hello(%s, %s, %L, %L, %6$L)'
-				ELSE 'SELECT jsonb_set(hello_live(%s, %s, %L, $1[1], %5$s), '
-					'''{side,live,ms}'', to_jsonb(ms(statement_timestamp())))::text' END,
-			protocol(), format(CASE WHEN places[n] IS NULL THEN '%L::regclass'
+		queries[n] := format('SELECT iblt_internal.hello(%s, %s, %L, %L, %L%s)::text', protocol(),
+			format(CASE WHEN places[n] IS NULL THEN '%L::regclass'
 				ELSE 'pg_catalog.to_regclass(%L)' END, relations[n]), conditions[n], live,
-			subtable_cells, mappings[n]);
+			mappings[n], CASE WHEN num_nonnulls(small, places[n]) = 2
+				THEN format(', $1[1], %s', subtable_cells) END);
 	END LOOP;
 	BEGIN
 		answers := ask_values(places, queries, label, CASE WHEN small IS NOT NULL
 			THEN ROW('read_planned', ARRAY[small], NULL, NULL, NULL)::reading END);
-	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
-		-- of iblt, or of the condition
-		IF SQLERRM LIKE 'on %: %' THEN
-			PERFORM ask_discard(places);
-			FOREACH place IN ARRAY array_remove(places, NULL) LOOP
-				PERFORM peer_send(place, 'SELECT pg_catalog.json_build_array('
-					'(SELECT extversion FROM pg_catalog.pg_extension'
-					' WHERE extname OPERATOR(pg_catalog.=) ''iblt''),'
-					' pg_catalog.to_regprocedure(''iblt_internal'
-					'.hello(integer, regclass, text, boolean, jsonb)'') IS NOT NULL)');
-				answer := peer_value(place, 0);
-				IF NOT (answer ->> 1)::boolean OR answer ->> 0 IS NULL THEN
-					PERFORM refuse_protocol(place, NULL, answer ->> 0);
-				END IF;
-			END LOOP;
-		END IF;
+	EXCEPTION WHEN invalid_schema_name THEN
+		FOR n IN 1 .. cardinality(places) LOOP
+			-- not a schema that a condition names
+			IF starts_with(SQLERRM, format('on %s: ', titles[n]))
+					AND SQLERRM ~ '[^ ]iblt_internal[^ ]' THEN
+				RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+					MESSAGE = format('extension iblt is not installed in %s''s database', titles[n]),
+					HINT = 'Run CREATE EXTENSION iblt there.';
+			END IF;
+		END LOOP;
 		RAISE;
 	END;
 	FOR n IN 1 .. cardinality(places) LOOP
 		answer := answers[n];
 		IF (answer ->> 'protocol')::integer <> protocol() THEN
-			PERFORM refuse_protocol(places[n], (answer ->> 'protocol')::integer,
-				answer ->> 'version');
+			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+				MESSAGE = format('iblt %s here and iblt %s on %s cannot talk to each other',
+					(SELECT extversion FROM pg_extension WHERE extname = 'iblt'),
+					answer ->> 'version', titles[n]),
+				DETAIL = format('This side has protocol %s, %s has protocol %s.', protocol(),
+					titles[n], answer ->> 'protocol'),
+				HINT = 'Install the newer version on the other server as well, and run '
+					'ALTER EXTENSION iblt UPDATE there.';
 		END IF;
 		result[n] := described(nullif(answer -> 'side', 'null'),
 			CASE n WHEN 1 THEN 'here' ELSE 'there' END, places[n]);

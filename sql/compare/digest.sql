@@ -4,7 +4,7 @@
 -- make, if triggers keep them up to date and they fit the comparison.  The first question to
 -- the peer already has a small fold of the digest here (prepare).  The peer subtracts it from
 -- its own, sees how many keys differ, and answers with its description and a fold of the size
--- for them (hello_live).  Only then does the plan say whether the digests fit (prepare), and the
+-- for them (hello).  Only then does the plan say whether the digests fit (prepare), and the
 -- two fingerprints whether they are of what was described (exchange).  If the fold was too small,
 -- or digests are read again, they are read as sketches of scans are (scan_sql).
 

@@ -32,38 +32,6 @@ CREATE FUNCTION iblt_compare_fold(s @extschema@.iblt, subtable_cells integer)
 RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
--- What the live digest of a relation is of, and why it is not trustworthy.
-CREATE FUNCTION live_digest(relation regclass) RETURNS live_digest
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	options tracking := iblt_live_options(relation);
-	info record;
-	state record;
-	digest live_digest;
-BEGIN
-	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
-	IF state.unmerged IS NULL THEN
-		-- otherwise the role does not learn whether it is tracked
-		digest.reason := CASE WHEN has_table_privilege(relation, 'SELECT')
-			AND NOT row_security_active(relation) THEN 'it is not tracked' ELSE 'unreadable' END;
-		RETURN digest;
-	END IF;
-	info := iblt_info(options.template);
-	digest.reason := state.reason;
-	digest.verified_at := state.verified_at;
-	digest.generation := options.generation;
-	digest.key_columns := options.key_columns;
-	digest.columns := options.columns;
-	digest.by_hash := options.by_hash;
-	digest.key_size := info.key_size;
-	digest.hashes := info.hashes;
-	digest.subtable_cells := info.cells / info.hashes;
-	digest.seed_hash := encode(sha256(int8send(info.seed)), 'hex');
-	RETURN digest;
-END
-$$;
-
 -- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
 -- difference "here - there" in order, each once, as iblt_compare_keys reads them.
 CREATE FUNCTION iblt_compare_decode(s @extschema@.iblt, OUT complete boolean,
@@ -105,33 +73,55 @@ BEGIN
 END
 $$;
 
--- What hello answers with the live digest, and if that of the asker is of the same kind, a fold
--- that is large enough to tell how they differ; "small" is a fold of the asker's.
+-- What the live digest of a relation is of, and why it is not trustworthy; if another server's is
+-- of the same kind, of which this is a small fold, with a fold that is large enough to tell how
+-- they differ.
 -- What cannot be answered is left out, and the asker reads the digests later or scans.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
-CREATE FUNCTION hello_live(protocol integer, relation regclass, condition text, small text,
-	subtable_cells integer) RETURNS jsonb
+CREATE FUNCTION live_digest(relation regclass, small text DEFAULT NULL,
+	subtable_cells integer DEFAULT NULL) RETURNS live_digest
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
-	answer jsonb := hello(protocol, relation, condition, true);
-	digest live_digest := jsonb_populate_record(NULL::live_digest, answer #> '{side,live}');
+	options tracking := iblt_live_options(relation);
+	info record;
+	state record;
+	digest live_digest;
 	own declared.sketch%TYPE;
 	asked declared.sketch%TYPE;
 BEGIN
-	IF digest.reason IS NULL AND gcd(subtable_cells, digest.subtable_cells) >= 70 THEN
-		own := iblt_live(relation);
-		digest.fingerprint := iblt_compare_fingerprint(relation);
-		IF subtable_cells <> digest.subtable_cells THEN
-			own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
-		END IF;
-		asked := small;
-		digest.fold := live_fold(own, asked)::text;
-		answer := jsonb_set(answer, '{side,live}', to_jsonb(digest));
+	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
+	IF state.unmerged IS NULL THEN
+		-- otherwise the role does not learn whether it is tracked
+		digest.reason := CASE WHEN has_table_privilege(relation, 'SELECT')
+			AND NOT row_security_active(relation) THEN 'it is not tracked' ELSE 'unreadable' END;
+		RETURN digest;
 	END IF;
-	RETURN answer;
-EXCEPTION WHEN @on_error@ THEN
-	-- digests of different kinds, or one that has just become untrustworthy
-	RETURN hello(protocol, relation, condition, true);
+	info := iblt_info(options.template);
+	digest.reason := state.reason;
+	digest.verified_at := state.verified_at;
+	digest.generation := options.generation;
+	digest.key_columns := options.key_columns;
+	digest.columns := options.columns;
+	digest.by_hash := options.by_hash;
+	digest.key_size := info.key_size;
+	digest.hashes := info.hashes;
+	digest.subtable_cells := info.cells / info.hashes;
+	digest.seed_hash := encode(sha256(int8send(info.seed)), 'hex');
+	IF digest.reason IS NULL AND gcd(subtable_cells, digest.subtable_cells) >= 70 THEN
+		BEGIN
+			own := iblt_live(relation);
+			digest.fingerprint := iblt_compare_fingerprint(relation);
+			IF subtable_cells <> digest.subtable_cells THEN
+				own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
+			END IF;
+			asked := small;
+			digest.fold := live_fold(own, asked)::text;
+			digest.ms := ms(statement_timestamp());
+		EXCEPTION WHEN @on_error@ THEN
+			NULL;	-- digests of different kinds, or one that has just become untrustworthy
+		END;
+	END IF;
+	RETURN digest;
 END
 $$;

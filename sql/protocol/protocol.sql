@@ -23,10 +23,11 @@ GRANT SELECT ON installed TO PUBLIC;
 -- well.  If that is not the fingerprint of what was described, the driver starts again.
 
 -- The first question to a side: which protocol, and if it has the same one, what a relation is
--- (null if there is none), perhaps with its live digest; otherwise which version.
+-- (null if there is none), perhaps with its live digest, as live_digest gives it; otherwise which
+-- version.  These arguments stay in all versions.
 CREATE FUNCTION hello(protocol integer, relation regclass, condition text, live boolean,
-	mapping jsonb DEFAULT NULL) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	mapping jsonb, small text DEFAULT NULL, subtable_cells integer DEFAULT NULL) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF protocol IS DISTINCT FROM protocol() THEN
@@ -35,7 +36,8 @@ BEGIN
 	END IF;
 	RETURN jsonb_build_object('protocol', protocol, 'side',
 		describe(relation, condition, mapping) || CASE WHEN live
-			THEN jsonb_build_object('live', live_digest(relation)) ELSE '{}' END);
+			THEN jsonb_build_object('live', live_digest(relation, small, subtable_cells))
+			ELSE '{}' END);
 END
 $$;
 

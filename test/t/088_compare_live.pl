@@ -347,11 +347,11 @@ foreach my $case ([ $here, 'here' ], [ $there, 'there' ])
 	like(failure("SELECT count(*) FROM iblt_compare('turns', $peer, live => 'require')"), qr/IB004: relation public.turns was altered while it was compared \($where\)/, "another fingerprint $where: not equal");
 	sql($node, 'DROP FUNCTION iblt_internal.iblt_compare_fingerprint(regclass); ALTER FUNCTION iblt_internal.right_fingerprint(regclass, text) RENAME TO iblt_compare_fingerprint');
 }
-sql($here, q{ALTER FUNCTION iblt_internal.live_digest(regclass) RENAME TO right_digest; CREATE SEQUENCE digests;
-	CREATE FUNCTION iblt_internal.live_digest(relation regclass) RETURNS iblt_internal.live_digest LANGUAGE plpgsql AS
+sql($here, q{ALTER FUNCTION iblt_internal.live_digest(regclass, text, integer) RENAME TO right_digest; CREATE SEQUENCE digests;
+	CREATE FUNCTION iblt_internal.live_digest(relation regclass, text DEFAULT NULL, integer DEFAULT NULL) RETURNS iblt_internal.live_digest LANGUAGE plpgsql AS
 	$$ DECLARE d iblt_internal.live_digest := iblt_internal.right_digest(relation); BEGIN IF nextval('public.digests') % 2 = 1 THEN d.generation := d.generation + 1; END IF; RETURN d; END $$});
 like(failure("SELECT count(*) FROM iblt_compare('turns', $peer, live => 'require')"), qr/IB004: relation public.turns was altered while it was compared \(here\)\nDETAIL:  Its digest was started again/, 'a digest that was started again after it was read: not equal');
-sql($here, 'DROP FUNCTION iblt_internal.live_digest(regclass); ALTER FUNCTION iblt_internal.right_digest(regclass) RENAME TO live_digest');
+sql($here, 'DROP FUNCTION iblt_internal.live_digest(regclass, text, integer); ALTER FUNCTION iblt_internal.right_digest(regclass, text, integer) RENAME TO live_digest');
 is(lent($turns), '0 2|t, 1', 'nothing is left of that');
 # digests of some columns, which come with the description, and do not say what is asked
 both("CREATE TABLE partly (id int PRIMARY KEY, a int, b int); INSERT INTO partly SELECT g, g, g FROM generate_series(1, 1000) g");
