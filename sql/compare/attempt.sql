@@ -26,19 +26,38 @@ END
 $$;
 
 -- An attempt that is connected, and knows how peers are asked.  The arguments of the first one are
--- checked.  What a driver does is in the label of its sessions.
+-- checked, and get a label for what a driver does, which is that of its sessions, the name of the
+-- relation, the condition there, and a random seed.  A relation elsewhere, or of nodes, is named by
+-- here_relation.
 -- The drivers give names to connections and nodes (peer_conns, nodes_names), and call this, in the
 -- block with their handler.  The handler closes connections, leaves out a node that could not be
 -- reached, and keeps the statement, and passwords in it, out of the log.
 CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass DEFAULT NULL,
-	relation_name text DEFAULT NULL) RETURNS attempt
+	here_relation text DEFAULT NULL) RETURNS attempt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	nodes boolean := a.without IS NOT NULL;
+	elsewhere boolean := nodes OR a.conns[1] IS NOT NULL;
 BEGIN
 	IF (a.options).label IS NULL THEN
-		a.options := compare_options(does, relation,
-			a.without IS NOT NULL OR a.conns[1] IS NOT NULL, relation_name, a.options,
-			a.without IS NOT NULL);
+		IF NOT nodes AND elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
+				HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
+		ELSIF here_relation IS NOT NULL AND NOT elsewhere THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'here_relation needs here_peer',
+				HINT = 'Give here_peer too, or name a relation of this database in relation.';
+		END IF;
+		a.options.relation_name := CASE WHEN elsewhere THEN nodes_relation(here_relation,
+			CASE WHEN nodes THEN 'relation' ELSE 'here_relation' END)
+			ELSE relation_name(relation) END;
+		PERFORM check_options(CASE WHEN elsewhere THEN 'pg_catalog.pg_class' ELSE relation END,
+			a.options, nodes);
+		a.options.peer_condition := coalesce((a.options).peer_condition, (a.options).condition);
+		a.options.seed := coalesce((a.options).seed, random_seed());
+		a.options.label := does || ' ' || (a.options).relation_name;
 	END IF;
 	a.conns := connect(a.peers, a.conns, (a.options).timeout, a.names);
 	IF a.method <> 'sketch' THEN
@@ -100,35 +119,9 @@ BEGIN
 END
 $$;
 
--- The options of the next attempt, after an error: it scans, or takes keys as hashes, if the error
--- says so.  A driver tells that what it does starts again.  An audit does not.
-CREATE FUNCTION options_again(options options, e failure, does text DEFAULT NULL) RETURNS options
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	not_unique text := said_not_unique(e);
-	reason text := 'a relation was altered';
-BEGIN
-	IF e.state = 'IB008' THEN
-		reason := 'digests cannot be used';
-		options.live_problem := regexp_replace(e.message, '^live digests cannot be used: ', '');
-	ELSIF not_unique IS NOT NULL THEN
-		reason := 'a unique key has several rows';
-		options.not_unique := not_unique;
-		options.live_problem := CASE options.live WHEN 'auto'
-			THEN 'several rows have one unique key' END;
-	END IF;
-	IF does IS NOT NULL THEN
-		IF not_unique IS NOT NULL THEN
-			PERFORM iblt_tell('warning', e.message, e.detail, e.hint);
-		END IF;
-		PERFORM progress(options.progress, format('%s, the %s starts again', reason, does));
-	END IF;
-	RETURN options;
-END
-$$;
-
 -- After an error: the attempt to begin next, or one without a number if the error is to be told.
+-- The next one scans, or takes keys as hashes, if the error says so.  A driver tells that what it
+-- does starts again.  An audit does not.
 -- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
 -- more does not fail a node, nor does a relation that was altered, before the third attempt.
 CREATE FUNCTION next_attempt(INOUT a attempt, plan plan, INOUT e failure,
@@ -138,6 +131,7 @@ AS $$
 DECLARE
 	n integer := CASE WHEN e.state <> 'IB008' AND a.without = 'skip' AND cardinality(a.names) > 2
 		THEN nodes_failed(a.names, e.message) END;
+	not_unique text := said_not_unique(e);
 	again boolean;
 BEGIN
 	a.failed := NULL;
@@ -150,8 +144,22 @@ BEGIN
 		END IF;
 	END;
 	IF again THEN
-		a.options := options_again(a.options, e, does);
 		a.number := a.number + 1;
+		IF e.state = 'IB008' THEN
+			a.options.live_problem := regexp_replace(e.message,
+				'^live digests cannot be used: ', '');
+		ELSIF not_unique IS NOT NULL THEN
+			a.options.not_unique := not_unique;
+			a.options.live_problem := CASE (a.options).live WHEN 'auto'
+				THEN 'several rows have one unique key' END;
+			IF does IS NOT NULL THEN
+				PERFORM iblt_tell('warning', e.message, e.detail, e.hint);
+			END IF;
+		END IF;
+		PERFORM progress(does IS NOT NULL AND (a.options).progress, format(
+			'%s, the %s starts again', CASE WHEN e.state = 'IB008' THEN 'digests cannot be used'
+				WHEN not_unique IS NOT NULL THEN 'a unique key has several rows'
+				ELSE 'a relation was altered' END, does));
 	ELSIF n IS NOT NULL THEN
 		PERFORM peers_close(a.conns);
 		a.secret := a.secret OR peers_secret(a.peers);

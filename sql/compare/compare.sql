@@ -118,34 +118,6 @@ BEGIN
 END
 $$;
 
--- Options with a label for what a driver does, the name of the relation of this side, the condition
--- there and a random seed if they are not given; an error for those that do not fit.  A relation
--- elsewhere, or of nodes, is named by here_relation.
-CREATE FUNCTION compare_options(does text, relation regclass, elsewhere boolean,
-	here_relation text, options options, nodes boolean DEFAULT false) RETURNS options
-	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
-AS $$
-BEGIN
-	IF NOT nodes AND elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
-			HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
-	ELSIF here_relation IS NOT NULL AND NOT elsewhere THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'here_relation needs here_peer',
-			HINT = 'Give here_peer too, or name a relation of this database in relation.';
-	END IF;
-	options.relation_name := CASE WHEN elsewhere THEN nodes_relation(here_relation,
-		CASE WHEN nodes THEN 'relation' ELSE 'here_relation' END) ELSE relation_name(relation) END;
-	PERFORM check_options(CASE WHEN elsewhere THEN 'pg_catalog.pg_class' ELSE relation END,
-		options, nodes);
-	options.peer_condition := coalesce(options.peer_condition, options.condition);
-	options.seed := coalesce(options.seed, random_seed());
-	options.label := does || ' ' || options.relation_name;
-	RETURN options;
-END
-$$;
-
 -- What the argument rows asks for, as options have it, '' for another value.
 -- It is of any type, so that it takes a boolean and a text.
 CREATE FUNCTION content_of(rows anycompatible) RETURNS text

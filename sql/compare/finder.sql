@@ -48,7 +48,10 @@ RETURNS text
 AS $$
 DECLARE
 	rows text := rows_sql(plan, s);
-	listed plan_column[] := listed_columns(plan);
+	-- one list of texts for each column: all for a statement that writes a row, and those of the key
+	-- for one that deletes it
+	listed plan_column[] := CASE plan.content WHEN 'lists' THEN plan.columns
+		WHEN 'key lists' THEN plan.key ELSE '{}' END;
 	found_sql text := format('CASE WHEN %s THEN ', f.matches);
 	mark text := CASE WHEN plan.versions THEN format(', %s::text AS mark', mark_sql(plan)) END;
 	-- a repair reads texts in lists, and of a row the stamp only

@@ -7,7 +7,7 @@
 -- not any more, without a key.
 -- A join would take the first row only, as the planner trusts a unique index.  For a table of
 -- Citus, each lookup is a statement of its own.  The drivers begin again with keys as hashes
--- (options_again), which counts these rows.
+-- (next_attempt), which counts these rows.
 CREATE FUNCTION check_several(plan plan, s side, keys text[], sure boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

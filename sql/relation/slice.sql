@@ -17,7 +17,7 @@ CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
 -- The key of slices
 
 -- The columns that slices are ranges of, and an index of each side on them in the same order;
--- without columns if there is none.
+-- without columns if there is none, which is an error for a plan with bounds.
 CREATE FUNCTION slice_key(plan plan) RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -36,20 +36,22 @@ BEGIN
 	result.columns := ARRAY(SELECT c
 		FROM unnest((result.here).columns) WITH ORDINALITY AS n(name, i)
 		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.i);
+	IF result.columns = '{}' AND has_bounds(plan) THEN
+		plan.lo := NULL;
+		plan.hi := NULL;
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = slice_problem(plan),
+			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
+	END IF;
 	RETURN result;
 END
 $$;
 
 -- The columns of an index and the orders that they are sorted by, NULL for no index.
 CREATE FUNCTION order_text(index unique_key) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN (SELECT '(' || string_agg(concat_ws(' ', format('%I', x.name),
 			'by ' || nullif(x.sorted, '')), ', ' ORDER BY x.n) || ')'
 		FROM unnest(index.columns, index.orders) WITH ORDINALITY AS x(name, sorted, n));
-END
-$$;
 
 -- Why the relations of a plan cannot be compared in slices, NULL if they can.
 CREATE FUNCTION slice_problem(plan plan) RETURNS text
@@ -86,33 +88,14 @@ BEGIN
 END
 $$;
 
--- The key of slices; an error if the relations of a plan cannot be compared in slices.
-CREATE FUNCTION require_slice_key(plan plan) RETURNS slice_key
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	problem text := slice_problem(plan);
-BEGIN
-	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = problem,
-			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
-	END IF;
-	RETURN slice_key(plan);
-END
-$$;
-
 -- Bounds as SQL
 
 -- The columns of a key as an index sorts them.
 CREATE FUNCTION slice_row_sql(k slice_key, index unique_key) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN ARRAY(SELECT format('t.%I', (k.columns[i]).name)
 			|| coalesce(' COLLATE ' || index.collations[i], '')
 		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
-END
-$$;
 
 -- The values of a bound in a query on a side: as a parameter, or itself in a plain query.
 CREATE FUNCTION bound_sql(plan plan, s side,
@@ -144,7 +127,7 @@ CREATE FUNCTION slice_condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	k slice_key := require_slice_key(plan);
+	k slice_key := slice_key(plan);
 	row_of text[] := slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
 	lo text[] := bound_sql(plan, s, k, '$2', plan.lo);
 	hi text[] := bound_sql(plan, s, k, '$3', plan.hi);

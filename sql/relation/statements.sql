@@ -192,13 +192,6 @@ CREATE FUNCTION text_sql(c plan_column) RETURNS text
 		ELSE format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END',
 			coalesce(format('t.%I::', c.name) || text_type(c), values_sql(c))) END;
 
--- The columns whose texts a plan asks for in lists, one for each column: all for a statement that
--- writes a row, and those of the key for one that deletes it.
-CREATE FUNCTION listed_columns(plan plan) RETURNS plan_column[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
-		ELSE '{}' END;
-
 -- Is it what stands for a long value in the texts of a row (short_text_sql)? So is a value that
 -- begins like that.
 CREATE FUNCTION is_long(value text) RETURNS boolean

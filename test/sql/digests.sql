@@ -37,7 +37,6 @@ SELECT change, u.* FROM unnest(ARRAY['{}', '{"here": {"live": {"generation": nul
 SELECT digests, here, there, iblt_internal.live_said(jsonb_populate_record(live_of(jsonb_build_object('here', jsonb_build_object('live', jsonb_build_object('verified_at', here)), 'there', jsonb_build_object('live', jsonb_build_object('verified_at', there)))),
 	jsonb_build_object('from_digests', digests, 'live_problem', problem)))
 FROM (VALUES (true, NULL, NULL, NULL), (true, '2026-01-01 10:00+00', NULL, NULL), (true, NULL, '2026-01-02 10:00+00', NULL), (false, NULL, NULL, 'why'), (false, NULL, NULL, NULL)) AS v(digests, here, there, problem);
-SELECT state, (iblt_internal.options_again(jsonb_populate_record(NULL::iblt_internal.options, '{"live": "auto"}'), jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', 'live digests cannot be used: why')))).live_problem FROM unnest('{IB004,IB008}'::text[]) AS state;
 DROP FUNCTION live_of, refused;
 
 -- keys of each kind, and the changes of each kind

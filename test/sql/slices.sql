@@ -8,7 +8,7 @@ SELECT setseed(0.4711);
 
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT iblt_internal.prepare('{NULL,NULL}', here, there::text,
-		jsonb_populate_record(iblt_internal.compare_options('a test', here, false, NULL, jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none", "cast_types": true, "extra_columns": "ignore", "recheck": 0, "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}')), options))
+		jsonb_populate_record(jsonb_populate_record(NULL::iblt_internal.options, jsonb_build_object('relation_name', iblt_internal.relation_name(here), 'seed', iblt_internal.random_seed()) || '{"max_differences": 100000, "content": "none", "cast_types": true, "extra_columns": "ignore", "recheck": 0, "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}'), options))
 $$;
 CREATE FUNCTION refusal(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
 	SELECT iblt_internal.slice_problem(plan_of(here, there, options))

@@ -6,8 +6,8 @@ CREATE SCHEMA steps;
 SET search_path = steps, public, iblt_internal;
 
 CREATE FUNCTION options_of(relation regclass, fields jsonb DEFAULT '{}') RETURNS iblt_internal.options LANGUAGE sql AS $$
-	SELECT iblt_internal.compare_options('a test', relation, false, NULL, jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none",
-		"cast_types": true, "extra_columns": "ignore", "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}' || fields))
+	SELECT jsonb_populate_record(NULL::iblt_internal.options, jsonb_build_object('relation_name', iblt_internal.relation_name(relation), 'seed', iblt_internal.random_seed()) || '{"max_differences": 100000, "content": "none",
+		"cast_types": true, "extra_columns": "ignore", "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}' || fields)
 $$;
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT iblt_internal.prepare('{NULL,NULL}', here, there::text,

@@ -21,9 +21,9 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 		r iblt_internal.comparison;
 	BEGIN
 		conns := iblt_internal.connect(ARRAY[NULL, peer], '{NULL,iblt_sliced}');
-		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(iblt_internal.compare_options('iblt sliced', relation, false, NULL,
-			jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none", "cast_types": false, "extra_columns": "warn", "recheck": 0,
-			"timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}')), options || '{"label": "iblt sliced"}'));
+		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(jsonb_populate_record(NULL::iblt_internal.options, jsonb_build_object('relation_name', iblt_internal.relation_name(relation), 'seed', iblt_internal.random_seed()) ||
+			'{"max_differences": 100000, "content": "none", "cast_types": false, "extra_columns": "warn", "recheck": 0,
+			"timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}'), options || '{"label": "iblt sliced"}'));
 		note := iblt_internal.slice_problem(plan);
 		IF note IS NULL AND thorough IS NOT NULL THEN
 			note := iblt_internal.slice_guard(plan, thorough, (iblt_internal.run_see(plan)).probes);
