@@ -98,9 +98,8 @@ BEGIN
 				'as postgres_fdw does.',
 			HINT = 'Set recheck => 0, and compare again in another transaction.';
 	END IF;
-	-- only what describe() finds further on may be refused
-	IF (plan.here).more IS NOT FALSE OR (plan.there).more IS NOT FALSE THEN
-		PERFORM check_code(plan), check_mapping(plan);
+	IF (plan.here).mapped OR (plan.there).mapped THEN
+		PERFORM check_mapping(plan);
 	END IF;
 	IF plan.progress THEN
 		PERFORM progress(true, format(

@@ -227,7 +227,6 @@ BEGIN
 	END IF;
 	s := described(described, 'here');
 	plan := make_plan(s, s, options);
-	PERFORM check_code(plan);
 	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
 		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
 		described => ARRAY[described_as(s)]);

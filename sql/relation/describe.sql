@@ -97,8 +97,8 @@ BEGIN
 	END IF;
 	IF d @? '$.columns[*].own' THEN
 		d := jsonb_set(d, '{columns}', (SELECT jsonb_agg(c - 'own'
-				|| CASE WHEN type IS NULL THEN '{}' ELSE describe_type(type)
-					|| jsonb_build_object('parts', describe_parts(type)) END ORDER BY n)
+				|| CASE WHEN type IS NULL THEN '{}' ELSE jsonb_build_object('textual',
+					textual_types(type), 'parts', describe_parts(type)) END ORDER BY n)
 			FROM jsonb_array_elements(d -> 'columns') WITH ORDINALITY AS x(c, n),
 			LATERAL (SELECT (c ->> 'own')::oid) AS own(type)));
 	END IF;
@@ -138,7 +138,7 @@ BEGIN
 				WHERE oid = ANY (relation_sources(ARRAY[relation])) AND relkind = 'f'),
 			'shards', shards(relation), 'distributed', false);
 	END IF;
-	RETURN d || elsewhere || describe_replication(relation) || '{"more": true}';
+	RETURN d || elsewhere || describe_replication(relation);
 END
 $$;
 

@@ -35,42 +35,28 @@ BEGIN
 END
 $$;
 
--- What values of a type run, as fields of side_column: the types in it without a send function, and
--- a function of another user that a value would run on its way to json or to text.
--- A checksum takes the text of types without a send function, and elsewhere what that function
--- makes.  An extension may have one in some of its versions only (cube: from 1.5 on).
--- to_jsonb looks for casts to json of elements and fields too, and a cast to text for
--- one of the column's type.  A superuser's functions are trusted, and one's own.
-CREATE FUNCTION describe_type(type oid) RETURNS jsonb
+-- The types without a send function in a type.
+-- A checksum takes the text of their values, and elsewhere what that function makes.  An extension
+-- may have one in some of its versions only (cube: from 1.5 on).
+CREATE FUNCTION textual_types(type oid) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN (WITH RECURSIVE part(oid, casts) AS (
-			SELECT type, '{json,text}'::regtype[]
+	RETURN (WITH RECURSIVE part AS (
+			SELECT type AS oid
 			UNION
-			SELECT x.oid, x.casts FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
-				SELECT t.typbasetype, part.casts
+			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+				SELECT t.typbasetype
 				UNION ALL
-				SELECT t.typelem, array_remove(part.casts, 'text')
+				SELECT t.typelem
 				UNION ALL
-				SELECT a.atttypid, array_remove(part.casts, 'text')
-					FROM pg_attribute a WHERE a.attrelid = t.typrelid
+				SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = t.typrelid
 				UNION ALL
-				SELECT r.rngsubtype, '{}' FROM pg_range r
-					WHERE t.oid IN (r.rngtypid, r.rngmultitypid)) AS x(oid, casts)
+				SELECT r.rngsubtype FROM pg_range r
+					WHERE t.oid IN (r.rngtypid, r.rngmultitypid)) AS x(oid)
 			WHERE x.oid >= 16384
-		), code(target, name) AS (
-			SELECT c.casttarget, p.oid::regprocedure::text
-			FROM part JOIN pg_cast c ON c.castsource = part.oid
-				AND c.casttarget = ANY (part.casts::oid[])
-			JOIN pg_proc p ON p.oid = c.castfunc JOIN pg_roles r ON r.oid = p.proowner
-			WHERE NOT r.rolsuper AND r.rolname <> current_user
 		)
-		SELECT jsonb_build_object(
-			'textual', (SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')
-				FROM part JOIN pg_type t ON t.oid = part.oid
-				WHERE t.typtype = 'b' AND t.typsend = 0),
-			'to_json', (SELECT min(name) FROM code WHERE target = 'json'::regtype),
-			'to_text', (SELECT min(name) FROM code WHERE target = 'text'::regtype)));
+		SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]') FROM part JOIN pg_type t USING (oid)
+		WHERE t.typtype = 'b' AND t.typsend = 0);
 END
 $$;

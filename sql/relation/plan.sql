@@ -357,39 +357,6 @@ BEGIN
 END
 $$;
 
--- An error that names the columns whose way to json or text is not trusted.
-CREATE FUNCTION check_code(plan plan) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	problems text;
-	c side_column;
-	code boolean := false;
-BEGIN
-	FOREACH c IN ARRAY (plan.here).columns || (plan.there).columns LOOP
-		code := code OR num_nonnulls(c.to_json, c.to_text) > 0;
-	END LOOP;
-	IF code THEN
-		problems := (SELECT string_agg(format('"%s" runs %s (%s)', o.name, x.code, s.side), ', '
-				ORDER BY s.ordinality, o.ordinality)
-			FROM unnest(ARRAY[plan.here, plan.there]) WITH ORDINALITY AS s,
-			unnest(s.columns) WITH ORDINALITY AS o
-				JOIN unnest(plan.columns) AS used ON used.name = o.name,
-			LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN o.to_text END,
-				CASE WHEN plan.content NOT IN ('none', 'columns') OR plan.by_hash
-						AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = o.name)
-					THEN o.to_json END)) AS x(code)
-			WHERE x.code IS NOT NULL);
-	END IF;
-	IF problems <> '' THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = 'columns would run code of other users: ' || problems,
-			HINT = 'Exclude them. Columns outside of the key are also compared without '
-				'rows => true, rows => ''changed'' and cast_types => true.';
-	END IF;
-END
-$$;
-
 -- Logical subscriptions and physical replication between the sides, each with its direction; with
 -- "alone", they are not ready if other servers replicate to both sides.
 CREATE FUNCTION links(here side, there side, alone boolean DEFAULT true) RETURNS link[]

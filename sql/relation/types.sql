@@ -58,8 +58,6 @@ CREATE TYPE side_column AS (
 	type text,
 	base bigint,			-- OID of the type below all domains
 	textual text[],			-- types in it that have no send function
-	to_json text,			-- function of another user that a value runs on its way to json
-	to_text text,			-- the same on its way to text
 	not_null boolean,
 	parts text,				-- what the type is made of, NULL for a built-in type
 	source text,			-- what the relation calls it, NULL for the same name
@@ -107,7 +105,6 @@ CREATE TYPE side AS (
 	recovery boolean,		-- is the server a standby?
 	identity text,			-- the same for this relation of this server alone
 	fingerprint text,
-	more boolean,			-- did describe() look further?
 	kind text,				-- pg_class.relkind
 	ordinary boolean,		-- an ordinary or partitioned table, whose unique indexes are of all
 							-- its rows

@@ -60,7 +60,6 @@ BEGIN
 			MESSAGE = format('no baseline can be made of %s', (plan.here).relation),
 			DETAIL = 'It is neither a table nor a materialized view of this server alone.';
 	END IF;
-	PERFORM check_code(plan);
 	result.relation := (plan.here).relation;
 	-- a type of one name may be made of other types by then
 	result.columns := ARRAY(SELECT concat_ws(' ', c.name, c.type, c.parts)

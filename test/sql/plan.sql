@@ -121,7 +121,7 @@ CREATE TYPE holds AS (m mute, n int);
 CREATE TYPE holds_last AS (gone int, n int, m mute);
 ALTER TYPE holds_last DROP ATTRIBUTE gone;
 CREATE DOMAIN muted AS mute;
-SELECT type, describe_type(type::regtype) -> 'textual' AS textual, describe_parts(type::regtype) AS parts FROM unnest('{mute,mute[],holds,holds[],holds_last,muted,int4}'::text[]) AS type;
+SELECT type, textual_types(type::regtype) AS textual, describe_parts(type::regtype) AS parts FROM unnest('{mute,mute[],holds,holds[],holds_last,muted,int4}'::text[]) AS type;
 
 -- What is described in C, a second way.
 -- (autovacuum may change a relation's size meanwhile)
@@ -129,7 +129,7 @@ CREATE TEMPORARY TABLE described AS SELECT c.oid, c.relkind, size, d FROM pg_cla
 SELECT oid::regclass FROM described WHERE d -> 'columns' <> (SELECT coalesce(jsonb_agg(jsonb_build_object('name', attname, 'type', format_type(atttypid,
 		CASE WHEN atttypid IN ('char(1)'::regtype, 'bit'::regtype, 'numeric'::regtype) THEN atttypmod ELSE -1 END),
 		'base', CASE WHEN typtype = 'd' THEN typbasetype ELSE atttypid END::bigint, 'not_null', attnotnull)
-		|| (SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(d -> 'columns' -> (n - 1)::int) WHERE key IN ('textual', 'to_json', 'to_text', 'parts')) ORDER BY n), '[]')
+		|| (SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(d -> 'columns' -> (n - 1)::int) WHERE key IN ('textual', 'parts')) ORDER BY n), '[]')
 	FROM (SELECT *, row_number() OVER (ORDER BY attnum) AS n FROM pg_attribute WHERE attrelid = described.oid AND attnum > 0 AND NOT attisdropped) AS a JOIN pg_type t ON t.oid = atttypid);
 SELECT oid::regclass FROM described WHERE (d -> 'keys') IS DISTINCT FROM (SELECT coalesce(jsonb_agg(jsonb_build_object('columns', columns) || iblt_internal.describe_order(indexrelid)
 		ORDER BY indisprimary DESC, cardinality(columns), indexrelid), '[]')
