@@ -155,8 +155,8 @@ BEGIN
 	ELSE
 		IF options.live <> 'off' AND options.live_problem IS NULL AND nodes IS NULL
 				AND conns[1] IS NULL AND conns[2] IS NOT NULL
-				AND num_nonnulls(options.condition, options.peer_condition, options.lo,
-					options.mapping, options.peer_mapping) = 0 THEN
+				AND num_nonnulls(options.condition, options.peer_condition, options.mapping,
+					options.peer_mapping) = 0 THEN
 			own := live_digest(relation);
 			IF own.generation IS NOT NULL AND own.reason IS NULL THEN
 				BEGIN

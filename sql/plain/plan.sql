@@ -52,8 +52,7 @@ CREATE FUNCTION plain_check_options(conns text[], options options) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN plain_check(CASE
 		WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
-		WHEN options.live = 'require' THEN 'live digests are not read'
-		WHEN options.lo IS NOT NULL OR options.hi IS NOT NULL THEN 'slices are not supported' END,
+		WHEN options.live = 'require' THEN 'live digests are not read' END,
 		'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 
 -- Into how many buckets the rows are put, of which there are about so many.

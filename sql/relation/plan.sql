@@ -350,9 +350,9 @@ BEGIN
 	plan.wait := plan.recheck > 0;
 	plan.versions := plan.wait AND here.versions AND there.versions;
 	SELECT here, there, options.content, options.max_differences, options.timeout, options.seed,
-		options.progress, options.lo, options.hi, options.live
+		options.progress, options.live
 	INTO plan.here, plan.there, plan.content, plan.max_differences, plan.timeout, plan.seed,
-		plan.progress, plan.lo, plan.hi, plan.live;
+		plan.progress, plan.live;
 	RETURN plan;
 END
 $$;

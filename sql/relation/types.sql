@@ -40,8 +40,6 @@ CREATE TYPE options AS (
 	timeout interval,
 	seed bigint,
 	progress boolean,
-	lo text[],				-- only rows with lo < key <= hi, NULL: without that bound
-	hi text[],
 	label text,				-- the application_name of the peer's session
 	live text,				-- 'off', 'auto' or 'require'
 	live_problem text,		-- why an attempt before this one could not use digests
@@ -176,8 +174,8 @@ CREATE TYPE plan AS (
 	timeout interval,
 	seed bigint,
 	progress boolean,
-	lo text[],				-- as in options: values of the columns of slice_key(), as texts
-	hi text[],
+	lo text[],				-- only rows with lo < key <= hi, NULL: without that bound; values of the
+	hi text[],				-- columns of slice_key(), as texts
 	parts bigint,			-- a scan is of one of so many parts of the keys, NULL: of all
 	part bigint,			-- which one, from 0 on
 	sample boolean,			-- is a sample the answer to too many differences?
