@@ -42,7 +42,8 @@ BEGIN
 			IF starts_with(SQLERRM, format('on %s: ', titles[n]))
 					AND SQLERRM ~ '[^ ]iblt_internal[^ ]' THEN
 				RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-					MESSAGE = format('extension iblt is not installed in %s''s database', titles[n]),
+					MESSAGE = format('extension iblt is not installed in %s''s database',
+						titles[n]),
 					HINT = 'Run CREATE EXTENSION iblt there.';
 			END IF;
 		END LOOP;

@@ -48,8 +48,8 @@ RETURNS text
 AS $$
 DECLARE
 	rows text := rows_sql(plan, s);
-	-- one list of texts for each column: all for a statement that writes a row, and those of the key
-	-- for one that deletes it
+	-- texts in a list for each column: all for a statement that writes a row, and those of the
+	-- key for one that deletes it
 	listed plan_column[] := CASE plan.content WHEN 'lists' THEN plan.columns
 		WHEN 'key lists' THEN plan.key ELSE '{}' END;
 	found_sql text := format('CASE WHEN %s THEN ', f.matches);

@@ -17,7 +17,7 @@ CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
 -- The key of slices
 
 -- The columns that slices are ranges of, and an index of each side on them in the same order;
--- without columns if there is none, which is an error for a plan with bounds.
+-- without columns if there is none.
 CREATE FUNCTION slice_key(plan plan) RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -36,12 +36,6 @@ BEGIN
 	result.columns := ARRAY(SELECT c
 		FROM unnest((result.here).columns) WITH ORDINALITY AS n(name, i)
 		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.i);
-	IF result.columns = '{}' AND has_bounds(plan) THEN
-		plan.lo := NULL;
-		plan.hi := NULL;
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = slice_problem(plan),
-			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
-	END IF;
 	RETURN result;
 END
 $$;
@@ -88,6 +82,21 @@ BEGIN
 END
 $$;
 
+-- The key of slices; an error if the relations of a plan cannot be compared in slices.
+CREATE FUNCTION require_slice_key(plan plan) RETURNS slice_key
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	problem text := slice_problem(plan);
+BEGIN
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = problem,
+			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
+	END IF;
+	RETURN slice_key(plan);
+END
+$$;
+
 -- Bounds as SQL
 
 -- The columns of a key as an index sorts them.
@@ -127,7 +136,7 @@ CREATE FUNCTION slice_condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	k slice_key := slice_key(plan);
+	k slice_key := require_slice_key(plan);
 	row_of text[] := slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
 	lo text[] := bound_sql(plan, s, k, '$2', plan.lo);
 	hi text[] := bound_sql(plan, s, k, '$3', plan.hi);

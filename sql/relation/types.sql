@@ -174,8 +174,8 @@ CREATE TYPE plan AS (
 	timeout interval,
 	seed bigint,
 	progress boolean,
-	lo text[],				-- only rows with lo < key <= hi, NULL: without that bound; values of the
-	hi text[],				-- columns of slice_key(), as texts
+	lo text[],				-- only rows with lo < key <= hi, NULL: without that bound
+	hi text[],				-- (values of the columns of slice_key(), as texts)
 	parts bigint,			-- a scan is of one of so many parts of the keys, NULL: of all
 	part bigint,			-- which one, from 0 on
 	sample boolean,			-- is a sample the answer to too many differences?

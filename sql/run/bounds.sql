@@ -33,7 +33,7 @@ CREATE FUNCTION slice_next(plan plan, lo text[], rows bigint, walk_there boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	k slice_key := slice_key(plan);
+	k slice_key := require_slice_key(plan);
 	s side;
 	row_of text[];
 	queries text[];

@@ -59,7 +59,7 @@ DECLARE
 BEGIN
 	IF bound IS NOT NULL THEN
 		EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_k(id)',
-			key_json_sql((slice_key(plan)).columns))
+			key_json_sql((require_slice_key(plan)).columns))
 		INTO result USING CASE cardinality(bound) WHEN 1 THEN bound[1] ELSE bound::text END;
 	END IF;
 	RETURN result;

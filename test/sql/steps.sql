@@ -30,9 +30,6 @@ DELETE FROM mine WHERE id = 4;
 -- options
 SELECT * FROM pg_temp.refusals($$* FROM iblt_compare('mine', NULL, 'theirs', %s)$$, 'max_differences => 2147483648', $$columns => '{id,NULL}'$$,
 	$$exclude => '{NULL}'$$);
-SELECT (options_of('mine', '{"seed": 7}')).seed,
-	(options_of('mine', '{"condition": "a", "peer_condition": "b"}')).peer_condition,
-	(options_of('mine', '{"condition": "a"}')).peer_condition AS by_default;
 SELECT pg_temp.refusal($$SELECT steps.plan_of('steps.mine', 'steps.theirs', '{"relation_name": "steps.renamed"}')$$);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', recheck => 1)$$);

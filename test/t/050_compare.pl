@@ -375,7 +375,7 @@ both(q{CREATE ROLE other; CREATE TYPE sly AS ENUM ('x', 'y'); CREATE FUNCTION sl
 	ALTER FUNCTION sly_json OWNER TO other; CREATE CAST (sly AS json) WITH FUNCTION sly_json(sly); CREATE TABLE bait (id integer PRIMARY KEY, v sly); INSERT INTO bait VALUES (1, 'x')});
 $there->safe_psql('postgres', "UPDATE bait SET v = 'y'");
 is(found("SELECT key, differs FROM iblt_compare('bait', $peer, rows => 'columns')"), '{"id": 1}|{v}', 'the columns run no code of other users');
-like(failure("SELECT * FROM iblt_compare('bait', $peer, rows => 'changed')"), qr/42501: refusing to run function sly_json\(sly\) of role "other"/, 'which is an error for their values');
+like(failure("SELECT * FROM iblt_compare('bait', $peer, rows => 'changed')"), qr/42501: refusing to run function public\.sly_json\(public\.sly\) of role "other"/, 'which is an error for their values');
 
 nothing_left('at the end');
 
