@@ -144,10 +144,6 @@ DECLARE
 BEGIN
 	IF options.method = 'plain' THEN
 		PERFORM plain_check_options(conns, options);
-		-- by another name, it may have another peer
-		IF relation IS NOT NULL AND relation_name(relation) IS DISTINCT FROM names[1] THEN
-			PERFORM refuse_altered(names[1], 'here');
-		END IF;
 		options.live := 'off';
 		described := plain_sides(conns, names, conditions, mappings, options.label);
 		sides := described.sides;
@@ -177,9 +173,11 @@ BEGIN
 		END LOOP;
 		sides := describe_sides(conns, asked, conditions, options.live <> 'off', options.label,
 			small, own.subtable_cells, mappings);
-		IF relation IS NOT NULL AND sides[1].relation IS DISTINCT FROM names[1] THEN
-			PERFORM refuse_altered(names[1], 'here');
-		END IF;
+	END IF;
+	-- by another name, it may have another peer
+	IF relation IS NOT NULL AND (sides[1].relation IS DISTINCT FROM names[1]
+			OR split_part(sides[1].identity, ' ', -1) <> relation::oid::text) THEN
+		PERFORM refuse_altered(names[1], 'here');
 	END IF;
 	FOR n IN 1 .. cardinality(conns) LOOP
 		IF sides[n].relation IS NULL AND nodes IS NULL AND conns[n] IS NULL THEN
