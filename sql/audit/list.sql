@@ -21,7 +21,7 @@ CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boo
 RETURNS audit_item
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
-		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL, false,
+		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL,
 		peer_schema, NULL)::audit_item;
 
 -- The items of an audit of a publication of either side, or of a subscription of this side, which

@@ -196,7 +196,7 @@ BEGIN
 		IF small.rows IS NOT NULL THEN
 			figures.rows_here := small.rows;
 			figures.rows_there := small.rows;
-			one := audit_result(small.item, ROW(small.plan, figures, '{}', NULL));
+			one := audit_verdict(small.item, small.plan, figures, audit_count('{}', NULL));
 			one.total_ms := round(ms(started) / cardinality(smalls), 1);
 			equal[small.n] := one;
 		END IF;

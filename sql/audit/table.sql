@@ -32,11 +32,9 @@ END
 $$;
 
 -- The item of a plan with what there is to say of it, and the plan of its comparison.
--- The plan of iblt_compare, with three changes.  Notes take the place of warnings.  Where
--- replication is not ready, nothing is rechecked, because nothing could be confirmed.
--- Where the peer does not have the slot of the subscription that is audited, rows are
--- rechecked all the same.  Published columns that the subscriber lacks are an error, because
--- replication stops at one.
+-- The plan of iblt_compare, with three changes.  Notes take the place of warnings.  Where the peer
+-- does not have the slot of the subscription that is audited, rows are rechecked all the same.
+-- Published columns that the subscriber lacks are an error, because replication stops at one.
 CREATE FUNCTION audit_adjust_plan(INOUT item audit_item,
 	INOUT plan plan, compare options) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -77,10 +75,8 @@ BEGIN
 		compare.extra_columns := 'error';
 		PERFORM columns_left_out(plan.here, plan.there, compare);
 	END IF;
-	IF unready(plan) IS NOT NULL THEN
-		plan.recheck := 0;
-		item.unready := true;
-	ELSIF plan.links = '{}' AND compare.recheck IS NULL AND item.subscription IS NOT NULL THEN
+	plan.noted := true;
+	IF plan.links = '{}' AND compare.recheck IS NULL AND item.subscription IS NOT NULL THEN
 		plan.recheck := 3;
 		plan.versions := (plan.here).versions AND (plan.there).versions;
 		item.notes := item.notes || text 'the peer does not have the subscription''s slot, so the '
@@ -133,33 +129,21 @@ BEGIN
 	result.bytes := figures.bytes_sent + figures.bytes_received;
 	result.detail := nullif(concat_ws('; ',
 		CASE WHEN result.unconfirmed = 0 THEN NULL
-			WHEN item.unready THEN format('differences cannot be confirmed: replication of this '
-				'table is not ready (%s)', regexp_replace(unready(plan), '^The (.*)\.$', 'the \1'))
+			WHEN unready(plan) IS NOT NULL THEN format('differences cannot be confirmed: '
+				'replication of this table is not ready (%s)',
+				regexp_replace(unready(plan), '^The (.*)\.$', 'the \1'))
 			ELSE format('%s differences could not be confirmed: %s', result.unconfirmed,
 				unconfirmed_cause(problem)) END,
 		CASE WHEN plan.live <> 'off' THEN live_said(plan) END,
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
 		CASE WHEN reads_by_index(plan) THEN by_index_note(true) END,
 		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
-				AND item.unready IS NOT TRUE
 			THEN 'differences were not rechecked, so they may be rows in flight' END,
 		'columns only here: ' || quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),
 		'columns only on the peer: ' || quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (mine))),
 		nullif(array_to_string(item.notes, '; '), '')), '');
-END
-$$;
-
--- Differences of a table whose replication is not ready.
-CREATE FUNCTION audit_unconfirmed(differences difference[]) RETURNS difference[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	FOR n IN 1 .. cardinality(differences) LOOP
-		differences[n].confirmed := false;
-	END LOOP;
-	RETURN differences;
 END
 $$;
 
@@ -180,12 +164,6 @@ BEGIN
 	@each audit_counts: result.% := coalesce(result.%, 0) + counted.%;@
 END
 $$;
-
--- The row for a table of which all differences are known.
-CREATE FUNCTION audit_result(item audit_item, compared comparison) RETURNS audit_row
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
-	RETURN audit_verdict(item, compared.plan, compared.figures,
-		audit_count(compared.differences, NULL));
 
 -- The row for a table that was not compared, perhaps of nodes.
 -- Without an error, the list knows a problem already.
@@ -305,9 +283,6 @@ BEGIN
 			plan.stuck := stuck;
 			found := find_keys(plan);
 			FOR b IN SELECT * FROM differences(found) LOOP
-				IF noted.unready THEN
-					b.differences := audit_unconfirmed(b.differences);
-				END IF;
 				IF b.differences <> '{}' THEN
 					counted := audit_count(b.differences, counted);
 				END IF;

@@ -67,7 +67,6 @@ CREATE TYPE audit_item AS (
 	exclude text[],			-- which columns and rows are compared, as in options
 	condition text,
 	peer_condition text,
-	unready boolean,		-- differences cannot be confirmed
 	peer_schema text,		-- of the table there, NULL if it is the same
 	not_unique text			-- as in options
 );

@@ -89,7 +89,7 @@ CREATE FUNCTION unready(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF plan.wait IS NOT FALSE
+	IF plan.recheck IS DISTINCT FROM 0
 			AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready) THEN
 		RETURN 'The subscription is disabled or still copies the relation, '
 			'or other servers replicate to both sides, '
@@ -128,9 +128,11 @@ DECLARE
 	problem text;
 BEGIN
 	IF batches <> '{}' AND unready(plan) IS NOT NULL THEN
-		PERFORM iblt_tell('warning',
-			'replication of this relation is not ready, differences cannot be confirmed',
-			unready(plan));
+		IF plan.noted IS NOT TRUE THEN
+			PERFORM iblt_tell('warning',
+				'replication of this relation is not ready, differences cannot be confirmed',
+				unready(plan));
+		END IF;
 	ELSIF batches <> '{}' THEN
 		IF plan.links <> '{}' THEN
 			problem := settle_all(plan, deadline);

@@ -263,7 +263,6 @@ CREATE FUNCTION @extschema@.iblt_repair_nodes(
 RETURNS SETOF node_repair_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
-	SET IntervalStyle = 'iso_8601'
 AS $$
 DECLARE
 	-- fields of the options that are not arguments

@@ -347,8 +347,7 @@ BEGIN
 	plan.links := links(here, there);
 	plan.recheck := coalesce(options.recheck,
 		CASE WHEN cardinality(plan.links) = 0 OR here.remote THEN 0 ELSE 5 END);
-	plan.wait := plan.recheck > 0;
-	plan.versions := plan.wait AND here.versions AND there.versions;
+	plan.versions := plan.recheck > 0 AND here.versions AND there.versions;
 	SELECT here, there, options.content, options.max_differences, options.timeout, options.seed,
 		options.progress, options.live
 	INTO plan.here, plan.there, plan.content, plan.max_differences, plan.timeout, plan.seed,

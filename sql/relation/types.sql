@@ -167,7 +167,7 @@ CREATE TYPE plan AS (
 	columns_left_out text[],	-- that one side only has
 	links link[],
 	recheck integer,		-- rounds
-	wait boolean,			-- should differences wait for replication?
+	noted boolean,			-- do notes of an audit take the place of warnings?
 	versions boolean,		-- row versions are read
 	content text,			-- as in options
 	max_differences bigint,

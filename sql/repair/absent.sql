@@ -4,33 +4,13 @@
 -- the target.  An index that lacks an entry would make both do damage.  So a scan has to
 -- confirm each key that one side has alone, one scan of a side for all keys.
 
--- Those of the keys of which a scan finds a row on a side.
--- Relies on: read_heap, under the locks of the claim.
-CREATE FUNCTION repair_present(plan plan, s side, ids text[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	hashes text[] := hashes_of_keys(plan, ids);
-	found found_rows[];
-BEGIN
-	IF ids = '{}' THEN
-		RETURN '{}';
-	END IF;
-	plan.by_hash := true;
-	plan.by_index := false;
-	found := find_rows(ARRAY[s.place], ARRAY[(finder(plan, s)).lookup], reading_of(plan, hashes));
-	PERFORM require_side_described(s, found[1].fingerprint);
-	RETURN ARRAY(SELECT k.id FROM unnest(ids, hashes) AS k(id, hash)
-		WHERE k.hash IN (SELECT split_part(u, ' ', 1) FROM unnest(found[1].id) AS u));
-END
-$$;
-
 -- Skips the steps for keys that are not absent; an error if an index is damaged.
 -- A lookup by hash is a scan.  If two scans find a row that stood still, the index is
 -- damaged, which is an error.  Otherwise the row came since.
 -- A condition on the target leaves out a row that has changed on one side only.  A repair would
 -- delete what the source has outside of the condition, or insert what the target has there.  So the
 -- scan does not have the condition.  If only the source has one, its other rows are not wanted.
+-- Relies on: read_heap, under the locks of the claim.
 CREATE FUNCTION repair_absent(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -38,9 +18,14 @@ DECLARE
 	plan repair_plan := work.plan;
 	compared plan := index_plan(plan.compared);
 	narrowed boolean := (plan.target).condition IS NOT NULL;
-	size CONSTANT integer := 1000000;		-- keys of a scan
+	scan plan;
+	size integer;			-- keys of a scan
 	deletes text[] := '{}';
 	inserts text[] := '{}';
+	ids text[];
+	part text[];
+	hashes text[];
+	found found_rows[];
 	present text[] := '{}';
 BEGIN
 	IF NOT compared.is_unique OR compared.by_hash AND NOT narrowed THEN
@@ -48,31 +33,33 @@ BEGIN
 	ELSIF narrowed THEN
 		compared.here.condition := NULL;
 		compared.there.condition := NULL;
-		plan.source.condition := NULL;
-		plan.target.condition := NULL;
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
 		deletes := deletes || repair_ids(plan, repair_due(work, n, 'delete'));
 		inserts := inserts || repair_ids(plan, repair_due(work, n, 'insert'));
 	END LOOP;
-	IF deletes || inserts = '{}' THEN
+	ids := deletes || inserts;
+	IF ids = '{}' THEN
 		RETURN;
 	END IF;
 	PERFORM progress(compared.progress, format(
-		'scanning for the rows of %s keys that one side lacks', cardinality(deletes || inserts)));
-	IF compared.by_hash THEN
-		inserts := deletes || inserts;
-		FOR i IN 1 .. cardinality(inserts) BY batch_size(compared) LOOP
-			deletes := inserts[i : i + batch_size(compared) - 1];
-			present := present || ARRAY(SELECT unnest(deletes) EXCEPT SELECT d.id
-				FROM unnest(look_at_ids(compared, deletes)) AS d WHERE d.side <> 'both');
-		END LOOP;
-	ELSE
-		FOR i IN 1 .. greatest(cardinality(deletes), cardinality(inserts)) BY size LOOP
-			present := present
-				|| repair_present(compared, plan.source, deletes[i : i + size - 1])
-				|| repair_present(compared, plan.target, inserts[i : i + size - 1]);
-		END LOOP;
+		'scanning for the rows of %s keys that one side lacks', cardinality(ids)));
+	scan := compared;
+	scan.by_hash := true;
+	scan.by_index := false;
+	size := CASE WHEN scan.buckets IS NULL THEN 1000000 ELSE batch_size(scan) END;
+	FOR i IN 1 .. cardinality(ids) BY size LOOP
+		part := ids[i : i + size - 1];
+		hashes := CASE WHEN compared.by_hash THEN keys_of_ids(compared, part)
+			ELSE hashes_of_keys(compared, part) END;
+		found := find_sides(scan, hashes);
+		present := present || ARRAY(SELECT k.id
+			FROM unnest(part, hashes) WITH ORDINALITY AS k(id, hash, n)
+			JOIN (SELECT unnest(found[1].id), 'here' UNION ALL SELECT unnest(found[2].id), 'there')
+				AS f(id, side) ON split_part(f.id, ' ', 1) = k.hash
+			AND (f.side = (plan.asked).target_side) = (i + k.n - 1 > cardinality(deletes)));
+	END LOOP;
+	IF NOT compared.by_hash THEN
 		PERFORM check_index(compared, present);
 	END IF;
 	PERFORM repair_skip_all(work, present, CASE WHEN narrowed

@@ -35,16 +35,9 @@ AS $$
 DECLARE
 	compared plan := plan.compared;
 	target_side text := (plan.asked).target_side;
-	found found_rows[];
 BEGIN
 	compared.content := CASE WHEN stamps THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
-	IF plan.indexed THEN
-		found := find_sides(compared, ids);
-		source := repair_source_of(target_side, (found[1]).checksum, (found[2]).checksum);
-		target := repair_target_of(target_side, (found[1]).checksum, (found[2]).checksum);
-		RETURN;
-	END IF;
 	SELECT repair_source_of(target_side, x.here, x.there),
 		repair_target_of(target_side, x.here, x.there) INTO source, target
 	FROM (SELECT array_agg(repair_checksum(d.here_checksum, d.here, stamps) ORDER BY k.n) AS here,
@@ -126,15 +119,20 @@ DECLARE
 	newest boolean := asked.winner = 'newest';
 	steps repair_step[] := repair_batch(work, batch);
 	action text := work.parts[batch];	-- '' for several
-	before record := repair_compared(steps);
+	keys text[] := iblt_field(steps, 'id');
+	-- the checksums of their rows when they were compared, and if they were not looked up then,
+	-- their weights in the difference
+	was_source text[] := iblt_field(steps, 'source_checksum');
+	was_target text[] := iblt_field(steps, 'target_checksum');
+	weights bigint[] := ARRAY(SELECT (u.s).weight FROM (SELECT unnest(steps) AS s) AS u);
 	-- a lock takes the right to update, which others must not ask for
 	lock boolean := asked.apply AND EXISTS (SELECT FROM unnest(steps) AS s
 		WHERE CASE s.action WHEN 'update' THEN asked.updates WHEN 'delete' THEN asked.deletes END);
 	ids text[];
 	x record;				-- the rows of target and source, if an index finds them
 	now record;
-	source text[] := before.source;	-- checksums
-	target text[] := before.target;
+	source text[] := was_source;
+	target text[] := was_target;
 	names text[] := iblt_field((plan.compared).columns);
 	listed text[];			-- expressions of texts, from lists of them (lookup_by_key_sql)
 	made repair_step[];
@@ -155,12 +153,12 @@ BEGIN
 			PERFORM repair_settle(plan);
 		END IF;
 		IF asked.apply THEN
-			now := repair_look(plan, before.ids, newest);
+			now := repair_look(plan, keys, newest);
 			source := now.source;
 			target := now.target;
 		END IF;
 	ELSE
-		x := repair_find_rows(plan, before.ids, action, lock);
+		x := repair_find_rows(plan, keys, action, lock);
 		source := (x.source).checksum;
 		target := (x.target).checksum;
 		IF newest THEN
@@ -188,20 +186,20 @@ BEGIN
 				array_to_string(listed, ', '), key_json_sql((plan.compared).key), action), action,
 			'x.source_checksum')
 		INTO made, problems
-		USING before.ids, source, target, (x.source).columns, (x.target).columns;
-		IF cardinality(made) <> cardinality(before.ids) THEN
+		USING keys, source, target, (x.source).columns, (x.target).columns;
+		IF cardinality(made) <> cardinality(keys) THEN
 			RAISE EXCEPTION USING ERRCODE = 'data_exception',
 				MESSAGE = 'a side answered with rows of other keys than it was asked for';
 		END IF;
 		steps := made;
 	END IF;
-	IF before.weights IS NOT NULL THEN
-		places := iblt_compare_changed((plan.compared).seed, before.weights,
+	IF weights[1] IS NOT NULL THEN
+		places := iblt_compare_changed((plan.compared).seed, weights,
 			repair_target_of(asked.target_side, target, source)::bigint[],
 			repair_source_of(asked.target_side, target, source)::bigint[]);
-	ELSIF ROW(source, target) IS DISTINCT FROM ROW(before.source, before.target) THEN
+	ELSIF ROW(source, target) IS DISTINCT FROM ROW(was_source, was_target) THEN
 		places := ARRAY(SELECT k.n
-			FROM unnest(source, target, before.source, before.target) WITH ORDINALITY
+			FROM unnest(source, target, was_source, was_target) WITH ORDINALITY
 				AS k(source, target, was_source, was_target, n)
 			WHERE ROW(k.source, k.target) IS DISTINCT FROM ROW(k.was_source, k.was_target));
 	END IF;
@@ -212,7 +210,7 @@ BEGIN
 				((c.target IS NULL) <> (action = 'insert')
 				OR (c.source IS NULL) <> (action = 'delete'))), '{}')
 		INTO equal, changed, doubtful
-		FROM unnest(before.ids, source, target) WITH ORDINALITY AS k(id, source, target, n),
+		FROM unnest(keys, source, target) WITH ORDINALITY AS k(id, source, target, n),
 		LATERAL (SELECT split_part(k.source, ' ', 1), split_part(k.target, ' ', 1))
 			AS c(source, target)
 		WHERE k.n = ANY (places);

@@ -168,7 +168,6 @@ CREATE FUNCTION @extschema@.iblt_repair(
 RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
-	SET IntervalStyle = 'iso_8601'
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();

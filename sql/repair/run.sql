@@ -1,33 +1,11 @@
 -- Repairing what a run found ---------------------------------------------------------------
 --
 -- iblt_repair(run => ...) calls run_repair.  A person has reviewed the differences of a run,
--- so these are repaired and no others.  Each is looked at again, first as a repair does it
--- and then as the run did.  Only if the second look shows what the run has kept, there is a
--- statement for it.  From then on it is a repair as any other (sql/repair), of several
--- tables in one transaction.
+-- so these are repaired and no others.  Each is looked at again.  Only if that shows what the run
+-- has kept, there is a statement for it.  From then on it is a repair as any other (sql/repair), of
+-- several tables in one transaction.
 
 -- What was reviewed
-
--- The keys with these ids whose rows differ now, as a run sees them.
--- The settings of a run, for contents and ids to have the form that it has kept.
-CREATE FUNCTION run_repair_look(plan plan, ids text[]) RETURNS difference[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET IntervalStyle = 'postgres'
-AS $$
-BEGIN
-	RETURN look_at_ids(plan, ids);
-END
-$$;
-
--- What the key with an id is looked up by.
--- Ids that begin with a hash have the key behind it in the form that the settings give it.
-CREATE FUNCTION run_repair_word(by_hash boolean, id text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE WHEN by_hash THEN split_part(id, ' ', 1) ELSE id END;
-END
-$$;
 
 -- The steps for the differences of a table that a run has kept, those of each seed together, which
 -- are looked at again and are the same.
@@ -46,12 +24,12 @@ DECLARE
 	part run_difference[];
 	ids text[];
 	found difference[];
-	now difference[];
-	seen plan;				-- as the run saw the rows
+	reviewed boolean := (((w.options).audit).compare).content <> 'none';
 	again record;
 	cause text;
 	judged record;
 	doubtful text[];		-- keys without a row in an index of a side
+	number bigint := 0;
 	result run_table_repair[] := '{}';
 BEGIN
 	-- it has to be as it was when the run compared it
@@ -65,6 +43,7 @@ BEGIN
 		plan.secret := gen_random_uuid();
 		work := ROW(plan, NULL, 0, '{}', 0, '{}')::repair_work;
 		doubtful := '{}';
+		number := number + cardinality(kept);
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
 			part := kept[i : i + size - 1];
 			ids := ARRAY(SELECT k.id FROM unnest(part) AS k);
@@ -74,54 +53,41 @@ BEGIN
 				again := recheck(compared, found);
 				found := again.differences;
 				cause := (again.waited).problem;
-			ELSIF (planned.item).unready THEN
-				found := ARRAY(SELECT jsonb_populate_record(d, '{"confirmed": false}')
-					FROM unnest(found) AS d);
 			END IF;
-			seen := compared;
-			seen.content := (((w.options).audit).compare).content;
-			now := run_repair_look(seen, ids);
 			-- what has become of them, in the order in which rows are locked: the same difference,
 			-- or a step that says why it is left
 			SELECT array_agg(j.same ORDER BY (j.same).id COLLATE "C")
 					FILTER (WHERE (j.same).id IS NOT NULL) AS same,
 				array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside INTO judged
-			FROM (SELECT CASE WHEN x.reason IS NULL THEN f.found END AS same,
+			FROM (SELECT CASE WHEN x.reason IS NULL THEN f END AS same,
 					CASE WHEN x.reason IS NOT NULL THEN jsonb_populate_record(NULL::repair_step,
 						jsonb_build_object('id', k.id, 'key', k.key,
-							'action', CASE coalesce(n.side, k.side) WHEN 'both' THEN 'update'
+							'action', CASE coalesce(f.side, k.side) WHEN 'both' THEN 'update'
 								WHEN asked.target_side THEN 'delete' ELSE 'insert' END,
 							'detail', x.reason)) END AS aside
-				FROM (SELECT u.*, run_repair_word(compared.by_hash, u.id) AS word
-					FROM unnest(part) AS u) AS k
-				LEFT JOIN unnest(now) AS n ON n.id = k.id
-				LEFT JOIN (SELECT (array_agg(v.found))[1] AS found, v.word
-					FROM (SELECT u AS found, run_repair_word(compared.by_hash, u.id) AS word
-						FROM unnest(found) AS u) AS v
-					GROUP BY v.word HAVING count(*) = 1) AS f USING (word),
-				LATERAL (SELECT CASE WHEN n.id IS NULL THEN 'equal by now'
-					WHEN f.word IS NULL
-						OR (n.side, n.here_count, n.there_count, n.here, n.there, n.differs)
-						IS DISTINCT FROM
-						(k.side, k.here_count, k.there_count, k.here, k.there, k.differs)
+				FROM unnest(part) AS k LEFT JOIN unnest(found) AS f USING (id),
+				LATERAL (SELECT CASE WHEN f.side IS NULL THEN 'equal by now'
+					WHEN (f.side, f.here_count, f.there_count)
+							IS DISTINCT FROM (k.side, k.here_count, k.there_count)
+						OR reviewed AND (f.here_checksum, f.there_checksum)
+							IS DISTINCT FROM (k.here_checksum, k.there_checksum)
 					THEN 'differs in another way than the run found' END) AS x(reason)
 				ORDER BY k.number) AS j;
 			IF judged.same IS NOT NULL THEN
 				work := repair_add_steps(work, judged.same, cause);
 			END IF;
 			PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, judged.aside);
-			doubtful := doubtful || doubtfully_equal(seen, ids, now);
+			doubtful := doubtful || doubtfully_equal(compared, ids, found);
 		END LOOP;
 		PERFORM check_index(compared, doubtful);
 		IF NOT asked.apply THEN
 			work := repair_show(work,
 				repair_target_of(asked.target_side, t.rows_here, t.rows_there));
 		END IF;
-		result := array_append(result, ROW(t, planned.item, work, kept, NULL)::run_table_repair);
+		result := array_append(result, ROW(t, planned.item, work)::run_table_repair);
 	END LOOP;
 	-- a run that goes on keeps more of them meanwhile
-	PERFORM run_require_stored(t.run,
-		t.kept <= (SELECT sum(cardinality(u.kept)) FROM unnest(result) AS u));
+	PERFORM run_require_stored(t.run, t.kept <= number);
 	RETURN result;
 END
 $$;
@@ -136,9 +102,9 @@ AS $$
 DECLARE
 	works repair_work[] := ARRAY(SELECT u.work FROM unnest(repairs) WITH ORDINALITY AS u
 		ORDER BY u.ordinality);
-	by_hash boolean;
 	r run_table_repair;
-	x record;
+	compared plan;
+	gone text[];			-- ids of keys whose rows were equal, or have become so
 	t run_table;
 BEGIN
 	PERFORM repair_claim_all(works);
@@ -146,31 +112,22 @@ BEGIN
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := repairs[i];
 		r.work := works[i];
-		by_hash := (((r.work).plan).compared).by_hash;
-		-- a key without a difference was equal when its rows were looked at, or has been made so
-		r.gone := ARRAY(SELECT k.number FROM unnest(r.kept) AS k
-			WHERE run_repair_word(by_hash, k.id) IN (SELECT run_repair_word(by_hash, s.id)
-				FROM (SELECT b.id, true AS equal FROM generate_series(1, (r.work).batches) AS n,
-						unnest(repair_batch(r.work, n)) AS b
-					UNION ALL
-					SELECT k.id, k.detail = 'equal by now'
-					FROM repair_skipped((r.work).plan) AS k) AS s
-				GROUP BY 1 HAVING bool_and(s.equal)
-				EXCEPT SELECT run_repair_word(by_hash, unnest((r.work).differ))));
 		repairs[i] := r;
-	END LOOP;
-	FOR x IN SELECT min(u.ordinality) AS first, array_agg(g.number) AS gone
-			FROM unnest(repairs) WITH ORDINALITY AS u, unnest(u.gone) AS g(number)
-			GROUP BY (u.t).table_number LOOP
-		r := repairs[x.first];
-		t := run_table_of(w.run, (r.t).table_number);
+		compared := ((r.work).plan).compared;
+		gone := ARRAY(SELECT s.id
+			FROM (SELECT b.id, true AS equal FROM generate_series(1, (r.work).batches) AS n,
+					unnest(repair_batch(r.work, n)) AS b
+				UNION ALL
+				SELECT k.id, k.detail = 'equal by now' FROM repair_skipped((r.work).plan) AS k) AS s
+			GROUP BY s.id HAVING bool_and(s.equal) EXCEPT SELECT unnest((r.work).differ));
+		CONTINUE WHEN gone = '{}';
 		w.item := r.item;
-		w.plan := ((r.work).plan).compared;
+		w.plan := compared;
+		t := run_table_of(w.run, (r.t).table_number);
 		PERFORM run_replace(w, t, ARRAY(SELECT d
 				FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS d
-				LEFT JOIN unnest(x.gone) AS g(number) USING (number) WHERE g.number IS NULL
-				ORDER BY d.number),
-			format('%s differences are equal since iblt_repair', cardinality(x.gone)));
+				WHERE d.seed <> compared.seed OR d.id <> ALL (gone) ORDER BY d.number),
+			format('%s differences are equal since iblt_repair', cardinality(gone)));
 	END LOOP;
 	RETURN repairs;
 END

@@ -110,22 +110,6 @@ BEGIN
 END
 $$;
 
--- The keys of steps, and the checksums of their rows when they were compared, or if they were not
--- looked up then, their weights in the difference.
-CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT source text[],
-	OUT target text[], OUT weights bigint[]) RETURNS record
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	ids := iblt_field(steps, 'id');
-	source := iblt_field(steps, 'source_checksum');
-	target := iblt_field(steps, 'target_checksum');
-	IF (steps[1]).weight IS NOT NULL THEN
-		weights := ARRAY(SELECT (u.s).weight FROM (SELECT unnest(steps) AS s) AS u);
-	END IF;
-END
-$$;
-
 -- A checksum of rows, with their stamp if that tells which row is newer.
 CREATE FUNCTION repair_checksum(checksum text, content jsonb, newest boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

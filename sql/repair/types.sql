@@ -143,7 +143,5 @@ CREATE TYPE repair_work AS (
 CREATE TYPE run_table_repair AS (
 	t run_table,
 	item audit_item,
-	work repair_work,
-	kept run_difference[],	-- what was reviewed, all of one seed
-	gone bigint[]			-- numbers of those whose rows are equal
+	work repair_work		-- of differences of one seed
 );

@@ -18,7 +18,7 @@ DECLARE
 	s side := plan.target;
 	found found_rows[];
 	steps repair_step[];
-	before record;
+	ids text[];
 	now record;
 	wanted text[];
 	x record;
@@ -31,23 +31,23 @@ BEGIN
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
 		CONTINUE WHEN steps = '{}';
-		before := repair_compared(steps);
-		wanted := before.source;
+		ids := iblt_field(steps, 'id');
+		wanted := iblt_field(steps, 'source_checksum');
 		IF (plan.asked).winner = 'newest' THEN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
 		IF work.differ IS NULL AND plan.indexed THEN
 			found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup],
-				reading_of(compared, before.ids, true));
+				reading_of(compared, ids, true));
 			PERFORM require_side_described(s, found[1].fingerprint);
 			CONTINUE WHEN found[1].checksum::text[] = wanted;
 		END IF;
-		now := repair_look(plan, before.ids, false);
+		now := repair_look(plan, ids, false);
 		SELECT array_agg(DISTINCT d.id) AS differ,
 			count(DISTINCT d.id) FILTER (WHERE j.wrong) AS number,
 			min(d.id) FILTER (WHERE j.wrong) AS wrong
 		INTO x
-		FROM unnest(before.ids, wanted, now.source, now.target) AS d(id, wanted, source, target),
+		FROM unnest(ids, wanted, now.source, now.target) AS d(id, wanted, source, target),
 		LATERAL (SELECT d.target IS DISTINCT FROM d.wanted
 			OR d.source IS NOT DISTINCT FROM d.wanted) AS j(wrong)
 		WHERE d.source IS DISTINCT FROM d.target;
@@ -91,7 +91,7 @@ DECLARE
 	path text := (plan.asked).apply_search_path;
 	settled boolean := false;
 	steps repair_step[];
-	before record;
+	ids text[];
 	now record;
 	changed text[];
 BEGIN
@@ -103,11 +103,12 @@ BEGIN
 			settled := true;
 		END IF;
 		PERFORM repair_progress(work, 'reading the rows of the source once more', n);
-		before := repair_compared(steps);
-		now := repair_look(plan, before.ids, false);
+		ids := iblt_field(steps, 'id');
+		now := repair_look(plan, ids, false);
 		-- a row that was updated by a delete and an insert (exchange.sql) was locked
 		changed := ARRAY(SELECT DISTINCT d.id
-			FROM unnest(before.ids, before.source, before.target, now.source, now.target)
+			FROM unnest(ids, iblt_field(steps, 'source_checksum'),
+					iblt_field(steps, 'target_checksum'), now.source, now.target)
 				AS d(id, was_source, was_target, source, target)
 			WHERE d.source IS DISTINCT FROM d.target
 			AND d.source IS DISTINCT FROM split_part(d.was_source, ' ', 1)

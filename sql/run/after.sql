@@ -97,13 +97,12 @@ BEGIN
 					differences := look_at_ids(plan, batch.ids);
 					IF plan.recheck > 0 AND differences <> '{}' THEN
 						differences := (recheck(plan, differences)).differences;
-					ELSIF (w.item).unready THEN
-						differences := audit_unconfirmed(differences);
 					END IF;
 					still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id,
 						batch.seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
 						d.there_count, clock_timestamp(), d.differs,
-						coalesce(k.slice, batch.slices[1]))::run_difference
+						coalesce(k.slice, batch.slices[1]), d.here_checksum,
+						d.there_checksum)::run_difference
 						FROM unnest(differences) AS d
 						LEFT JOIN unnest(batch.ids, batch.slices) AS k(id, slice) USING (id));
 					doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);

@@ -59,7 +59,8 @@ CREATE MATERIALIZED VIEW run_difference USING heap AS
 		NULL::jsonb AS here, NULL::jsonb AS there, NULL::boolean AS confirmed,
 		NULL::bigint AS here_count, NULL::bigint AS there_count, NULL::timestamptz AS found_at,
 		NULL::text[] AS differs,		-- columns
-		NULL::bigint AS slice			-- the number of its range
+		NULL::bigint AS slice,			-- the number of its range
+		NULL::text AS here_checksum, NULL::text AS there_checksum
 	WITH NO DATA;
 
 -- What slices of runs with differences have shown, less what a recheck or a repair found equal.

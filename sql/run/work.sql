@@ -98,15 +98,14 @@ BEGIN
 		t.how := concat_ws('; ', t.how, format('a later scan counted %s rows here and %s there',
 			counted[1], counted[2]));
 	ELSE
-		IF (w.item).unready THEN
-			compared.differences := audit_unconfirmed(compared.differences);
-		END IF;
-		r := audit_result(w.item, compared);
+		r := audit_verdict(w.item, compared.plan, compared.figures,
+			audit_count(compared.differences, NULL));
 		differences := r.missing + r.extra + r.changed;
 		seen := greatest(r.rows_here, r.rows_there);
 		kept := ARRAY(SELECT ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id,
 				(compared.plan).seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-				d.there_count, clock_timestamp(), d.differs, s.number)::run_difference
+				d.there_count, clock_timestamp(), d.differs, s.number,
+				d.here_checksum, d.there_checksum)::run_difference
 			FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
 			WHERE t.kept + d.n <= (w.options).most_kept);
 		PERFORM iblt_run_add(VARIADIC kept);

@@ -46,19 +46,19 @@ CREATE FUNCTION failure(state text, message text, detail text) RETURNS iblt_inte
 SELECT state, (f).relation, (f).peer_relation, (f).status, (f).detail, (f).sqlstate
 FROM unnest('{IB002,IB003,IB004,IB005,42P01,42703,42804,42809,0A000,57014,42501,XX002,NULL}'::text[]) AS state,
 	 LATERAL (SELECT iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "T t", "notes": ["one", "two"]}'), failure(state, 'what', 'detail'))) AS x(f);
-SELECT (iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "t", "unready": true}'), failure('IB003', 'too many', ''))).status AS unready,
+SELECT (iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "t"}'), failure('IB003', 'too many', ''))).status AS unready,
 	   (iblt_internal.audit_failed(item('{"schema": "s", "name": "t", "problem": "why", "absent": true}'), NULL)).*;
 
 -- the status of a table by its differences
 CREATE FUNCTION result(item jsonb, sides text[], confirmed boolean[]) RETURNS iblt_internal.audit_row LANGUAGE sql AS $$
-	SELECT iblt_internal.audit_result(item(item), ROW(plan('{"here": {"relation": "s.t", "columns": [{"name": "x"}]}, "there": {"relation": "s.t"}, "columns_left_out": ["x", "y"], "links": [{"ready": false}]}'),
+	SELECT iblt_internal.audit_verdict(item(item), plan('{"here": {"relation": "s.t", "columns": [{"name": "x"}]}, "there": {"relation": "s.t"}, "columns_left_out": ["x", "y"]}'::jsonb || item),
 		jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 8, "bytes_sent": 1, "bytes_received": 2}'),
-		ARRAY(SELECT ROW('1', '1', side, NULL, NULL, 1, 1, NULL, c, NULL, NULL, NULL, NULL, NULL)::iblt_internal.difference FROM unnest(sides, confirmed) AS d(side, c)), NULL)::iblt_internal.comparison)
+		iblt_internal.audit_count(ARRAY(SELECT ROW('1', '1', side, NULL, NULL, 1, 1, NULL, c, NULL, NULL, NULL, NULL, NULL)::iblt_internal.difference FROM unnest(sides, confirmed) AS d(side, c)), NULL))
 $$;
 SELECT what, (r).status, (r).missing, (r).extra, (r).changed, (r).unconfirmed, (r).rows_here, (r).rows_there, (r).bytes, (r).detail
 FROM (VALUES ('none', '{}'::text[], '{}'::boolean[], '{}'::jsonb), ('not rechecked', '{here,there,there,both}', '{}', '{}'), ('confirmed', '{both}', '{t}', '{}'),
-	('one is confirmed', '{here,both}', '{t,f}', '{}'), ('unconfirmed', '{both,here}', '{f,f}', '{}'), ('unready', '{both,here}', '{f,f}', '{"unready": true}'),
-	('unready and none', '{}', '{}', '{"unready": true, "notes": ["note"]}')) AS v(what, sides, confirmed, item),
+	('one is confirmed', '{here,both}', '{t,f}', '{}'), ('unconfirmed', '{both,here}', '{f,f}', '{}'), ('unready', '{both,here}', '{f,f}', '{"links": [{"ready": false}]}'),
+	('unready and none', '{}', '{}', '{"links": [{"ready": false}], "notes": ["note"]}')) AS v(what, sides, confirmed, item),
 	LATERAL (SELECT result(item, sides, confirmed)) AS x(r);
 
 -- which columns and rows of a published table are compared

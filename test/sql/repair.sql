@@ -392,12 +392,12 @@ CREATE TABLE came_source (id int PRIMARY KEY);
 INSERT INTO came VALUES (1), (2), (4);
 INSERT INTO came_source VALUES (2), (3), (5);
 BEGIN;
-ALTER FUNCTION iblt_internal.repair_present(iblt_internal.plan, iblt_internal.side, text[]) RENAME TO repair_present_it;
-CREATE FUNCTION iblt_internal.repair_present(iblt_internal.plan, iblt_internal.side, text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+ALTER FUNCTION iblt_internal.hashes_of_keys(iblt_internal.plan, text[]) RENAME TO hashes_of_keys_it;
+CREATE FUNCTION iblt_internal.hashes_of_keys(iblt_internal.plan, text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO rep.came_source VALUES (1) ON CONFLICT DO NOTHING;
 	INSERT INTO rep.came VALUES (3) ON CONFLICT DO NOTHING;
-	RETURN iblt_internal.repair_present_it($1, $2, $3);
+	RETURN iblt_internal.hashes_of_keys_it($1, $2);
 END $$;
 SELECT * FROM steps('came', 'apply => true');
 SELECT array(SELECT id FROM came ORDER BY id) AS came;

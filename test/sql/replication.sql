@@ -75,7 +75,7 @@ SELECT title, made(here, there) AS plan INTO TEMP plans FROM (VALUES
 	(19, 'a standby of what others replicate to', '{"subscriptions": [{"name": "c", "slot": "c", "ready": true}]}', '{"recovery": true, "subscriptions": [{"name": "c", "slot": "c", "ready": true}]}')
 	) AS x(n, title, here, there) ORDER BY n;
 SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ' ORDER BY l) FROM unnest((plan).links) AS l) AS links,
-	(plan).recheck, (plan).wait, (plan).versions, iblt_internal.unready(plan) IS NOT NULL AS unready
+	(plan).recheck, (plan).versions, iblt_internal.unready(plan) IS NOT NULL AS unready
 FROM plans;
 -- row versions are read where both sides have them
 SELECT (made(here, '{"recovery": true}' || there)).versions, here, there FROM (VALUES

@@ -19,10 +19,8 @@ FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'ib
 
 -- the peer's: what the statement of a driver changes in a session that has others
 SET DateStyle = 'ISO, DMY';
-SET IntervalStyle = 'postgres';
-CREATE TEMP TABLE statement AS SELECT 'iblt_compare'::text AS driver, iblt_internal.peer_settings() AS query;
 SET IntervalStyle = 'iso_8601';
-INSERT INTO statement SELECT 'iblt_repair', iblt_internal.peer_settings();
+CREATE TEMP TABLE statement AS SELECT iblt_internal.peer_settings() AS query;
 SET DateStyle = 'German';
 SET IntervalStyle = 'sql_standard';
 SET TimeZone = 'Asia/Kolkata';
@@ -41,37 +39,30 @@ SET enable_indexonlyscan = on;
 SET jit = on;
 SET transform_null_equals = on;
 SET gin_fuzzy_search_limit = 7;
-CREATE TEMP TABLE peer (driver text, setting text, value text);
+CREATE TEMP TABLE peer (setting text, value text);
 DO $$
 DECLARE
-	driver text;
-	query text;
 	before json := (SELECT json_object_agg(name, setting) FROM pg_settings);
 BEGIN
-	FOR driver, query IN SELECT s.driver, s.query FROM statement AS s LOOP
-		BEGIN
-			EXECUTE query;
-			RAISE EXCEPTION '%', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(name, pg_catalog.current_setting(name)))
-				FROM pg_catalog.pg_settings WHERE setting OPERATOR(pg_catalog.<>) (before OPERATOR(pg_catalog.->>) name)
-				-- not on all systems
-				AND name OPERATOR(pg_catalog.<>) 'client_connection_check_interval');
-		EXCEPTION WHEN raise_exception THEN
-			-- which takes the settings back, so that the table can be written
-			INSERT INTO peer SELECT driver, e ->> 0, e ->> 1 FROM json_array_elements(SQLERRM::json) AS e;
-		END;
-	END LOOP;
+	EXECUTE (SELECT query FROM statement);
+	RAISE EXCEPTION '%', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(name, pg_catalog.current_setting(name)))
+		FROM pg_catalog.pg_settings WHERE setting OPERATOR(pg_catalog.<>) (before OPERATOR(pg_catalog.->>) name)
+		-- not on all systems
+		AND name OPERATOR(pg_catalog.<>) 'client_connection_check_interval');
+EXCEPTION WHEN raise_exception THEN
+	-- which takes the settings back, so that the table can be written
+	INSERT INTO peer SELECT e ->> 0, e ->> 1 FROM json_array_elements(SQLERRM::json) AS e;
 END $$;
 RESET ALL;
 SET search_path = public, iblt_internal;
-SELECT setting, min(value) FILTER (WHERE driver = 'iblt_compare') AS for_compare, min(value) FILTER (WHERE driver = 'iblt_repair') AS for_repair
-FROM peer GROUP BY setting ORDER BY setting COLLATE "C";
+SELECT * FROM peer ORDER BY setting COLLATE "C";
 
 -- here is what is there, but for these; only the peer's transactions are read-only
 SELECT d.driver, s.setting, here.value AS here, peer.value AS there
 FROM unnest('{iblt_compare,iblt_audit,iblt_repair,iblt_audit_recheck,run_step}'::text[]) AS d(driver)
 CROSS JOIN (SELECT setting FROM pinned UNION SELECT setting FROM peer) AS s
 LEFT JOIN pinned AS here ON here.driver = d.driver AND here.setting = s.setting
-LEFT JOIN peer ON peer.setting = s.setting AND peer.driver = CASE d.driver WHEN 'iblt_repair' THEN 'iblt_repair' ELSE 'iblt_compare' END
+LEFT JOIN peer ON peer.setting = s.setting
 WHERE lower(here.value) IS DISTINCT FROM lower(split_part(peer.value, ', DMY', 1))
 AND s.setting <> 'transaction_read_only' ORDER BY s.setting COLLATE "C", d.driver COLLATE "C";
 
