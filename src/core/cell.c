@@ -97,71 +97,39 @@ iblt_core_add_cell(IbltSketch *sketch, uint32_t i, const uint8_t *addend,
 	}
 }
 
-/* Is the sum or difference of two cells' counts in range? */
-static bool
-count_fits(const uint8_t *cell, const uint8_t *addend, int sign)
-{
-	int64_t count = iblt_cell_count(cell) +
-		sign * (int64_t) iblt_cell_count(addend);
-
-	return count >= INT32_MIN && count <= INT32_MAX;
-}
-
-/* The same for numbers of rows. */
-static bool
-rows_fit(int64_t rows, int64_t addend, int sign)
-{
-	if (sign < 0)
-		return addend < 0 ? rows <= INT64_MAX + addend
-			: rows >= INT64_MIN + addend;
-	return addend < 0 ? rows >= INT64_MIN - addend
-		: rows <= INT64_MAX - addend;
-}
-
 IbltStatus
 iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 {
+	int64_t rows;
 	uint32_t i;
 
-	if (!rows_fit(sketch->rows, other->rows, sign))
+	if (sign > 0 ? __builtin_add_overflow(sketch->rows, other->rows, &rows)
+		: __builtin_sub_overflow(sketch->rows, other->rows, &rows))
 		return IBLT_COUNT_OVERFLOW;
 	for (i = 0; i < other->ncells; i++)
 	{
 		const uint8_t *addend = iblt_cell(other, i);
+		int64_t count = iblt_cell_count(iblt_cell(sketch, i)) +
+			sign * (int64_t) iblt_cell_count(addend);
 
 		iblt_check_interrupts_at(i);
-		if (!count_fits(iblt_cell(sketch, i), addend, sign))
+		if (count < INT32_MIN || count > INT32_MAX)
 			return IBLT_COUNT_OVERFLOW;
 		iblt_core_add_cell(sketch, i, addend, sign);
 	}
 	iblt_core_meter_add_all(sketch->meter, other->meter, sign);
-	sketch->rows = sign > 0 ? sketch->rows + other->rows
-		: sketch->rows - other->rows;
+	sketch->rows = rows;
 	return IBLT_OK;
-}
-
-/* Adds each run of neighbouring cells of a subtable into one cell. */
-static void
-fold_subtable(IbltSketch *to, uint32_t to_base, const IbltSketch *from,
-			  uint32_t from_base)
-{
-	uint32_t cells = from->params.subtable_cells;
-	uint32_t run = cells / to->params.subtable_cells;
-	uint32_t i;
-
-	for (i = 0; i < cells; i++)
-	{
-		iblt_check_interrupts_at(i);
-		iblt_core_add_cell(to, to_base + i / run,
-						   iblt_cell(from, from_base + i), 1);
-	}
 }
 
 void
 iblt_core_fold(IbltSketch *to, const IbltSketch *from)
 {
+	uint32_t cells = from->params.subtable_cells;
+	uint32_t run = cells / to->params.subtable_cells;
 	uint32_t from_base = 0;
 	uint32_t to_base = 0;
+	uint32_t c;
 	int i;
 
 	for (i = 0; i < from->params.hashes && from->ncells > 0; i++)
@@ -170,10 +138,15 @@ iblt_core_fold(IbltSketch *to, const IbltSketch *from)
 			continue;
 		if ((to->params.subtables >> i & 1) != 0)
 		{
-			fold_subtable(to, to_base, from, from_base);
+			/* each run of neighbouring cells into one */
+			for (c = 0; c < cells; c++)
+			{
+				iblt_check_interrupts_at(c);
+				iblt_core_add_cell(to, to_base + c / run, iblt_cell(from, from_base + c), 1);
+			}
 			to_base += to->params.subtable_cells;
 		}
-		from_base += from->params.subtable_cells;
+		from_base += cells;
 	}
 	iblt_core_meter_add_all(to->meter, from->meter, 1);
 	to->rows = from->rows;

@@ -32,16 +32,6 @@ in_range(const IbltKbfParams *params, unsigned value)
 	return value >= 1 && value <= params->values;
 }
 
-static uint64_t
-sum_of(uint64_t a, uint64_t b)
-{
-	unsigned	count = iblt_kbf_count(a) + iblt_kbf_count(b);
-
-	if (count >= IBLT_KBF_FULL)
-		return iblt_kbf_make_cell(IBLT_KBF_FULL, 0);
-	return iblt_kbf_make_cell(count, iblt_kbf_content(a) ^ iblt_kbf_content(b));
-}
-
 void
 iblt_core_kbf_insert_with(IbltKbf *kbf, const uint64_t *codes,
 						  const uint8_t *key, size_t size, unsigned value)
@@ -109,10 +99,8 @@ take(IbltKbfQueue *queue, IbltKbf *kbf, const uint64_t *codes,
 		uint64_t bit = (uint64_t) place.index[i] * kbf->cell_bits;
 
 		queue->slot[next].bit[i] = bit;
-#if defined(__GNUC__)
 		/* a cell is seldom on two cache lines */
 		__builtin_prefetch(kbf->cells + (bit >> 3), 1);
-#endif
 	}
 	queue->slot[next].pair =
 		iblt_kbf_make_cell(1, codes[iblt_kbf_turned(&kbf->params, value,
@@ -359,9 +347,13 @@ iblt_core_kbf_add(IbltKbf *kbf, const IbltKbf *other)
 	/* runs do not straddle subtables, because run divides their cells */
 	for (i = 0; i < other->ncells; i++)
 	{
+		uint64_t	a = iblt_kbf_cell(kbf, i / run);
+		uint64_t	b = iblt_kbf_cell(other, i);
+		unsigned	count = iblt_kbf_count(a) + iblt_kbf_count(b);
+
 		iblt_check_interrupts_at(i);
-		iblt_kbf_set_cell(kbf, i / run, sum_of(iblt_kbf_cell(kbf, i / run),
-											   iblt_kbf_cell(other, i)));
+		iblt_kbf_set_cell(kbf, i / run, count >= IBLT_KBF_FULL ? iblt_kbf_make_cell(IBLT_KBF_FULL, 0)
+						  : iblt_kbf_make_cell(count, iblt_kbf_content(a) ^ iblt_kbf_content(b)));
 	}
 	kbf->keys += other->keys;
 	return IBLT_OK;

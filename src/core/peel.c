@@ -18,12 +18,6 @@ set_bit(uint8_t *bits, uint32_t i)
 	bits[i >> 3] |= (uint8_t) (1 << (i & 7));
 }
 
-static void
-clear_bit(uint8_t *bits, uint32_t i)
-{
-	bits[i >> 3] &= (uint8_t) ~(1 << (i & 7));
-}
-
 static size_t
 bitmap_size(const IbltSketch *sketch)
 {
@@ -48,18 +42,6 @@ enqueue(IbltPeeler *peeler, uint32_t i)
 	set_bit(peeler->in_queue, i);
 	peeler->queue[tail >= ncells ? tail - ncells : tail] = i;
 	peeler->queued++;
-}
-
-static uint32_t
-dequeue(IbltPeeler *peeler)
-{
-	uint32_t i = peeler->queue[peeler->head];
-
-	if (++peeler->head == peeler->sketch->ncells)
-		peeler->head = 0;
-	peeler->queued--;
-	clear_bit(peeler->in_queue, i);
-	return i;
 }
 
 void
@@ -102,9 +84,13 @@ next_batch(IbltPeeler *peeler)
 
 	while (n < IBLT_PEEL_BATCH && peeler->queued > 0)
 	{
-		uint32_t i = dequeue(peeler);
+		uint32_t i = peeler->queue[peeler->head];
 		uint64_t weight = cell_weight(peeler, i);
 
+		if (++peeler->head == peeler->sketch->ncells)
+			peeler->head = 0;
+		peeler->queued--;
+		peeler->in_queue[i >> 3] &= (uint8_t) ~(1 << (i & 7));
 		/* many batches, or many empty cells, may pass without a key */
 		iblt_check_interrupts_at(looked_at++);
 		if (weight == 0)

@@ -23,29 +23,14 @@ plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 		  unsigned limbs, IbltCellAdd cell_add)
 {
 	uint64_t terms[PLAIN_FIELDS(IBLT_QUEUE_LIMBS)];
+	uint32_t position[4];
+	IbltStatus status = iblt_row_take(sketch, key, y, sign, limbs, 4, position, terms);
 
 	if (limbs == 1)
 		terms[3] = 0;
-	return iblt_row_add(sketch, key, y, sign, limbs, 4, true, terms, cell_add);
-}
-
-/* Begins to fetch a cell, which may lie on two cache lines. */
-IBLT_INLINE void
-cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position,
-		   unsigned limbs)
-{
-#if defined(__GNUC__)
-	const uint8_t *cell = sketch->cells + PLAIN_CELL_SIZE(limbs) *
-		((size_t) subtable * sketch->params.subtable_cells + position);
-
-	__builtin_prefetch(cell, 1);
-	__builtin_prefetch(cell + PLAIN_CELL_SIZE(limbs) - 1, 1);
-#else
-	(void) sketch;
-	(void) subtable;
-	(void) position;
-	(void) limbs;
-#endif
+	if (status == IBLT_OK)
+		iblt_row_put(sketch, position, terms, sign, PLAIN_FIELDS(limbs), 4, true, cell_add);
+	return status;
 }
 
 /* The same through the queue: adds the oldest row, and takes this one. */
@@ -71,7 +56,14 @@ plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
 	queue->slot[next].sign = sign;
 	IBLT_UNROLL
 	for (i = 0; i < 4; i++)
-		cell_fetch(sketch, i, position[i], limbs);
+	{
+		const uint8_t *cell = sketch->cells + PLAIN_CELL_SIZE(limbs) *
+			((size_t) i * sketch->params.subtable_cells + position[i]);
+
+		/* it may lie on two cache lines */
+		__builtin_prefetch(cell, 1);
+		__builtin_prefetch(cell + PLAIN_CELL_SIZE(limbs) - 1, 1);
+	}
 	queue->next = (next + 1) % IBLT_QUEUE_ROWS;
 	return IBLT_OK;
 }
@@ -126,7 +118,7 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 
 ADDERS(portable, , iblt_cell_add)
 
-#if defined(__GNUC__) && defined(__x86_64__)
+#if defined(__x86_64__)
 #define IBLT_HAS_AVX2
 #include <immintrin.h>
 

@@ -14,21 +14,15 @@
 
 #include "meter.h"
 
-#if defined(__GNUC__)
 #define IBLT_INLINE		static inline __attribute__((always_inline))
-#else
-#define IBLT_INLINE		static inline
-#endif
 
 /*
  * -O2 alone does not unroll the short loops, which costs a fifth of the time.
  */
 #if defined(__clang__)
 #define IBLT_UNROLL		_Pragma("unroll 8")
-#elif defined(__GNUC__)
-#define IBLT_UNROLL		_Pragma("GCC unroll 8")
 #else
-#define IBLT_UNROLL
+#define IBLT_UNROLL		_Pragma("GCC unroll 8")
 #endif
 
 /* Adds a row's count and canonical terms to one cell. */
@@ -122,22 +116,6 @@ iblt_row_put(IbltSketch *sketch, const uint32_t *position,
 				 fields);
 		subtable += subtable_size;
 	}
-}
-
-/* Both halves.  terms is working space for limbs + 2 elements. */
-IBLT_INLINE IbltStatus
-iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
-			 unsigned limbs, int hashes, bool all_subtables, uint64_t *terms,
-			 IbltCellAdd cell_add)
-{
-	uint32_t position[IBLT_MAX_HASHES];
-	IbltStatus status = iblt_row_take(sketch, key, y, sign, limbs, hashes,
-									  position, terms);
-
-	if (status == IBLT_OK)
-		iblt_row_put(sketch, position, terms, sign, limbs + 2, hashes,
-					 all_subtables, cell_add);
-	return status;
 }
 
 /* Adders and queues take keys of at most this many limbs. */

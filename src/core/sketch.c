@@ -352,25 +352,11 @@ iblt_core_cell_is_canonical(const IbltSketch *sketch, const uint8_t *cell)
 	return true;
 }
 
-/* Each sketch has one representation. */
-static bool
-fields_canonical(const IbltSketch *sketch)
-{
-	uint32_t i;
-
-	for (i = 0; i < sketch->ncells; i++)
-	{
-		iblt_check_interrupts_at(i);
-		if (!iblt_core_cell_is_canonical(sketch, iblt_cell(sketch, i)))
-			return false;
-	}
-	return true;
-}
-
 IbltStatus
 iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 {
 	IbltStatus status = view_header(sketch, bytes, size, size);
+	uint32_t i;
 
 	if (status != IBLT_OK)
 		return status;
@@ -378,7 +364,14 @@ iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 		return IBLT_BAD_CHECKSUM;
 	if (check_template(sketch) != IBLT_OK)
 		return check_template(sketch);
-	return fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
+	/* each sketch has one representation */
+	for (i = 0; i < sketch->ncells; i++)
+	{
+		iblt_check_interrupts_at(i);
+		if (!iblt_core_cell_is_canonical(sketch, iblt_cell(sketch, i)))
+			return IBLT_BAD_FIELD;
+	}
+	return IBLT_OK;
 }
 
 void

@@ -44,16 +44,7 @@ iblt_strata_limb(const IbltSketch *strata, uint64_t hash)
 static inline int
 iblt_strata_stratum(uint64_t hash, int strata)
 {
-	int			zeros = 0;
-
-	hash |= UINT64_C(1) << (strata - 1);
-#if defined(__GNUC__)
-	zeros = __builtin_ctzll(hash);
-#else
-	while ((hash >> zeros & 1) == 0)
-		zeros++;
-#endif
-	return zeros;
+	return __builtin_ctzll(hash | UINT64_C(1) << (strata - 1));
 }
 
 /*

@@ -49,10 +49,15 @@ lazy_sketch(uint32_t subtable_cells, unsigned limbs)
 static bool
 reference_refuses(IbltSketch *b, const uint8_t *key, uint64_t y, int sign)
 {
+	unsigned limbs = b->params.key.limbs;
+	int hashes = b->params.hashes;
+	uint32_t position[IBLT_MAX_HASHES];
 	uint64_t terms[IBLT_QUEUE_LIMBS + 2];
 
-	return iblt_row_add(b, key, y, sign, b->params.key.limbs, b->params.hashes, false,
-						terms, iblt_cell_add) != IBLT_OK;
+	if (iblt_row_take(b, key, y, sign, limbs, hashes, position, terms) != IBLT_OK)
+		return true;
+	iblt_row_put(b, position, terms, sign, limbs + 2, hashes, false, iblt_cell_add);
+	return false;
 }
 
 /*
