@@ -169,69 +169,40 @@ iblt_peer_wait(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(wait_for_result(open_connection(fcinfo), PG_GETARG_TIMESTAMPTZ(1)));
 }
 
-/* A text of the other server's in an error. */
-static void
-set_text(Datum *values, bool *nulls, int column, const char *said)
+/* A text of the other server's in an error; NULL if there is none. */
+static const char *
+said(const char *text)
 {
-	char	   *text;
+	char	   *chomped;
 
-	if (said == NULL || *said == '\0')
-		return;
-	text = pchomp(said);
-	if (!pg_verifymbstr(text, (int) strlen(text), true))
-		text = "(a text that is not valid in the encoding of this database)";
-	values[column] = CStringGetTextDatum(text);
-	nulls[column] = false;
+	if (text == NULL || *text == '\0')
+		return NULL;
+	chomped = pchomp(text);
+	return pg_verifymbstr(chomped, (int) strlen(chomped), true) ? chomped
+		: "(a text that is not valid in the encoding of this database)";
 }
 
 /* A value of the type failure, for an error that a query ended with there, or a lost connection. */
 static Datum
 failure_of(const PGresult *result, Oid type)
 {
-	static const struct
-	{
-		int			column;
-		int			code;
-	}			fields[] = {
-		{IBLT_FAILURE_STATE, PG_DIAG_SQLSTATE},
-		{IBLT_FAILURE_MESSAGE, PG_DIAG_MESSAGE_PRIMARY},
-		{IBLT_FAILURE_DETAIL, PG_DIAG_MESSAGE_DETAIL},
-		{IBLT_FAILURE_HINT, PG_DIAG_MESSAGE_HINT},
-		{IBLT_FAILURE_CONTEXT, PG_DIAG_CONTEXT},
-		{IBLT_FAILURE_SCHEMA, PG_DIAG_SCHEMA_NAME},
-		{IBLT_FAILURE_TABLE, PG_DIAG_TABLE_NAME},
-		{IBLT_FAILURE_COLUMN, PG_DIAG_COLUMN_NAME},
-		{IBLT_FAILURE_DATATYPE, PG_DIAG_DATATYPE_NAME},
-		{IBLT_FAILURE_CONSTRAINT, PG_DIAG_CONSTRAINT_NAME}
-	};
-	Datum		values[IBLT_FAILURE_COLUMNS] = {0};
-	bool		nulls[IBLT_FAILURE_COLUMNS];
+	const char *texts[IBLT_FAILURE_TEXTS];
 
-	memset(nulls, true, sizeof(nulls));
-	for (int i = 0; i < (int) lengthof(fields); i++)
-		set_text(values, nulls, fields[i].column, PQresultErrorField(result, fields[i].code));
-	if (nulls[IBLT_FAILURE_STATE] || strlen(PQresultErrorField(result, PG_DIAG_SQLSTATE)) != 5)
-		set_text(values, nulls, IBLT_FAILURE_STATE, nulls[IBLT_FAILURE_STATE] ? "08006" : "XX000");
-	if (nulls[IBLT_FAILURE_MESSAGE])
-		set_text(values, nulls, IBLT_FAILURE_MESSAGE, PQresultErrorMessage(result));
-	values[IBLT_FAILURE_REPORTED] = BoolGetDatum(true);
-	nulls[IBLT_FAILURE_REPORTED] = false;
-	return HeapTupleGetDatum(heap_form_tuple(lookup_rowtype_tupdesc_copy(type, -1), values, nulls));
+	for (int i = 0; i < IBLT_FAILURE_TEXTS; i++)
+		texts[i] = said(PQresultErrorField(result, iblt_failure_codes[i]));
+	if (texts[IBLT_FAILURE_STATE] == NULL || strlen(texts[IBLT_FAILURE_STATE]) != 5)
+		texts[IBLT_FAILURE_STATE] = texts[IBLT_FAILURE_STATE] == NULL ? "08006" : "XX000";
+	if (texts[IBLT_FAILURE_MESSAGE] == NULL)
+		texts[IBLT_FAILURE_MESSAGE] = said(PQresultErrorMessage(result));
+	return iblt_failure(lookup_rowtype_tupdesc_copy(type, -1), texts, true);
 }
 
-/* A value of a type, from the text of column n of a row. */
-static Datum
-value_of(const PGresult *row, int n, Oid type, int32 typmod, bool *isnull)
+/* A text of an answer; an error if it is not valid in the encoding of this database. */
+static char *
+verified(char *text)
 {
-	char	   *value = PQgetvalue(row, 0, n);
-	Oid			input;
-	Oid			param;
-
-	*isnull = PQgetisnull(row, 0, n);
-	if (!*isnull)
-		(void) pg_verifymbstr(value, (int) strlen(value), false);
-	getTypeInputInfo(type, &input, &param);
-	return OidInputFunctionCall(input, *isnull ? NULL : value, param, typmod);
+	(void) pg_verifymbstr(text, (int) strlen(text), false);
+	return text;
 }
 
 /*
@@ -241,36 +212,26 @@ value_of(const PGresult *row, int n, Oid type, int32 typmod, bool *isnull)
 static Datum
 answer_of(const PGresult *row, Oid type, bool *isnull)
 {
-	TupleDesc	desc = NULL;
-	int			columns = 1;
-	Datum	   *values;
-	bool	   *nulls;
+	TupleDesc	desc = type_is_rowtype(type) ? lookup_rowtype_tupdesc_copy(type, -1) : NULL;
+	int			columns = desc == NULL ? 1 : desc->natts;
+	char	  **values = palloc(sizeof(char *) * Max(columns, 1));
+	Oid			input;
+	Oid			param;
 
 	*isnull = false;
 	if (PQresultStatus(row) == PGRES_COMMAND_OK && type == TEXTOID)
-	{
-		char	   *tag = PQcmdStatus((PGresult *) row);
-
-		(void) pg_verifymbstr(tag, (int) strlen(tag), false);
-		return CStringGetTextDatum(tag);
-	}
-	if (type_is_rowtype(type))
-	{
-		desc = lookup_rowtype_tupdesc_copy(type, -1);
-		columns = desc->natts;
-	}
+		return CStringGetTextDatum(verified(PQcmdStatus((PGresult *) row)));
 	if (PQnfields(row) != columns)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("the peer answered with %d columns instead of %d", PQnfields(row), columns)));
-	if (desc == NULL)
-		return value_of(row, 0, type, -1, isnull);
-	values = palloc(sizeof(Datum) * columns);
-	nulls = palloc(sizeof(bool) * columns);
 	for (int i = 0; i < columns; i++)
-		values[i] = value_of(row, i, TupleDescAttr(desc, i)->atttypid, TupleDescAttr(desc, i)->atttypmod,
-							 &nulls[i]);
-	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+		values[i] = PQgetisnull(row, 0, i) ? NULL : verified(PQgetvalue(row, 0, i));
+	if (desc != NULL)
+		return HeapTupleGetDatum(BuildTupleFromCStrings(TupleDescGetAttInMetadata(desc), values));
+	*isnull = values[0] == NULL;
+	getTypeInputInfo(type, &input, &param);
+	return OidInputFunctionCall(input, values[0], param, -1);
 }
 
 static int64

@@ -13,6 +13,7 @@
 
 #include "postgres.h"
 
+#include "access/tupdesc.h"
 #include "datatype/timestamp.h"
 #include "libpq-fe.h"
 
@@ -38,8 +39,15 @@ enum
 	IBLT_FAILURE_STATE, IBLT_FAILURE_MESSAGE, IBLT_FAILURE_DETAIL, IBLT_FAILURE_HINT,
 	IBLT_FAILURE_CONTEXT, IBLT_FAILURE_SCHEMA, IBLT_FAILURE_TABLE, IBLT_FAILURE_COLUMN,
 	IBLT_FAILURE_DATATYPE, IBLT_FAILURE_CONSTRAINT, IBLT_FAILURE_REPORTED, IBLT_FAILURE_SECRET,
-	IBLT_FAILURE_COLUMNS
+	IBLT_FAILURE_COLUMNS,
+	IBLT_FAILURE_TEXTS = IBLT_FAILURE_REPORTED
 };
+
+/* How libpq and ereport call its texts. */
+extern const int iblt_failure_codes[IBLT_FAILURE_TEXTS];
+
+/* A value of the type, with these texts, NULL for none. */
+extern Datum iblt_failure(TupleDesc desc, const char *const *texts, bool reported);
 
 /* Does the text look like a connection string?  Then it is no name of a foreign server. */
 extern bool iblt_looks_like_string(const char *peer);

@@ -51,9 +51,7 @@ typedef struct Opening
 	PQconninfoOption *given;	/* what the peer gives, as libpq reads it; values NULL where not */
 	bool		needs_password; /* because the role is no superuser */
 	bool		tells;			/* may libpq's messages be shown? */
-	const char *state;			/* of the error that it ended with */
-	const char *message;
-	const char *detail;
+	const char *failure[IBLT_FAILURE_TEXTS];	/* no state: none */
 	PostgresPollingStatusType poll;
 	TimestampTz until;
 } Opening;
@@ -61,8 +59,8 @@ typedef struct Opening
 static void
 refuse(Opening *o, const char *state, const char *detail)
 {
-	o->state = state;
-	o->detail = detail;
+	o->failure[IBLT_FAILURE_STATE] = state;
+	o->failure[IBLT_FAILURE_DETAIL] = detail;
 	o->poll = PGRES_POLLING_FAILED;
 }
 
@@ -239,7 +237,7 @@ read_peer(Opening *o)
 	else if (!iblt_looks_like_string(o->peer))
 	{
 		refuse(o, "42704", NULL);
-		o->message = "is neither a foreign server nor a connection string";
+		o->failure[IBLT_FAILURE_MESSAGE] = "is neither a foreign server nor a connection string";
 	}
 	else
 	{
@@ -247,11 +245,11 @@ read_peer(Opening *o)
 		o->given = PQconninfoParse(o->peer, NULL);
 		o->tells = o->given != NULL && string_tells(o);
 	}
-	if (o->state == NULL && o->given == NULL)
+	if (o->failure[IBLT_FAILURE_STATE] == NULL && o->given == NULL)
 		refuse(o, "08001", NULL);
-	else if (o->state == NULL && o->needs_password && *value_of(o, "password") == '\0')
+	else if (o->failure[IBLT_FAILURE_STATE] == NULL && o->needs_password && *value_of(o, "password") == '\0')
 		refuse(o, "2F003", "Non-superusers must give a password in the user mapping or the connection string.");
-	if (o->state != NULL)
+	if (o->failure[IBLT_FAILURE_STATE] != NULL)
 		return;
 	for (PQconninfoOption *option = o->given; option->keyword != NULL; option++, n++)
 		if (o->needs_password && option->val != NULL
@@ -388,33 +386,14 @@ finish(Opening *o)
 {
 	IbltConnection *c = o->connection;
 
-	if (o->poll == PGRES_POLLING_FAILED && o->state == NULL)
+	if (o->poll == PGRES_POLLING_FAILED && o->failure[IBLT_FAILURE_STATE] == NULL)
 		refuse(o, "08001", failure_of(o));
 	else if (o->poll == PGRES_POLLING_OK && o->needs_password && !PQconnectionUsedPassword(c->pg))
 		refuse(o, "2F003", "Non-superusers cannot connect if the server does not ask for the password.");
-	if (o->state == NULL)
+	if (o->failure[IBLT_FAILURE_STATE] == NULL)
 		c->checked = PQsetnonblocking(c->pg, 1) == 0;
 	else if (c != NULL)
 		iblt_connection_close(c);
-}
-
-/* A value of the type failure. */
-static Datum
-failure_datum(Opening *o, TupleDesc desc)
-{
-	const char *texts[] = {[IBLT_FAILURE_STATE] = o->state, [IBLT_FAILURE_MESSAGE] = o->message,
-		[IBLT_FAILURE_DETAIL] = o->detail};
-	Datum		values[IBLT_FAILURE_COLUMNS] = {0};
-	bool		nulls[IBLT_FAILURE_COLUMNS];
-
-	memset(nulls, true, sizeof(nulls));
-	for (int i = 0; i < (int) lengthof(texts); i++)
-	{
-		nulls[i] = texts[i] == NULL;
-		if (!nulls[i])
-			values[i] = CStringGetTextDatum(texts[i]);
-	}
-	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
 }
 
 /* The texts of an array. */
@@ -475,7 +454,7 @@ iblt_peers_open(PG_FUNCTION_ARGS)
 		o[i].callback.arg = &o[i];
 		MemoryContextRegisterResetCallback(CurrentMemoryContext, &o[i].callback);
 		read_peer(&o[i]);
-		if (o[i].state == NULL)
+		if (o[i].failure[IBLT_FAILURE_STATE] == NULL)
 			begin(&o[i], names[i], caller_ms);
 	}
 	do
@@ -490,9 +469,9 @@ iblt_peers_open(PG_FUNCTION_ARGS)
 	{
 		if (o[i].peer != NULL)
 			finish(&o[i]);
-		nulls[i] = o[i].state == NULL;
+		nulls[i] = o[i].failure[IBLT_FAILURE_STATE] == NULL;
 		if (!nulls[i])
-			failures[i] = failure_datum(&o[i], desc);
+			failures[i] = iblt_failure(desc, o[i].failure, false);
 	}
 	PG_RETURN_ARRAYTYPE_P(construct_md_array(failures, nulls, 1, &n, &lower, type, -1, false,
 											 TYPALIGN_DOUBLE));

@@ -8,10 +8,12 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
 #include "tcop/tcopprot.h"
@@ -24,6 +26,27 @@ PG_FUNCTION_INFO_V1(iblt_raise);
 PG_FUNCTION_INFO_V1(iblt_tell);
 PG_FUNCTION_INFO_V1(iblt_require_no_block);
 PG_FUNCTION_INFO_V1(iblt_peer_show);
+
+const int	iblt_failure_codes[IBLT_FAILURE_TEXTS] = {
+	PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL, PG_DIAG_MESSAGE_HINT,
+	PG_DIAG_CONTEXT, PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME, PG_DIAG_COLUMN_NAME,
+	PG_DIAG_DATATYPE_NAME, PG_DIAG_CONSTRAINT_NAME
+};
+
+Datum
+iblt_failure(TupleDesc desc, const char *const *texts, bool reported)
+{
+	Datum		values[IBLT_FAILURE_COLUMNS] = {[IBLT_FAILURE_REPORTED] = BoolGetDatum(true)};
+	bool		nulls[IBLT_FAILURE_COLUMNS] = {[IBLT_FAILURE_REPORTED] = !reported, [IBLT_FAILURE_SECRET] = true};
+
+	for (int i = 0; i < IBLT_FAILURE_TEXTS; i++)
+	{
+		nulls[i] = texts[i] == NULL;
+		if (!nulls[i])
+			values[i] = CStringGetTextDatum(texts[i]);
+	}
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
 
 /* A text of a failure as a C string, or NULL if it is null or empty. */
 static char *
@@ -40,15 +63,12 @@ failure_text(HeapTupleHeader failure, int column)
 static int
 failure_names(HeapTupleHeader failure)
 {
-	static const int codes[] = {PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME,
-		PG_DIAG_COLUMN_NAME, PG_DIAG_DATATYPE_NAME, PG_DIAG_CONSTRAINT_NAME};
-
-	for (int i = 0; i < (int) lengthof(codes); i++)
+	for (int i = IBLT_FAILURE_SCHEMA; i <= IBLT_FAILURE_CONSTRAINT; i++)
 	{
-		char	   *name = failure_text(failure, IBLT_FAILURE_SCHEMA + i);
+		char	   *name = failure_text(failure, i);
 
 		if (name != NULL)
-			err_generic_string(codes[i], name);
+			err_generic_string(iblt_failure_codes[i], name);
 	}
 	return 0;
 }
