@@ -6,7 +6,7 @@
  * Each comment says which release changed what.  Names of PostgreSQL are those
  * of the newest release.  Callers include the headers that a macro needs.
  *
- * unique.c asks for the release itself, because a whole function
+ * relation/describe.c asks for the release itself, because a whole function
  * is another one there.
  *
  *-------------------------------------------------------------------------
