@@ -14,23 +14,6 @@
 #include "port/pg_bswap.h"
 #include "utils/memutils.h"
 
-/* Appends len bytes. */
-extern void iblt_append_binary(StringInfo buf, const void *data, Size len);
-
-/* Appends four bytes, the highest first. */
-extern void iblt_append_int32(StringInfo buf, uint32 value);
-
-/*
- * Begins an item whose length is not known yet, with one byte for it.  Returns
- * the argument for iblt_item_end.
- */
-extern int	iblt_item_begin(StringInfo buf);
-
-/*
- * Writes the length of the item begun at start, and moves the item if needed.
- */
-extern void iblt_item_end(StringInfo buf, int start);
-
 /*
  * Makes room for this many bytes.  ERROR if the buffer cannot grow that far.
  */
@@ -96,6 +79,52 @@ append_bytes_item(StringInfo buf, const char *data, Size len)
 	out = put_leb128(buf->data + buf->len, (uint32) len + 1);
 	memcpy(out, data, len);
 	buf->len = (int) (out + len - buf->data);
+}
+
+/* Appends len bytes. */
+static inline void
+iblt_append_binary(StringInfo buf, const void *data, Size len)
+{
+	ensure_room(buf, len);
+	memcpy(buf->data + buf->len, data, len);
+	buf->len += (int) len;
+}
+
+/* Appends four bytes, the highest first. */
+static inline void
+iblt_append_int32(StringInfo buf, uint32 value)
+{
+	ensure_room(buf, sizeof(value));
+	put_int32(buf->data + buf->len, value);
+	buf->len += sizeof(value);
+}
+
+/*
+ * Begins an item whose length is not known yet, with one byte for it.  Returns
+ * the argument for iblt_item_end.
+ */
+static inline int
+iblt_item_begin(StringInfo buf)
+{
+	ensure_room(buf, 1);
+	return buf->len++;
+}
+
+/* Writes the length of the item begun at start, and moves the item if needed. */
+static inline void
+iblt_item_end(StringInfo buf, int start)
+{
+	int			n = buf->len - start - 1;
+	char		header[5];
+	int			width = (int) (put_leb128(header, (uint32) n + 1) - header);
+
+	if (width > 1)
+	{
+		ensure_room(buf, (Size) width - 1);
+		memmove(buf->data + start + width, buf->data + start + 1, n);
+		buf->len += width - 1;
+	}
+	memcpy(buf->data + start, header, width);
 }
 
 #endif							/* IBLT_CODEC_BYTES_H */

@@ -1,7 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * checksum.h
- *	  The row checksum for callers in C.
+ *	  The row checksum for callers in C, and columns that have the name of their
+ *	  relation.
+ *
+ * SQL reads a bare name t as a column t if there is one, and otherwise as the
+ * row of a relation t.  If one column takes the place of the row, different
+ * tables read as equal.
  *
  *-------------------------------------------------------------------------
  */
@@ -9,6 +14,8 @@
 #define IBLT_CODEC_CHECKSUM_H
 
 #include "postgres.h"
+
+#include "nodes/parsenodes.h"
 
 /* Hashes rows of certain columns.  Serves one call site. */
 typedef struct IbltRowHash IbltRowHash;
@@ -22,5 +29,18 @@ extern IbltRowHash *iblt_row_hash_make(int ncolumns, const Oid *types,
 
 /* What iblt_checksum_seeded(seed, ROW(values)) returns. */
 extern uint64 iblt_row_hash(IbltRowHash *hash, const NullableDatum *values);
+
+/*
+ * Does a relation of a query have the name of its column n, or of any of its
+ * columns (n = 0)?  False for a relation of one column, which is the row.
+ */
+extern bool iblt_has_column_of_its_name(const RangeTblEntry *rte, int n);
+
+/*
+ * ERROR for such a column if the row may be meant.  role is "checksum" or
+ * "key".
+ */
+extern void iblt_refuse_column_of_its_name(const RangeTblEntry *rte,
+										   const char *role);
 
 #endif							/* IBLT_CODEC_CHECKSUM_H */

@@ -13,10 +13,7 @@
  * another server, so a single argument is never ambiguous.  Its first argument
  * names the types of the others, which may be different on that server.
  *
- * SQL reads iblt_checksum(t) as a column t if there is one, and otherwise as
- * the row of t.  If one column takes the place of the row, different tables
- * read as equal.  So a single argument that could be meant either way is an
- * ERROR.
+ * A single argument that could be a column or a row (checksum.h) is an ERROR.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,11 +37,51 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "codec/ambiguous.h"
+#include "codec/checksum.h"
 #include "codec/codec.h"
 #include "codec/version.h"
 
-PG_FUNCTION_INFO_V1(iblt_checksum_support);
+bool
+iblt_has_column_of_its_name(const RangeTblEntry *rte, int n)
+{
+	bool		found = false;
+	int			ncolumns = 0;
+	int			i = 0;
+	ListCell   *lc;
+
+	if (rte->eref == NULL)
+		return false;
+	foreach(lc, rte->eref->colnames)
+	{
+		const char *name = strVal(lfirst(lc));
+
+		i++;
+		if (name[0] == '\0')
+			continue;			/* dropped */
+		ncolumns++;
+		if ((n == 0 || n == i) && strcmp(name, rte->eref->aliasname) == 0)
+			found = true;
+	}
+	return found && ncolumns > 1;
+}
+
+void
+iblt_refuse_column_of_its_name(const RangeTblEntry *rte, const char *role)
+{
+	const char *name = quote_identifier(rte->eref->aliasname);
+	bool		key = strcmp(role, "key") == 0;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_AMBIGUOUS_COLUMN),
+			 errmsg("\"%s\" names both a relation and a column of it",
+					rte->eref->aliasname),
+			 errdetail("SQL takes the column, so the %s would leave out the rest of the row.",
+					   role),
+			 key ? errhint("Write %s.* for the row, or give the relation another alias.",
+						   name)
+			 : errhint("Write %s.* for the row, ROW(%s.%s) for the column, or give the relation another alias.",
+					   name, name, name)));
+}
 
 /* Does a join tree hold anything but inner joins? */
 static bool
@@ -346,6 +383,8 @@ spread_argument(PlannerInfo *root, FuncExpr *call)
 	call->args = columns;
 	return true;
 }
+
+PG_FUNCTION_INFO_V1(iblt_checksum_support);
 
 Datum
 iblt_checksum_support(PG_FUNCTION_ARGS)

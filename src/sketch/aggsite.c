@@ -20,7 +20,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "codec/ambiguous.h"
+#include "codec/checksum.h"
 
 /* --- what the support functions can learn about their call ----------------- */
 
