@@ -31,7 +31,7 @@
 /* How to read the arguments of a call. */
 typedef enum CallMode
 {
-	CALL_ARGS,					/* each argument is a column */
+	CALL_ARGS = 0,				/* each argument is a column */
 	CALL_ROW,					/* one row: its columns */
 	CALL_LITERAL,				/* one literal without a type */
 	CALL_ARRAY					/* VARIADIC array: each element is a column */
@@ -51,11 +51,6 @@ struct IbltRowHash
 	Oid			element_type;	/* of a VARIADIC array */
 	IbltCodec  *codecs[FLEXIBLE_ARRAY_MEMBER];
 };
-
-PG_FUNCTION_INFO_V1(iblt_checksum);
-PG_FUNCTION_INFO_V1(iblt_checksum_seeded);
-PG_FUNCTION_INFO_V1(iblt_checksum_immutable);
-PG_FUNCTION_INFO_V1(iblt_checksum_seeded_immutable);
 
 static void
 set_seed(IbltRowHash *state, uint64 seed)
@@ -102,7 +97,6 @@ iblt_row_hash_make(int ncolumns, const Oid *types, uint64 seed,
 {
 	IbltRowHash *hash = alloc_state(ncolumns, seed, context);
 
-	hash->mode = CALL_ARGS;
 	for (int i = 0; i < ncolumns; i++)
 		set_codec(hash, i, types[i]);
 	return hash;
@@ -116,7 +110,6 @@ make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 	IbltRowHash *state = alloc_state(nargs, seed, fcinfo->flinfo->fn_mcxt);
 	Oid			only = get_fn_expr_argtype(fcinfo->flinfo, first);
 
-	state->mode = CALL_ARGS;
 	if (get_fn_expr_variadic(fcinfo->flinfo))
 		state->mode = CALL_ARRAY;
 	else if (nargs == 1 && OidIsValid(only) && type_is_rowtype(only))
@@ -248,13 +241,6 @@ checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
 	return Int64GetDatum((int64) hash_values(state, &fcinfo->args[first]));
 }
 
-/* iblt_checksum(VARIADIC "any") RETURNS bigint.  Never NULL. */
-Datum
-iblt_checksum(PG_FUNCTION_ARGS)
-{
-	return checksum(fcinfo, 0, 0);
-}
-
 /* The checksum of the arguments behind the seed, which is argument n. */
 static pg_attribute_always_inline Datum
 seeded(FunctionCallInfo fcinfo, int n)
@@ -264,13 +250,6 @@ seeded(FunctionCallInfo fcinfo, int n)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("the seed of a row checksum must not be null")));
 	return checksum(fcinfo, n + 1, (uint64) PG_GETARG_INT64(n));
-}
-
-/* iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint. */
-Datum
-iblt_checksum_seeded(PG_FUNCTION_ARGS)
-{
-	return seeded(fcinfo, 0);
 }
 
 /*
@@ -305,24 +284,12 @@ require_types(FunctionCallInfo fcinfo, int first)
 				 errhint("Declare the columns of the foreign table with the types that they have on this server.")));
 }
 
-/*
- * iblt_checksum_immutable(types text, VARIADIC "any") RETURNS bigint: for types
- * of which iblt_codec_type_is_immutable is true.
- */
-Datum
-iblt_checksum_immutable(PG_FUNCTION_ARGS)
-{
-	require_types(fcinfo, 1);
-	return checksum(fcinfo, 1, 0);
-}
+/* iblt_checksum(VARIADIC "any") RETURNS bigint.  Never NULL. */
+IBLT_FUNCTION(iblt_checksum, checksum(fcinfo, 0, 0))
 
-/*
- * iblt_checksum_seeded_immutable(types text, seed bigint, VARIADIC "any"): the
- * same.
- */
-Datum
-iblt_checksum_seeded_immutable(PG_FUNCTION_ARGS)
-{
-	require_types(fcinfo, 2);
-	return seeded(fcinfo, 1);
-}
+/* iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint. */
+IBLT_FUNCTION(iblt_checksum_seeded, seeded(fcinfo, 0))
+
+/* The same with the types in front, for those of which iblt_codec_type_is_immutable is true. */
+IBLT_FUNCTION(iblt_checksum_immutable, (require_types(fcinfo, 1), checksum(fcinfo, 1, 0)))
+IBLT_FUNCTION(iblt_checksum_seeded_immutable, (require_types(fcinfo, 2), seeded(fcinfo, 1)))

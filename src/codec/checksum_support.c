@@ -198,22 +198,11 @@ is_in_join_tree(Node *node, void *index)
 }
 
 /*
- * Has the planner already replaced a relation's columns by expressions?  Then
- * an argument no longer shows that it was one of these columns.
- */
-static bool
-is_dissolved(PlannerInfo *root, const RangeTblEntry *rte, int index)
-{
-	return (rte->rtekind == RTE_SUBQUERY &&
-			!is_in_join_tree((Node *) root->parse->jointree, &index)) ||
-		(rte->rtekind == RTE_JOIN && rte->alias != NULL);
-}
-
-/*
  * The relation that has the same name as the argument, which is a column of
- * it, or NULL.  If the planner may have dissolved the relation of the
- * argument, and a dissolved relation has a column of its own name, the
- * argument is taken for that column.
+ * it, or NULL.  If the planner may have replaced the columns of the relation of
+ * the argument by expressions, the argument no longer shows that it was one of
+ * these.  If such a relation has a column of its own name, the argument is taken
+ * for that column.
  */
 static const RangeTblEntry *
 ambiguous_relation(PlannerInfo *root, Node *arg)
@@ -241,7 +230,10 @@ ambiguous_relation(PlannerInfo *root, Node *arg)
 	{
 		RangeTblEntry *rte = lfirst(lc);
 
-		if (is_dissolved(root, rte, ++index) &&
+		index++;
+		if (((rte->rtekind == RTE_SUBQUERY &&
+			  !is_in_join_tree((Node *) root->parse->jointree, &index)) ||
+			 (rte->rtekind == RTE_JOIN && rte->alias != NULL)) &&
 			iblt_has_column_of_its_name(rte, 0))
 			return rte;
 	}
@@ -274,21 +266,6 @@ columns_of_argument(PlannerInfo *root, Node *arg)
 	return columns;
 }
 
-/* ERROR if a single argument is a column and may be meant as a row. */
-static void
-check_ambiguous(PlannerInfo *root, Node *arg)
-{
-	const RangeTblEntry *rte;
-
-	if (IsA(arg, PlaceHolderVar))
-		arg = (Node *) ((PlaceHolderVar *) arg)->phexpr;
-	if (root == NULL || IsA(arg, RowExpr) || IsA(arg, Param))
-		return;
-	rte = ambiguous_relation(root, arg);
-	if (rte != NULL)
-		iblt_refuse_column_of_its_name(rte, "checksum");
-}
-
 /*
  * The function iblt_internal.NAME_immutable with a text and the arguments of
  * function NAME, or InvalidOid.
@@ -296,43 +273,17 @@ check_ambiguous(PlannerInfo *root, Node *arg)
 static Oid
 immutable_twin(Oid function)
 {
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Form_pg_proc form;
 	Oid			types[3] = {TEXTOID};
-	Oid			twin;
+	Oid		   *arguments;
+	int			n;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", function);
-	form = (Form_pg_proc) GETSTRUCT(tuple);
-	Assert(form->pronargs < (int) lengthof(types));
-	memcpy(types + 1, form->proargtypes.values, sizeof(Oid) * form->pronargs);
-	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-						   CStringGetDatum(psprintf("%s_immutable",
-													NameStr(form->proname))),
-						   PointerGetDatum(buildoidvector(types,
-														  form->pronargs + 1)),
+	(void) get_func_signature(function, &arguments, &n);
+	Assert(n < (int) lengthof(types));
+	memcpy(types + 1, arguments, sizeof(Oid) * n);
+	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+						   CStringGetDatum(psprintf("%s_immutable", get_func_name(function))),
+						   PointerGetDatum(buildoidvector(types, n + 1)),
 						   ObjectIdGetDatum(get_namespace_oid("iblt_internal", true)));
-	ReleaseSysCache(tuple);
-	return twin;
-}
-
-/* The types of arguments from first on, as the twin takes them. */
-static Const *
-names_of_types(List *args, int first)
-{
-	StringInfoData names;
-	ListCell   *lc;
-	int			i = 0;
-
-	initStringInfo(&names);
-	foreach(lc, args)
-	{
-		if (i++ >= first)
-			appendStringInfo(&names, "%s,",
-							 iblt_codec_type_name(exprType(lfirst(lc))));
-	}
-	return makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
-					 CStringGetTextDatum(names.data), false, false);
 }
 
 /*
@@ -345,16 +296,23 @@ static bool
 use_immutable_twin(PlannerInfo *root, FuncExpr *call)
 {
 	Oid			twin = root == NULL ? InvalidOid : immutable_twin(call->funcid);
+	StringInfoData names;		/* of the types without that of a seed */
 	ListCell   *lc;
 
 	if (!OidIsValid(twin) || list_length(call->args) + 1 > FUNC_MAX_ARGS)
 		return false;
+	initStringInfo(&names);
 	foreach(lc, call->args)
 	{
-		if (!iblt_codec_type_is_immutable(exprType(lfirst(lc))))
+		Oid			type = exprType(lfirst(lc));
+
+		if (!iblt_codec_type_is_immutable(type))
 			return false;
+		if (foreach_current_index(lc) >= get_func_nargs(call->funcid) - 1)
+			appendStringInfo(&names, "%s,", iblt_codec_type_name(type));
 	}
-	call->args = lcons(names_of_types(call->args, get_func_nargs(call->funcid) - 1),
+	call->args = lcons(makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
+								 CStringGetTextDatum(names.data), false, false),
 					   list_copy(call->args));
 	call->funcid = twin;
 	call->inputcollid = InvalidOid;
@@ -369,11 +327,18 @@ use_immutable_twin(PlannerInfo *root, FuncExpr *call)
 static bool
 spread_argument(PlannerInfo *root, FuncExpr *call)
 {
+	Node	   *arg = llast(call->args);
+	const RangeTblEntry *rte = NULL;
 	List	   *columns;
 
 	if (list_length(call->args) != get_func_nargs(call->funcid))
 		return false;
-	check_ambiguous(root, llast(call->args));
+	if (IsA(arg, PlaceHolderVar))
+		arg = (Node *) ((PlaceHolderVar *) arg)->phexpr;
+	if (root != NULL && !IsA(arg, RowExpr) && !IsA(arg, Param))
+		rte = ambiguous_relation(root, arg);
+	if (rte != NULL)
+		iblt_refuse_column_of_its_name(rte, "checksum");
 	columns = columns_of_argument(root, llast(call->args));
 	if (columns == NIL ||
 		list_length(columns) + list_length(call->args) - 1 > FUNC_MAX_ARGS)

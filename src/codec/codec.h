@@ -21,6 +21,11 @@
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 
+/* Defines a function for SQL that returns a Datum computed from fcinfo. */
+#define IBLT_FUNCTION(function, result) \
+	PG_FUNCTION_INFO_V1(function); \
+	Datum function(PG_FUNCTION_ARGS) { return result; }
+
 /*
  * Bounds on a description, which comes from another machine: its bytes, its
  * levels (a column is one level below its row), and its columns, as many as a

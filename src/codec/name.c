@@ -23,7 +23,6 @@
 #include "access/htup_details.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -43,26 +42,13 @@ typedef struct Parser
 
 static Oid	parse_type(Parser *parser, int32 *typmod);
 
-static bool
-is_plain(const char *name)
-{
-	if (*name >= '0' && *name <= '9')
-		return false;
-	for (; *name != '\0'; name++)
-	{
-		if (!((*name >= 'a' && *name <= 'z') ||
-			  (*name >= '0' && *name <= '9') || *name == '_'))
-			return false;
-	}
-	return true;
-}
-
 static void
 append_identifier(StringInfo out, const char *name)
 {
 	StringInfoData utf8;
 
-	if (*name != '\0' && is_plain(name))
+	if (*name != '\0' && !(*name >= '0' && *name <= '9') &&
+		name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0')
 	{
 		appendStringInfoString(out, name);
 		return;

@@ -37,6 +37,7 @@ typedef enum IbltKind
 	IBLT_KIND_CSTRING,			/* a literal of unknown type */
 	IBLT_KIND_NUMERIC,
 	IBLT_KIND_SEND,				/* the type's send function */
+	IBLT_KIND_FLOATS,			/* the same, with float8s in what it sends */
 	IBLT_KIND_JSONB,			/* the last three outside UTF8 databases */
 	IBLT_KIND_TSVECTOR,
 	IBLT_KIND_HSTORE,
@@ -67,9 +68,9 @@ struct IbltCodec
 	IbltKind	kind;
 	bool		exact;			/* reading must give the same bytes again */
 	bool		names_only;		/* OUTPUT: only name settings matter */
-	int16		float_offset;	/* SEND: where float8s begin, or -1 */
-	int32		min_bits;		/* SEND: least bits of each thing counted */
-	int			count_offset;	/* SEND: where that int32 count is */
+	int16		float_offset;	/* FLOATS: where they begin */
+	int32		min_bits;		/* SEND, FLOATS: least bits of each thing counted */
+	int			count_offset;	/* where that int32 count is */
 	int16		typlen;
 	bool		typbyval;
 	char		typalign;

@@ -22,7 +22,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/multirangetypes.h"
 #include "utils/rangetypes.h"
 
@@ -167,31 +166,6 @@ read_text_form(IbltCodec *codec, Reader *content)
 }
 
 /*
- * Reads an array's shape and returns the number of elements.  Each element
- * takes at least one byte.
- */
-static int
-read_shape(Reader *content, int *ndim, int *dims, int *lbs)
-{
-	uint64		n = 1;
-
-	*ndim = *take(content, 1);
-	if (*ndim > MAXDIM)
-		malformed("an array has too many dimensions");
-	for (int i = 0; i < *ndim; i++)
-	{
-		dims[i] = take_int32(content);
-		lbs[i] = take_int32(content);
-		if (dims[i] <= 0 || (int64) lbs[i] + dims[i] > PG_INT32_MAX)
-			malformed("an array has impossible bounds");
-		n *= (uint64) dims[i];
-		if (n > bytes_left(content))
-			malformed("an array has more elements than bytes");
-	}
-	return *ndim == 0 ? 0 : (int) n;
-}
-
-/*
  * Makes an int2vector or oidvector.  They have one dimension and no NULLs, which
  * shows when they are written again.
  */
@@ -213,21 +187,36 @@ make_vector(Oid type, const Datum *values, int n)
 	return PointerGetDatum(buildint2vector(ints, n));
 }
 
+/* An array's shape, and its elements, of which each takes at least one byte. */
 static Datum
 read_array(IbltCodec *codec, Reader *content)
 {
 	IbltCodec  *element = codec->element;
+	int			ndim = *take(content, 1);
 	int			dims[MAXDIM];
 	int			lbs[MAXDIM];
-	int			ndim;
-	int			n = read_shape(content, &ndim, dims, lbs);
-	Datum	   *values = palloc(sizeof(Datum) * Max(n, 1));
-	bool	   *nulls = palloc(sizeof(bool) * Max(n, 1));
+	uint64		n = ndim == 0 ? 0 : 1;
+	Datum	   *values;
+	bool	   *nulls;
 
-	for (int i = 0; i < n; i++)
+	if (ndim > MAXDIM)
+		malformed("an array has too many dimensions");
+	for (int i = 0; i < ndim; i++)
+	{
+		dims[i] = take_int32(content);
+		lbs[i] = take_int32(content);
+		if (dims[i] <= 0 || (int64) lbs[i] + dims[i] > PG_INT32_MAX)
+			malformed("an array has impossible bounds");
+		n *= (uint64) dims[i];
+		if (n > bytes_left(content))
+			malformed("an array has more elements than bytes");
+	}
+	values = palloc(sizeof(Datum) * Max(n, 1));
+	nulls = palloc(sizeof(bool) * Max(n, 1));
+	for (uint64 i = 0; i < n; i++)
 		values[i] = read_item(element, content, &nulls[i]);
 	if (codec->base == INT2VECTOROID || codec->base == OIDVECTOROID)
-		return make_vector(codec->base, values, n);
+		return make_vector(codec->base, values, (int) n);
 	return PointerGetDatum(construct_md_array(values, nulls, ndim, dims, lbs,
 											  element->type, element->typlen,
 											  element->typbyval,
@@ -323,22 +312,6 @@ read_value(IbltCodec *codec, Reader *content)
 	}
 }
 
-/* Is a value written as the item that begins at start? */
-static bool
-is_written_as(IbltCodec *codec, Datum value, const uint8 *start,
-			  const uint8 *end)
-{
-	StringInfoData again;
-	bool		same;
-
-	initStringInfo(&again);
-	iblt_codec_append(&again, codec, value, false);
-	same = again.len == end - start &&
-		memcmp(again.data, start, again.len) == 0;
-	pfree(again.data);
-	return same;
-}
-
 static Datum
 read_item(IbltCodec *codec, Reader *reader, bool *isnull)
 {
@@ -354,8 +327,16 @@ read_item(IbltCodec *codec, Reader *reader, bool *isnull)
 		value = read_value(codec, &content);
 		if (content.p != content.end)
 			malformed("a value has bytes after its end");
-		if (codec->exact && !is_written_as(codec, value, start, reader->p))
-			malformed("they are not the canonical form of their value");
+		if (codec->exact)
+		{
+			StringInfoData again;
+
+			initStringInfo(&again);
+			iblt_codec_append(&again, codec, value, false);
+			if (again.len != reader->p - start || memcmp(again.data, start, again.len) != 0)
+				malformed("they are not the canonical form of their value");
+			pfree(again.data);
+		}
 	}
 	return value;
 }

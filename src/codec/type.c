@@ -28,63 +28,57 @@
 
 #include "codec/private.h"
 
-/* Built-in types with a kind of their own. */
-static const struct
-{
-	Oid			type;
-	IbltKind	kind;
-}			builtin_kinds[] = {
-	{BOOLOID, IBLT_KIND_BYTE},
-	{CHAROID, IBLT_KIND_BYTE},
-	{INT2OID, IBLT_KIND_INT2},
-	{INT4OID, IBLT_KIND_INT4},
-	{OIDOID, IBLT_KIND_INT4},
-	{XIDOID, IBLT_KIND_INT4},
-	{CIDOID, IBLT_KIND_INT4},
-	{DATEOID, IBLT_KIND_INT4},
-	{INT8OID, IBLT_KIND_INT8},
-	{CASHOID, IBLT_KIND_INT8},
-	{TIMEOID, IBLT_KIND_INT8},
-	{TIMESTAMPOID, IBLT_KIND_INT8},
-	{TIMESTAMPTZOID, IBLT_KIND_INT8},
-	{LSNOID, IBLT_KIND_INT8},
-	{XID8OID, IBLT_KIND_INT8},
-	{FLOAT4OID, IBLT_KIND_FLOAT4},
-	{FLOAT8OID, IBLT_KIND_FLOAT8},
-	{UUIDOID, IBLT_KIND_FIXED},
-	{MACADDROID, IBLT_KIND_FIXED},
-	{MACADDR8OID, IBLT_KIND_FIXED},
-	{BYTEAOID, IBLT_KIND_BYTES},
-	{TEXTOID, IBLT_KIND_TEXT},
-	{VARCHAROID, IBLT_KIND_TEXT},
-	{BPCHAROID, IBLT_KIND_TEXT},
-	{JSONOID, IBLT_KIND_TEXT},
-	{UNKNOWNOID, IBLT_KIND_CSTRING},
-	{NUMERICOID, IBLT_KIND_NUMERIC},
-};
-
 /*
- * Built-in types whose bytes hold float8s up to their end, or begin with a
- * count for which the receive function allocates memory before it reads on.
+ * Built-in types whose send function does not do alone.  The bytes of some hold
+ * float8s up to their end, or begin with a count for which the receive function
+ * allocates memory before it reads on.
  */
 static const struct
 {
 	Oid			type;
+	IbltKind	kind;
 	int16		float_offset;
 	int16		count_offset;
 	int32		min_bits;
-}			sent_layouts[] = {
-	{POINTOID, 0, 0, 0},
-	{LSEGOID, 0, 0, 0},
-	{BOXOID, 0, 0, 0},
-	{LINEOID, 0, 0, 0},
-	{CIRCLEOID, 0, 0, 0},
-	{PATHOID, 5, 1, 128},
-	{POLYGONOID, 4, 0, 128},
-	{BITOID, -1, 0, 1},
-	{VARBITOID, -1, 0, 1},
-	{TSVECTOROID, -1, 0, 24},
-	{TSQUERYOID, -1, 0, 16},
+}			builtin_kinds[] = {
+	{BOOLOID, IBLT_KIND_BYTE, 0, 0, 0},
+	{CHAROID, IBLT_KIND_BYTE, 0, 0, 0},
+	{INT2OID, IBLT_KIND_INT2, 0, 0, 0},
+	{INT4OID, IBLT_KIND_INT4, 0, 0, 0},
+	{OIDOID, IBLT_KIND_INT4, 0, 0, 0},
+	{XIDOID, IBLT_KIND_INT4, 0, 0, 0},
+	{CIDOID, IBLT_KIND_INT4, 0, 0, 0},
+	{DATEOID, IBLT_KIND_INT4, 0, 0, 0},
+	{INT8OID, IBLT_KIND_INT8, 0, 0, 0},
+	{CASHOID, IBLT_KIND_INT8, 0, 0, 0},
+	{TIMEOID, IBLT_KIND_INT8, 0, 0, 0},
+	{TIMESTAMPOID, IBLT_KIND_INT8, 0, 0, 0},
+	{TIMESTAMPTZOID, IBLT_KIND_INT8, 0, 0, 0},
+	{LSNOID, IBLT_KIND_INT8, 0, 0, 0},
+	{XID8OID, IBLT_KIND_INT8, 0, 0, 0},
+	{FLOAT4OID, IBLT_KIND_FLOAT4, 0, 0, 0},
+	{FLOAT8OID, IBLT_KIND_FLOAT8, 0, 0, 0},
+	{UUIDOID, IBLT_KIND_FIXED, 0, 0, 0},
+	{MACADDROID, IBLT_KIND_FIXED, 0, 0, 0},
+	{MACADDR8OID, IBLT_KIND_FIXED, 0, 0, 0},
+	{BYTEAOID, IBLT_KIND_BYTES, 0, 0, 0},
+	{TEXTOID, IBLT_KIND_TEXT, 0, 0, 0},
+	{VARCHAROID, IBLT_KIND_TEXT, 0, 0, 0},
+	{BPCHAROID, IBLT_KIND_TEXT, 0, 0, 0},
+	{JSONOID, IBLT_KIND_TEXT, 0, 0, 0},
+	{UNKNOWNOID, IBLT_KIND_CSTRING, 0, 0, 0},
+	{NUMERICOID, IBLT_KIND_NUMERIC, 0, 0, 0},
+	{POINTOID, IBLT_KIND_FLOATS, 0, 0, 0},
+	{LSEGOID, IBLT_KIND_FLOATS, 0, 0, 0},
+	{BOXOID, IBLT_KIND_FLOATS, 0, 0, 0},
+	{LINEOID, IBLT_KIND_FLOATS, 0, 0, 0},
+	{CIRCLEOID, IBLT_KIND_FLOATS, 0, 0, 0},
+	{PATHOID, IBLT_KIND_FLOATS, 5, 1, 128},
+	{POLYGONOID, IBLT_KIND_FLOATS, 4, 0, 128},
+	{BITOID, IBLT_KIND_SEND, 0, 0, 1},
+	{VARBITOID, IBLT_KIND_SEND, 0, 0, 1},
+	{TSVECTOROID, IBLT_KIND_SEND, 0, 0, 24},
+	{TSQUERYOID, IBLT_KIND_SEND, 0, 0, 16},
 };
 
 static uint64 generation = 0;
@@ -219,18 +213,15 @@ build_base(IbltCodec *codec, Form_pg_type form)
 
 	codec->kind = sent ? IBLT_KIND_SEND : IBLT_KIND_OUTPUT;
 	codec->names_only = is_reg;
-	codec->float_offset = -1;
 	codec->ioparam = OidIsValid(form->typelem) ? form->typelem : codec->base;
 	for (int i = 0; i < (int) lengthof(builtin_kinds); i++)
-		if (builtin_kinds[i].type == codec->base)
-			codec->kind = builtin_kinds[i].kind;
-	for (int i = 0; i < (int) lengthof(sent_layouts); i++)
 	{
-		if (sent_layouts[i].type != codec->base)
+		if (builtin_kinds[i].type != codec->base)
 			continue;
-		codec->float_offset = sent_layouts[i].float_offset;
-		codec->count_offset = sent_layouts[i].count_offset;
-		codec->min_bits = sent_layouts[i].min_bits;
+		codec->kind = builtin_kinds[i].kind;
+		codec->float_offset = builtin_kinds[i].float_offset;
+		codec->count_offset = builtin_kinds[i].count_offset;
+		codec->min_bits = builtin_kinds[i].min_bits;
 	}
 	if (form->typtype == TYPTYPE_PSEUDO && codec->base != UNKNOWNOID)
 		no_bytes_error(codec->base);
@@ -292,14 +283,29 @@ build_container(IbltCodec *codec, Oid part)
 	codec->exact = codec->element->exact;
 }
 
-static void
-build_kind(IbltCodec *codec, Form_pg_type form)
+IbltCodec *
+iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 {
-	Oid			part = iblt_codec_type_part(codec->base);
+	IbltCodec  *codec = MemoryContextAllocZero(cxt, sizeof(IbltCodec));
+	HeapTuple	tuple;
+	Form_pg_type form;
+	Oid			part;
 
+	check_stack_depth();
+	codec->cxt = cxt;
+	codec->type = type;
+	codec->typmod = typmod;
+	codec->base = getBaseTypeAndTypmod(type, &codec->typmod);
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(codec->base));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", codec->base);
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	if (!form->typisdefined)
+		no_bytes_error(codec->base);
 	codec->typlen = form->typlen;
 	codec->typbyval = form->typbyval;
 	codec->typalign = form->typalign;
+	part = iblt_codec_type_part(codec->base);
 	if (OidIsValid(part))
 		build_container(codec, part);
 	else if (codec->base == RECORDOID || form->typtype == TYPTYPE_COMPOSITE)
@@ -314,25 +320,6 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 		build_base(codec, form);
 		codec->exact = codec->kind != IBLT_KIND_OUTPUT && codec->base != XMLOID;
 	}
-}
-
-IbltCodec *
-iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
-{
-	IbltCodec  *codec = MemoryContextAllocZero(cxt, sizeof(IbltCodec));
-	HeapTuple	tuple;
-
-	check_stack_depth();
-	codec->cxt = cxt;
-	codec->type = type;
-	codec->typmod = typmod;
-	codec->base = getBaseTypeAndTypmod(type, &codec->typmod);
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(codec->base));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", codec->base);
-	if (!((Form_pg_type) GETSTRUCT(tuple))->typisdefined)
-		no_bytes_error(codec->base);
-	build_kind(codec, (Form_pg_type) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
 	return codec;
 }
@@ -389,56 +376,28 @@ iblt_codec_is_row(IbltCodec *codec)
 	return codec->kind == IBLT_KIND_ROW;
 }
 
-/* --- types whose values always have the same canonical bytes ------------------
- *
- * The bytes of an enum value are its label, those of a reg* value are a name,
- * and those of a row depend on its type's columns.  All of these can be
- * altered while the stored value stays the same.
- */
-
 /*
- * A base type, see build_base.  A send function depends on nothing but the value
- * if it is immutable, or one of text, which depends on the client's encoding, which
- * the codec pins.  What another type without a send function prints may name other
- * objects, as an aclitem does.
+ * The bytes of an enum value are its label, those of a reg* value are a name, and
+ * those of a row depend on its type's columns.  All of these can be altered while
+ * the stored value stays the same.  What another type without a send function
+ * prints may name other objects, as an aclitem does.  A send function of text
+ * depends on the client's encoding, which the codec pins.
  */
-static bool
-base_is_immutable(Oid type)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	Form_pg_type form;
-	FmgrInfo	send;
-	bool		result;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (form->typtype != TYPTYPE_BASE || !OidIsValid(form->typsend))
-		result = false;
-	else if (type < FirstNormalObjectId)
-		result = strncmp(NameStr(form->typname), "reg", 3) != 0;
-	else
-	{
-		fmgr_info(form->typsend, &send);
-		result = func_volatile(form->typsend) == PROVOLATILE_IMMUTABLE ||
-			send.fn_addr == textsend || send.fn_addr == byteasend;
-	}
-	ReleaseSysCache(tuple);
-	return result;
-}
-
 bool
 iblt_codec_type_is_immutable(Oid type)
 {
-	Oid			part;
+	Oid			part = type;
+	IbltCodec  *codec;
 
-	check_stack_depth();
-	type = getBaseType(type);
-	part = iblt_codec_type_part(type);
-	if (OidIsValid(part))
-		return iblt_codec_type_is_immutable(part);
-	/* a literal is text */
-	return type == UNKNOWNOID || base_is_immutable(type);
+	for (; OidIsValid(part); part = iblt_codec_type_part(type))
+		type = getBaseType(part);
+	if (get_typtype(type) != TYPTYPE_BASE)
+		return type == UNKNOWNOID;	/* a literal is text */
+	codec = iblt_codec_build(type, -1, CurrentMemoryContext);
+	if (codec->kind == IBLT_KIND_SEND || codec->kind == IBLT_KIND_HSTORE)
+		return type < FirstNormalObjectId ||
+			func_volatile(codec->write.fn_oid) == PROVOLATILE_IMMUTABLE;
+	return codec->kind != IBLT_KIND_OUTPUT;
 }
 
 char *

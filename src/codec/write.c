@@ -184,14 +184,27 @@ append_item(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 		append_slow(buf, codec, value);
 }
 
-/* The items of an array's elements, without its shape. */
+/*
+ * The number of dimensions, each dimension's length and lower bound, and the
+ * elements.  An array without elements has no shape, as in its text form.
+ */
 static void
-append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
+append_array(StringInfo buf, IbltCodec *codec, Datum value)
 {
+	ArrayType  *array = DatumGetArrayTypeP(value);
+	IbltCodec  *element = codec->element;
 	int			nitems = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	int			ndim = nitems == 0 ? 0 : ARR_NDIM(array);
 	char	   *p = ARR_DATA_PTR(array);
 	uint8	   *bitmap = ARR_NULLBITMAP(array);
 
+	ensure_room(buf, 1 + 8 * MAXDIM);
+	buf->data[buf->len++] = (char) ndim;
+	for (int i = 0; i < ndim; i++)
+	{
+		iblt_append_int32(buf, (uint32) ARR_DIMS(array)[i]);
+		iblt_append_int32(buf, (uint32) ARR_LBOUND(array)[i]);
+	}
 	for (int i = 0; i < nitems; i++)
 	{
 		iblt_check_interrupts_at((uint32) i);
@@ -205,29 +218,6 @@ append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
 		p = att_addlength_pointer(p, element->typlen, p);
 		p = (char *) att_align_nominal(p, element->typalign);
 	}
-}
-
-/*
- * The number of dimensions, each dimension's length and lower bound, and the
- * elements.  An array without elements has no shape, as in its text form.
- */
-static void
-append_array(StringInfo buf, IbltCodec *codec, Datum value)
-{
-	ArrayType  *array = DatumGetArrayTypeP(value);
-	int			ndim = ARR_NDIM(array);
-
-	if (ArrayGetNItems(ndim, ARR_DIMS(array)) == 0)
-		ndim = 0;
-	ensure_room(buf, 1 + 8 * MAXDIM);
-	buf->data[buf->len++] = (char) ndim;
-	for (int i = 0; i < ndim; i++)
-	{
-		iblt_append_int32(buf, (uint32) ARR_DIMS(array)[i]);
-		iblt_append_int32(buf, (uint32) ARR_LBOUND(array)[i]);
-	}
-	if (ndim > 0)
-		append_elements(buf, codec->element, array);
 }
 
 static void
@@ -297,7 +287,7 @@ append_sent(StringInfo buf, IbltCodec *codec, Datum value)
 	int			start = buf->len;
 
 	iblt_append_binary(buf, VARDATA(sent), VARSIZE(sent) - VARHDRSZ);
-	if (codec->float_offset < 0)
+	if (codec->kind != IBLT_KIND_FLOATS)
 		return;
 	for (int i = start + codec->float_offset; i + 8 <= buf->len; i += 8)
 	{
@@ -311,14 +301,30 @@ append_sent(StringInfo buf, IbltCodec *codec, Datum value)
 	}
 }
 
+/* All kinds that are not worth a place in the inlined path. */
 static void
-append_by_kind(StringInfo buf, IbltCodec *codec, Datum value)
+append_slow(StringInfo buf, IbltCodec *codec, Datum value)
 {
+	MemoryContext caller;
+	int			start;
+
+	if (codec->kind == IBLT_KIND_TEXT || codec->kind == IBLT_KIND_NUMERIC)
+		append_varlena_item(buf, codec->kind, value);
+	else if (codec->kind == IBLT_KIND_CSTRING)
+		iblt_append_text_item(buf, DatumGetCString(value), strlen(DatumGetCString(value)));
+	if (codec->kind < IBLT_KIND_SEND)
+		return;
+
+	/* send functions leave garbage, and arrays can have millions of elements */
+	check_stack_depth();
+	CHECK_FOR_INTERRUPTS();
+	if (codec->scratch == NULL)
+		codec->scratch = AllocSetContextCreate(codec->cxt, "iblt codec scratch",
+											   ALLOCSET_SMALL_SIZES);
+	caller = MemoryContextSwitchTo(codec->scratch);
+	start = iblt_item_begin(buf);
 	switch (codec->kind)
 	{
-		case IBLT_KIND_SEND:
-			append_sent(buf, codec, value);
-			break;
 		case IBLT_KIND_JSONB:
 			iblt_append_jsonb(buf, value);
 			break;
@@ -347,44 +353,8 @@ append_by_kind(StringInfo buf, IbltCodec *codec, Datum value)
 			append_multirange(buf, codec, value);
 			break;
 		default:
-			elog(ERROR, "unexpected codec kind %d", (int) codec->kind);
+			append_sent(buf, codec, value);
 	}
-}
-
-/* All kinds that are not worth a place in the inlined path. */
-static void
-append_slow(StringInfo buf, IbltCodec *codec, Datum value)
-{
-	MemoryContext caller;
-	int			start;
-
-	switch (codec->kind)
-	{
-		case IBLT_KIND_TEXT:
-			append_varlena_item(buf, IBLT_KIND_TEXT, value);
-			return;
-		case IBLT_KIND_NUMERIC:
-			append_varlena_item(buf, IBLT_KIND_NUMERIC, value);
-			return;
-		case IBLT_KIND_CSTRING:
-			iblt_append_text_item(buf, DatumGetCString(value),
-							 strlen(DatumGetCString(value)));
-			return;
-		default:
-			break;
-	}
-
-	/*
-	 * Send functions leave garbage, and arrays can have millions of elements.
-	 */
-	check_stack_depth();
-	CHECK_FOR_INTERRUPTS();
-	if (codec->scratch == NULL)
-		codec->scratch = AllocSetContextCreate(codec->cxt, "iblt codec scratch",
-											   ALLOCSET_SMALL_SIZES);
-	caller = MemoryContextSwitchTo(codec->scratch);
-	start = iblt_item_begin(buf);
-	append_by_kind(buf, codec, value);
 	iblt_item_end(buf, start);
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(codec->scratch);

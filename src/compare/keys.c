@@ -212,11 +212,7 @@ key_words(const KeyList *list, const IbltParams *params)
 
 PG_FUNCTION_INFO_V1(iblt_compare_decode);
 
-/*
- * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys bytea): how
- * many keys are recovered, about how many there are, and the list of keys in
- * order, each once.  keys is NULL unless the decoding is complete.
- */
+/* iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys), keys NULL unless complete */
 Datum
 iblt_compare_decode(PG_FUNCTION_ARGS)
 {
@@ -261,13 +257,7 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_compare_keys);
 
-/*
- * iblt_compare_keys(iblt, keys bytea, first, number) -> (keys text[], sides
- * text[], weights bigint[]): that number of keys of a list, behind the first
- * ones, each as one word, their sides of the difference "here - there", and their
- * weights for iblt_compare_changed.  The sketch may be any fold of the one that the keys
- * are of.
- */
+/* iblt_compare_keys(iblt, keys bytea, first, number) -> (keys, sides, weights) */
 Datum
 iblt_compare_keys(PG_FUNCTION_ARGS)
 {
@@ -311,10 +301,8 @@ row_weight(const IbltHasher *hasher, Datum checksum, bool is_null)
 PG_FUNCTION_INFO_V1(iblt_compare_changed);
 
 /*
- * iblt_compare_changed(seed bigint, weights bigint[], here bigint[], there
- * bigint[]) -> integer[]: the places of the keys whose rows, which have these
- * checksums, are not the ones of the difference "here - there", from 1 on.
- * Other rows pass with a probability of about 2^-64.
+ * iblt_compare_changed(seed, weights, here, there) -> integer[], from 1 on.  Other rows
+ * pass for those of the difference with a probability of about 2^-64.
  */
 Datum
 iblt_compare_changed(PG_FUNCTION_ARGS)
@@ -350,10 +338,7 @@ iblt_compare_changed(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_compare_join);
 
-/*
- * iblt_compare_join(iblt, keys bytea, keys bytea) -> bytea: the keys of two
- * lists as one, in order, each once.
- */
+/* iblt_compare_join(iblt, keys bytea, keys bytea) -> bytea */
 Datum
 iblt_compare_join(PG_FUNCTION_ARGS)
 {

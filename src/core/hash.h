@@ -143,18 +143,6 @@ iblt_scale_four(XXH128_hash_t h, uint32_t cells, uint32_t *position)
 	position[3] = iblt_scale((uint32_t) (h.high64 >> 32), cells);
 }
 
-/* The hash of a hash. */
-static inline XXH128_hash_t
-iblt_hash_again(const IbltHasher *hasher, XXH128_hash_t h)
-{
-	uint8_t bytes[16];
-
-	iblt_store64(bytes, h.low64);
-	iblt_store64(bytes + 8, h.high64);
-	return XXH3_128bits_withSecret(bytes, sizeof bytes, hasher->secret,
-								   IBLT_SECRET_SIZE);
-}
-
 /*
  * Hashes a key of size bytes.  Returns its check g(key), the paper's G1, as a
  * lazy word, and sets its position in the subtable of each hash.
@@ -168,7 +156,14 @@ iblt_hash_key(const IbltHasher *hasher, const uint8_t *key, size_t size,
 
 	iblt_scale_four(h, cells, position);
 	if (hashes > 4)
-		iblt_scale_four(iblt_hash_again(hasher, h), cells, position + 4);
+	{
+		uint8_t bytes[16];
+
+		iblt_store64(bytes, h.low64);
+		iblt_store64(bytes + 8, h.high64);
+		iblt_scale_four(XXH3_128bits_withSecret(bytes, sizeof bytes, hasher->secret,
+												IBLT_SECRET_SIZE), cells, position + 4);
+	}
 	return h.low64 ^ h.high64;
 }
 

@@ -227,62 +227,48 @@ iblt_core_kbf_open_header(IbltKbf *kbf, uint8_t *bytes, size_t size,
 		? IBLT_BAD_TEMPLATE : IBLT_OK;
 }
 
-/* What the cells of a subtable add up to. */
-typedef struct Sums
-{
-	uint64_t	count;
-	uint64_t	content;
-	bool		full;			/* a cell is full, and the sums are unknown */
-} Sums;
-
-/* Adds up a subtable.  False if a cell contradicts itself. */
-static bool
-add_up(const IbltKbf *kbf, uint32_t first, Sums *sums)
-{
-	const IbltKbfParams *params = &kbf->params;
-	uint32_t	i;
-
-	*sums = (Sums) {0, 0, false};
-	for (i = 0; i < params->subtable_cells; i++)
-	{
-		uint64_t	cell = iblt_kbf_cell(kbf, first + i);
-		uint64_t	content = iblt_kbf_content(cell);
-		unsigned	count = iblt_kbf_count(cell);
-		unsigned	element;
-
-		iblt_check_interrupts_at(i);
-		if ((count == 0 || count == IBLT_KBF_FULL) && content != 0)
-			return false;
-		if (count == 1 &&
-			!iblt_core_gf_split(content, 1, params->degree, params->superposed,
-								&element))
-			return false;
-		sums->full |= count == IBLT_KBF_FULL;
-		sums->count += count;
-		sums->content ^= content;
-	}
-	return true;
-}
-
-/* Each key adds the same to one cell of each subtable. */
+/*
+ * Each key adds the same to one cell of each subtable, so subtables without a full
+ * cell have the same sums.  False also if a cell contradicts itself.
+ */
 static bool
 cells_valid(const IbltKbf *kbf)
 {
-	Sums		known = {0, 0, true};
+	const IbltKbfParams *params = &kbf->params;
+	bool		known = false;
+	uint64_t	content_known = 0;
 	uint32_t	first;
 
-	for (first = 0; first < kbf->ncells; first += kbf->params.subtable_cells)
+	for (first = 0; first < kbf->ncells; first += params->subtable_cells)
 	{
-		Sums		sums;
+		bool		full = false;
+		uint64_t	counts = 0;
+		uint64_t	contents = 0;
+		uint32_t	i;
 
-		if (!add_up(kbf, first, &sums))
-			return false;
-		if (sums.full)
+		for (i = 0; i < params->subtable_cells; i++)
+		{
+			uint64_t	cell = iblt_kbf_cell(kbf, first + i);
+			uint64_t	content = iblt_kbf_content(cell);
+			unsigned	count = iblt_kbf_count(cell);
+			unsigned	element;
+
+			iblt_check_interrupts_at(i);
+			if ((count == 0 || count == IBLT_KBF_FULL) && content != 0)
+				return false;
+			if (count == 1 &&
+				!iblt_core_gf_split(content, 1, params->degree, params->superposed, &element))
+				return false;
+			full |= count == IBLT_KBF_FULL;
+			counts += count;
+			contents ^= content;
+		}
+		if (full)
 			continue;
-		if (sums.count != kbf->keys ||
-			(!known.full && sums.content != known.content))
+		if (counts != kbf->keys || (known && contents != content_known))
 			return false;
-		known = sums;
+		known = true;
+		content_known = contents;
 	}
 	return true;
 }

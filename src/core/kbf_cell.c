@@ -164,19 +164,6 @@ possible(const IbltKbfParams *params, unsigned count, uint64_t sum)
 		NO_VALUES;
 }
 
-/* Can this cell have a pair with this code? */
-static bool
-admits(const IbltKbfParams *params, uint64_t cell, uint64_t code)
-{
-	unsigned	count = iblt_kbf_count(cell);
-
-	if (count == 0)
-		return false;
-	if (count > (unsigned) params->superposed + 1)
-		return true;
-	return possible(params, count - 1, iblt_kbf_content(cell) ^ code);
-}
-
 /*
  * The values that the most telling of the cells leaves, as cell_elements
  * returns them.
@@ -217,8 +204,13 @@ all_admit(const IbltKbfParams *params, const uint64_t *cells,
 	int			i;
 
 	for (i = 0; i < params->hashes; i++)
-		if (!admits(params, cells[i], code))
+	{
+		unsigned	count = iblt_kbf_count(cells[i]);
+
+		if (count == 0 || (count <= (unsigned) params->superposed + 1 &&
+						   !possible(params, count - 1, iblt_kbf_content(cells[i]) ^ code)))
 			return false;
+	}
 	return true;
 }
 
@@ -359,26 +351,6 @@ iblt_core_kbf_add(IbltKbf *kbf, const IbltKbf *other)
 	return IBLT_OK;
 }
 
-/* cell -= part.  False if the part is not one. */
-static bool
-take_out(const IbltKbfParams *params, uint64_t *cell, uint64_t part)
-{
-	unsigned	count = iblt_kbf_count(*cell);
-	unsigned	less = iblt_kbf_count(part);
-	uint64_t	content = iblt_kbf_content(*cell) ^ iblt_kbf_content(part);
-
-	if (count == IBLT_KBF_FULL || less == IBLT_KBF_FULL)
-	{
-		*cell = iblt_kbf_make_cell(IBLT_KBF_FULL, 0);
-		return true;
-	}
-	if (less > count)
-		return false;
-	*cell = iblt_kbf_make_cell(count - less, content);
-	return count - less > (unsigned) params->superposed ||
-		possible(params, count - less, content);
-}
-
 IbltStatus
 iblt_core_kbf_subtract(IbltKbf *kbf, const IbltKbf *other)
 {
@@ -389,10 +361,19 @@ iblt_core_kbf_subtract(IbltKbf *kbf, const IbltKbf *other)
 	for (i = 0; i < other->ncells; i++)
 	{
 		uint64_t	cell = iblt_kbf_cell(kbf, i);
+		uint64_t	part = iblt_kbf_cell(other, i);
+		unsigned	count = iblt_kbf_count(cell);
+		unsigned	less = iblt_kbf_count(part);
+		uint64_t	content = iblt_kbf_content(cell) ^ iblt_kbf_content(part);
 
 		iblt_check_interrupts_at(i);
-		if (!take_out(&kbf->params, &cell, iblt_kbf_cell(other, i)))
+		if (count == IBLT_KBF_FULL || less == IBLT_KBF_FULL)
+			cell = iblt_kbf_make_cell(IBLT_KBF_FULL, 0);
+		else if (less > count || (count - less <= (unsigned) kbf->params.superposed &&
+								  !possible(&kbf->params, count - less, content)))
 			return IBLT_NOT_A_PART;
+		else
+			cell = iblt_kbf_make_cell(count - less, content);
 		iblt_kbf_set_cell(kbf, i, cell);
 	}
 	kbf->keys -= other->keys;

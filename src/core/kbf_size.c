@@ -9,21 +9,6 @@
 
 #include "kbf_size_table.h"
 
-/* Does base^exponent reach n? */
-static bool
-power_reaches(uint64_t base, int exponent, uint64_t n)
-{
-	uint64_t	power = 1;
-
-	for (; exponent > 0; exponent--)
-	{
-		if (power > UINT64_MAX / base)
-			return true;
-		power *= base;
-	}
-	return power >= n;
-}
-
 /* The least number from 1 whose power reaches n, which that of the limit does. */
 static uint32_t
 root_above(uint64_t n, int exponent)
@@ -34,8 +19,13 @@ root_above(uint64_t n, int exponent)
 	while (low < high)
 	{
 		uint32_t	middle = low + (high - low) / 2;
+		uint64_t	power = 1;
+		bool		reached = false;
+		int			i;
 
-		if (power_reaches(middle, exponent, n))
+		for (i = 0; i < exponent && !reached; i++)
+			reached = __builtin_mul_overflow(power, middle, &power);
+		if (reached || power >= n)
 			high = middle;
 		else
 			low = middle + 1;
@@ -143,17 +133,6 @@ typedef struct Outcome
 	double		several;
 } Outcome;
 
-/* The chance that a Poisson variable is n. */
-static double
-poisson(double mean, int n)
-{
-	double		chance = exp(-mean);
-
-	for (; n > 0; n--)
-		chance *= mean / n;
-	return chance;
-}
-
 /* The other keys, and the share of them in each of its cells. */
 typedef struct Others
 {
@@ -161,19 +140,17 @@ typedef struct Others
 	double		load;			/* their mean in a cell */
 } Others;
 
-/* The chance that n of them are in a cell. */
+/* The chance that n of them are in a cell: binomial, or Poisson of their mean. */
 static double
 chance_of(const Others *others, int n)
 {
+	bool		endless = isinf(others->number);
 	double		share = others->load / others->number;
-	double		chance;
+	double		chance = endless ? exp(-others->load) : pow(1 - share, others->number - n);
 	int			i;
 
-	if (isinf(others->number))
-		return poisson(others->load, n);
-	chance = pow(1 - share, others->number - n);
 	for (i = 0; i < n; i++)
-		chance *= (others->number - i) / (i + 1) * share;
+		chance *= (endless ? others->load : (others->number - i) * share) / (i + 1);
 	return chance > 0 ? chance : 0;
 }
 
@@ -335,18 +312,6 @@ iblt_core_kbf_rates(const IbltKbfParams *params, double load,
 	rates->absent_unknown = absent.several;
 }
 
-/* The chance that a cell of other keys can have a given wrong value. */
-static double
-admitted(const Mix *mix)
-{
-	double		chance = mix->share[TESTS] * mix->admit + mix->share[NOTHING];
-	int			c;
-
-	for (c = ONE; c <= THREE; c++)
-		chance += mix->share[c] * mix->named[c] * mix->match;
-	return fmin(chance, 1);
-}
-
 double
 iblt_core_kbf_shared(const IbltKbfParams *params, double keys,
 					 double subtable_cells)
@@ -356,14 +321,18 @@ iblt_core_kbf_shared(const IbltKbfParams *params, double keys,
 	double		sum = 0;
 	Mix			without,
 				with;
-	double		admit;
+	double		admit;			/* a cell of other keys can have a given wrong value */
 	int			shared;
+	int			c;
 
 	if (!(keys > 1))
 		return 0;
 	set_mix(&without, params, &others, 0);
 	set_mix(&with, params, &others, 1);
-	admit = admitted(&without);
+	admit = without.share[TESTS] * without.admit + without.share[NOTHING];
+	for (c = ONE; c <= THREE; c++)
+		admit += without.share[c] * without.named[c] * without.match;
+	admit = fmin(admit, 1);
 	for (shared = 2; shared <= params->hashes; shared++)
 	{
 		int			rest = params->hashes - shared;

@@ -160,14 +160,8 @@ iblt_peer_send(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(left == 0);
 }
 
-PG_FUNCTION_INFO_V1(iblt_peer_wait);
-
 /* iblt_peer_wait(conn, until) -> boolean: is the answer there, at the latest at that time? */
-Datum
-iblt_peer_wait(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(wait_for_result(open_connection(fcinfo), PG_GETARG_TIMESTAMPTZ(1)));
-}
+IBLT_FUNCTION(iblt_peer_wait, BoolGetDatum(wait_for_result(open_connection(fcinfo), PG_GETARG_TIMESTAMPTZ(1))))
 
 /* A text of the other server's in an error; NULL if there is none. */
 static const char *
@@ -330,11 +324,7 @@ take_results(IbltConnection *c, int before, Answer *answer)
 
 PG_FUNCTION_INFO_V1(iblt_peer_fetch);
 
-/*
- * iblt_peer_fetch(conn, before, answer) -> (answer, failure): waits for the answer to the
- * question that was sent, which is in the result behind so many, and has the type of the
- * argument.  Null without a row.  The failure is an error there, or a lost connection.
- */
+/* iblt_peer_fetch(conn, before, answer) -> (answer, failure) */
 Datum
 iblt_peer_fetch(PG_FUNCTION_ARGS)
 {

@@ -26,6 +26,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "codec/codec.h"
+
 static List *connections = NIL;
 
 void
@@ -205,14 +207,8 @@ iblt_is_foreign_server(const char *peer)
 		&& OidIsValid(get_foreign_server_oid(peer, true));
 }
 
-PG_FUNCTION_INFO_V1(iblt_peer_is_string);
-
 /* iblt_peer_is_string(peer) -> boolean: is there no foreign server of this name? */
-Datum
-iblt_peer_is_string(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!iblt_is_foreign_server(text_to_cstring(PG_GETARG_TEXT_PP(0))));
-}
+IBLT_FUNCTION(iblt_peer_is_string, BoolGetDatum(!iblt_is_foreign_server(text_to_cstring(PG_GETARG_TEXT_PP(0)))))
 
 PG_FUNCTION_INFO_V1(iblt_peer_is_open);
 

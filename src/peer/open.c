@@ -413,11 +413,7 @@ texts_of(ArrayType *array, int *n)
 
 PG_FUNCTION_INFO_V1(iblt_peers_open);
 
-/*
- * iblt_peers_open(conns, peers, timeout in seconds) -> failure[]: opens connections to peers
- * under these names, all at the same time, unless they are open and good.  What has
- * failed, with null for what has not.
- */
+/* iblt_peers_open(conns, peers, timeout in seconds) -> failure[], null for what has not failed */
 Datum
 iblt_peers_open(PG_FUNCTION_ARGS)
 {

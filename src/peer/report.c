@@ -138,9 +138,8 @@ iblt_tell(PG_FUNCTION_ARGS)
 }
 
 /*
- * iblt_require_no_block(what) -> void: ERROR where the calling procedure cannot
- * commit.  PostgreSQL's own error would show the statement, which may contain a
- * connection string.
+ * iblt_require_no_block(what).  PostgreSQL's own error would show the statement,
+ * which may contain a connection string.
  */
 Datum
 iblt_require_no_block(PG_FUNCTION_ARGS)

@@ -149,13 +149,6 @@ collect_fields(Node *node, void *fields)
 	return expression_tree_walker(node, collect_fields, fields);
 }
 
-/* What values of a type have inside: enums, and the collations of columns and ranges. */
-typedef struct Inside
-{
-	List	   *enums;
-	List	   *collations;
-} Inside;
-
 /* Adds a collation to a list, unless there is none or the list has it. */
 static List *
 add_collation(List *collations, Oid collation)
@@ -163,9 +156,9 @@ add_collation(List *collations, Oid collation)
 	return OidIsValid(collation) ? list_append_unique_oid(collations, collation) : collations;
 }
 
-/* Adds what values of a type have inside. */
+/* Adds the enums that values of a type have inside, and the collations of columns and ranges. */
 static void
-look_inside(Inside *inside, Oid type)
+look_inside(Oid type, List **collations, List **enums)
 {
 	check_stack_depth();
 	type = base_type(type);
@@ -173,11 +166,11 @@ look_inside(Inside *inside, Oid type)
 		type = get_multirange_range(type);
 	if (type_is_range(type))
 	{
-		inside->collations = add_collation(inside->collations, get_range_collation(type));
-		look_inside(inside, get_range_subtype(type));
+		*collations = add_collation(*collations, get_range_collation(type));
+		look_inside(get_range_subtype(type), collations, enums);
 	}
 	else if (type_is_enum(type))
-		inside->enums = list_append_unique_oid(inside->enums, type);
+		*enums = list_append_unique_oid(*enums, type);
 	else if (get_typtype(type) == TYPTYPE_COMPOSITE)
 	{
 		TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
@@ -188,8 +181,8 @@ look_inside(Inside *inside, Oid type)
 
 			if (column->attisdropped)
 				continue;
-			inside->collations = add_collation(inside->collations, column->attcollation);
-			look_inside(inside, column->atttypid);
+			*collations = add_collation(*collations, column->attcollation);
+			look_inside(column->atttypid, collations, enums);
 		}
 		ReleaseTupleDesc(desc);
 	}
@@ -247,7 +240,8 @@ iblt_call_depends(Node *call, List **collations, List **enums)
 	{
 		Node	   *arg = lfirst(lc);
 		bool		is_constant = IsA(arg, Const);
-		Inside		inside = {NIL, list_make1_oid(DEFAULT_COLLATION_OID)};
+		List	   *enums_inside = NIL;
+		List	   *inside = list_make1_oid(DEFAULT_COLLATION_OID);
 		List	   *fields = NIL;
 		ListCell   *field;
 
@@ -257,18 +251,18 @@ iblt_call_depends(Node *call, List **collations, List **enums)
 			constant_texts += is_constant;
 		}
 		of_constants = of_constants && is_constant;
-		look_inside(&inside, exprType(arg));
+		look_inside(exprType(arg), &inside, &enums_inside);
 		if (base_type(exprType(arg)) == RECORDOID)
 			(void) collect_fields(arg, &fields);
 		foreach(field, fields)
 		{
-			inside.collations = add_collation(inside.collations, exprCollation(lfirst(field)));
-			look_inside(&inside, exprType(lfirst(field)));
+			inside = add_collation(inside, exprCollation(lfirst(field)));
+			look_inside(exprType(lfirst(field)), &inside, &enums_inside);
 		}
 		if (!ignores_order(call))
-			*enums = list_concat_unique_oid(*enums, inside.enums);
+			*enums = list_concat_unique_oid(*enums, enums_inside);
 		if (hides_collation(call, exprType(arg)))
-			*collations = list_concat_unique_oid(*collations, inside.collations);
+			*collations = list_concat_unique_oid(*collations, inside);
 	}
 	if (IsA(call, RowCompareExpr))
 	{

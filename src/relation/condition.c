@@ -420,10 +420,8 @@ PG_FUNCTION_INFO_V1(iblt_compare_check_expression);
 
 /*
  * iblt_compare_check_expression(relation, expression, is_condition, portable)
- * -> (type, the base of that, typmod, collations that it depends on, columns, enums
- * whose order it depends on).  ERROR unless it depends on the row alone and, if
- * portable, means the same on a server whose columns have the same types.  NULL
- * if the relation does not exist any more.
+ * -> (type, base, typmod, collations, columns, enums).  NULL if the relation does not
+ * exist any more.
  */
 Datum
 iblt_compare_check_expression(PG_FUNCTION_ARGS)

@@ -434,10 +434,7 @@ version_rights(Described *d)
 
 PG_FUNCTION_INFO_V1(iblt_describe);
 
-/*
- * iblt_describe(regclass, oid[]) -> jsonb: what describe() tells of a relation,
- * without what takes a query.  NULL if the relation does not exist.
- */
+/* iblt_describe(relation, ordered_types) -> jsonb */
 Datum
 iblt_describe(PG_FUNCTION_ARGS)
 {

@@ -32,7 +32,6 @@
 #include "access/transam.h"
 #include "access/parallel.h"
 #include "access/relation.h"
-#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
@@ -42,8 +41,6 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
-#include "parser/parsetree.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -51,6 +48,7 @@
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
+#include "codec/codec.h"
 #include "codec/version.h"
 
 /* What the setting can be. */
@@ -278,19 +276,8 @@ iblt_guard_begin(void)
 		set(GUARD_ON);
 }
 
-PG_FUNCTION_INFO_V1(iblt_guard);
-
-/*
- * iblt_guard(): refuses code of other roles until the calling function ends, if
- * that has a SET clause, or until the transaction ends.
- */
-Datum
-iblt_guard(PG_FUNCTION_ARGS)
-{
-	(void) fcinfo;
-	iblt_guard_begin();
-	PG_RETURN_VOID();
-}
+/* iblt_guard() */
+IBLT_FUNCTION(iblt_guard, ((void) fcinfo, iblt_guard_begin(), (Datum) 0))
 
 void
 iblt_guard_read(bool with_views)

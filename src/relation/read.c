@@ -23,7 +23,6 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
-#include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -246,11 +245,7 @@ lock_view(Relation view)
 
 PG_FUNCTION_INFO_V1(iblt_read_lock);
 
-/*
- * iblt_read_lock(relation, server, fingerprint, views) -> boolean: locks the relation of
- * that name until the transaction ends, and refuses code of other roles from now on.
- * Whether server and relation are those that were described.
- */
+/* iblt_read_lock(relation, server, fingerprint, views) -> boolean */
 Datum
 iblt_read_lock(PG_FUNCTION_ARGS)
 {

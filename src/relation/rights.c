@@ -10,7 +10,6 @@
  */
 #include "relation/rights.h"
 
-#include "catalog/indexing.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "utils/acl.h"

@@ -115,10 +115,7 @@ seek(Arrays *arrays, const Place *place)
 
 PG_FUNCTION_INFO_V1(iblt_repair_put);
 
-/*
- * iblt_repair_put(name, n, anyarray) -> integer: keeps an array as number n of a
- * list, in place of the one that is there, or behind the last one if n is NULL.
- */
+/* iblt_repair_put(list, n, anyarray) -> integer */
 Datum
 iblt_repair_put(PG_FUNCTION_ARGS)
 {
@@ -162,10 +159,7 @@ iblt_repair_put(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_repair_get);
 
-/*
- * iblt_repair_get(name, n, anyarray) -> anyarray: array n of a list, of the type of the
- * argument; an error if it is not there
- */
+/* iblt_repair_get(list, n, anyarray) -> anyarray, an error if it is not there */
 Datum
 iblt_repair_get(PG_FUNCTION_ARGS)
 {
@@ -189,7 +183,7 @@ iblt_repair_get(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_repair_drop);
 
-/* iblt_repair_drop(name): forgets a list. */
+/* iblt_repair_drop(list) */
 Datum
 iblt_repair_drop(PG_FUNCTION_ARGS)
 {

@@ -20,9 +20,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -155,10 +153,7 @@ scan_next(RunScan *scan)
 
 PG_FUNCTION_INFO_V1(iblt_run_rows);
 
-/*
- * iblt_run_rows(store, run, table_number, number, own) -> rows of this role's runs, or of all
- * runs that it may see
- */
+/* iblt_run_rows(store, run, table_number, number, own) -> rows */
 Datum
 iblt_run_rows(PG_FUNCTION_ARGS)
 {
@@ -388,27 +383,11 @@ write_rows(FunctionCallInfo fcinfo, bool add)
 	return run;
 }
 
-PG_FUNCTION_INFO_V1(iblt_run_add);
-
-/*
- * iblt_run_add(VARIADIC rows) -> bigint: new rows of runs of this role, or a new run.  Its
- * number, which no other has or had, is the result, otherwise 0.
- */
-Datum
-iblt_run_add(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_INT64(write_rows(fcinfo, true));
-}
-
-PG_FUNCTION_INFO_V1(iblt_run_put);
+/* iblt_run_add(VARIADIC rows) -> bigint, 0 unless it adds a run */
+IBLT_FUNCTION(iblt_run_add, Int64GetDatum(write_rows(fcinfo, true)))
 
 /* iblt_run_put(VARIADIC rows): each in place of the row with its numbers */
-Datum
-iblt_run_put(PG_FUNCTION_ARGS)
-{
-	write_rows(fcinfo, false);
-	PG_RETURN_VOID();
-}
+IBLT_FUNCTION(iblt_run_put, (write_rows(fcinfo, false), (Datum) 0))
 
 /*
  * Leaves nothing of a run that is deleted, except its number, in a row that has no owner.

@@ -16,6 +16,7 @@
 #include "nodes/pg_list.h"
 #include "utils/tuplestore.h"
 
+#include "codec/codec.h"
 #include "codec/version.h"
 #include "core/sketch.h"
 
@@ -74,11 +75,6 @@ extern Datum iblt_value_from_bytea(FunctionCallInfo fcinfo,
 
 /* The type's send function and cast to bytea, which give the same bytes. */
 extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
-
-/* Defines a function for SQL that returns a Datum computed from fcinfo. */
-#define IBLT_FUNCTION(function, result) \
-	PG_FUNCTION_INFO_V1(function); \
-	Datum function(PG_FUNCTION_ARGS) { return result; }
 
 /*
  * Defines all six for a type: NAME_in(cstring), NAME_out(NAME), NAME_recv(internal),
