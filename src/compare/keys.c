@@ -87,24 +87,16 @@ key_list_open(KeyList *list, const IbltParams *params, void *value, int32 first,
 	list->n = Min((size_t) number, n - first);
 }
 
-/*
- * Millions of keys take seconds to sort, so the comparisons can be cancelled.
- */
+/* Millions of keys take seconds to sort, so the comparisons can be cancelled. */
 static int
-compare_integer_keys(const void *a, const void *b)
+compare_keys(const void *a, const void *b, void *arg)
 {
+	const IbltTyping *key = arg;
 	int64		x = (int64) iblt_load64(a);
 	int64		y = (int64) iblt_load64(b);
 
 	CHECK_FOR_INTERRUPTS();
-	return (x > y) - (x < y);
-}
-
-static int
-compare_key_bytes(const void *a, const void *b, void *key_size)
-{
-	CHECK_FOR_INTERRUPTS();
-	return memcmp(a, b, *(size_t *) key_size);
+	return key->kind == IBLT_KEY_INTEGER ? (x > y) - (x < y) : memcmp(a, b, 8 * (size_t) key->limbs);
 }
 
 /*
@@ -121,10 +113,7 @@ key_list_end(StringInfo buf, const IbltParams *params, size_t *kept)
 	header->key_size = 8 * params->key.limbs;
 	SET_VARSIZE(header, buf->len);
 	key_list_open(&list, params, header, 0, PG_INT32_MAX);
-	if (params->key.kind == IBLT_KEY_INTEGER)
-		qsort(list.bytes, list.n, list.size, compare_integer_keys);
-	else
-		qsort_arg(list.bytes, list.n, list.size, compare_key_bytes, &list.key_size);
+	qsort_arg(list.bytes, list.n, list.size, compare_keys, unconstify(IbltTyping *, &params->key));
 	*kept = 0;
 	for (size_t i = 0; i < list.n; i++)
 	{

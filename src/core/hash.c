@@ -24,29 +24,6 @@ quarter_round(uint32_t *x, int a, int b, int c, int d)
 	x[b] = rotate(x[b] ^ x[c], 7);
 }
 
-/* Ten times the columns and the diagonals.  Then the state is added. */
-static void
-write_block(uint8_t *block, const uint32_t *state)
-{
-	uint32_t x[16];
-	int i;
-
-	memcpy(x, state, sizeof x);
-	for (i = 0; i < 10; i++)
-	{
-		quarter_round(x, 0, 4, 8, 12);
-		quarter_round(x, 1, 5, 9, 13);
-		quarter_round(x, 2, 6, 10, 14);
-		quarter_round(x, 3, 7, 11, 15);
-		quarter_round(x, 0, 5, 10, 15);
-		quarter_round(x, 1, 6, 11, 12);
-		quarter_round(x, 2, 7, 8, 13);
-		quarter_round(x, 3, 4, 9, 14);
-	}
-	for (i = 0; i < 16; i++)
-		iblt_store32(block + 4 * i, x[i] + state[i]);
-}
-
 /*
  * The key is the seed and zeros, the nonce is the label and zeros, and blocks
  * are counted from 0.
@@ -56,6 +33,8 @@ iblt_core_keystream(uint8_t *stream, const char *label, uint64_t seed)
 {
 	uint32_t state[16] = { 0x61707865, 0x3320646e, 0x79622d32, 0x6b206574 };
 	uint8_t nonce[12] = { 0 };
+	uint32_t x[16];
+	int round;
 	int i;
 
 	for (i = 0; i < 12 && label[i] != '\0'; i++)
@@ -64,10 +43,23 @@ iblt_core_keystream(uint8_t *stream, const char *label, uint64_t seed)
 	state[5] = (uint32_t) (seed >> 32);
 	for (i = 0; i < 3; i++)
 		state[13 + i] = iblt_load32(nonce + 4 * i);
-	for (i = 0; i < IBLT_KEYSTREAM_SIZE / 64; i++)
+	for (; state[12] < IBLT_KEYSTREAM_SIZE / 64; state[12]++)
 	{
-		state[12] = (uint32_t) i;
-		write_block(stream + 64 * i, state);
+		memcpy(x, state, sizeof x);
+		/* the columns and the diagonals */
+		for (round = 0; round < 10; round++)
+		{
+			quarter_round(x, 0, 4, 8, 12);
+			quarter_round(x, 1, 5, 9, 13);
+			quarter_round(x, 2, 6, 10, 14);
+			quarter_round(x, 3, 7, 11, 15);
+			quarter_round(x, 0, 5, 10, 15);
+			quarter_round(x, 1, 6, 11, 12);
+			quarter_round(x, 2, 7, 8, 13);
+			quarter_round(x, 3, 4, 9, 14);
+		}
+		for (i = 0; i < 16; i++, stream += 4)
+			iblt_store32(stream, x[i] + state[i]);
 	}
 }
 

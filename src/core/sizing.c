@@ -91,14 +91,6 @@ iblt_core_ladder_at_least(uint32_t s)
 }
 
 uint32_t
-iblt_core_common_cells(uint32_t a, uint32_t b)
-{
-	if (a % b == 0)
-		return b;
-	return b % a == 0 ? a : 0;
-}
-
-uint32_t
 iblt_core_fold_cells(uint32_t cells, uint32_t least)
 {
 	uint32_t size;

@@ -83,12 +83,6 @@ extern bool iblt_core_ladder_has(uint32_t s);
 extern uint32_t iblt_core_ladder_at_least(uint32_t s);
 
 /*
- * The size that subtables of both sizes can be folded to: the smaller size if
- * it divides the other, else 0.
- */
-extern uint32_t iblt_core_common_cells(uint32_t a, uint32_t b);
-
-/*
  * The smallest size of at least `least` cells that subtables of `cells` cells
  * can be folded to.  That is cells itself if there is no smaller one, and 0 if
  * least > cells.

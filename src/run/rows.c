@@ -389,23 +389,6 @@ IBLT_FUNCTION(iblt_run_add, Int64GetDatum(write_rows(fcinfo, true)))
 /* iblt_run_put(VARIADIC rows): each in place of the row with its numbers */
 IBLT_FUNCTION(iblt_run_put, (write_rows(fcinfo, false), (Datum) 0))
 
-/*
- * Leaves nothing of a run that is deleted, except its number, in a row that has no owner.
- * Few runs are the largest when they are deleted, so these rows are few.
- */
-static void
-keep_number(Relation store, HeapTuple head, int64 run)
-{
-	TupleDesc	desc = RelationGetDescr(store);
-	Datum	   *values = palloc0(sizeof(Datum) * desc->natts);
-	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
-
-	for (int i = 0; i < desc->natts; i++)
-		nulls[i] = i >= RUN_PREFIX;
-	values[RUN_RUN] = Int64GetDatum(run);
-	iblt_heap_update(store, &head->t_self, heap_form_tuple(desc, values, nulls));
-}
-
 PG_FUNCTION_INFO_V1(iblt_run_remove);
 
 /* iblt_run_remove(store, run, table_number, number, own) -> bigint: deletes rows: how many */
@@ -420,10 +403,20 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	scan_arguments(&scan, fcinfo, RowExclusiveLock);
 	last = RelationGetRelid(scan.store.store) == store_oid(0) ? largest_run(store_oid(0)) : 0;
 	for (; (tuple = scan_next(&scan)) != NULL; n++)
-		if (number_of(scan.store.values, RUN_RUN) == last)
-			keep_number(scan.store.store, tuple, last);
-		else
+		if (number_of(scan.store.values, RUN_RUN) != last)
 			simple_heap_delete(scan.store.store, &tuple->t_self);
+		else
+		{
+			/* its number stays, in a row that has no owner, and nothing else of it */
+			TupleDesc	desc = RelationGetDescr(scan.store.store);
+			Datum	   *values = palloc0(sizeof(Datum) * desc->natts);
+			bool	   *nulls = palloc(sizeof(bool) * desc->natts);
+
+			for (int i = 0; i < desc->natts; i++)
+				nulls[i] = i >= RUN_PREFIX;
+			values[RUN_RUN] = Int64GetDatum(last);
+			iblt_heap_update(scan.store.store, &tuple->t_self, heap_form_tuple(desc, values, nulls));
+		}
 	CommandCounterIncrement();
 	PG_RETURN_INT64(n);
 }

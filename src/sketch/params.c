@@ -214,12 +214,11 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 uint32
 iblt_params_match_folded(const IbltParams *left, const IbltParams *right)
 {
-	uint32		cells = iblt_core_common_cells(left->subtable_cells,
-											   right->subtable_cells);
+	uint32		cells = Min(left->subtable_cells, right->subtable_cells);
 	IbltParams	folded_left = *left;
 	IbltParams	folded_right = *right;
 
-	if (cells == 0)
+	if (left->subtable_cells % cells != 0 || right->subtable_cells % cells != 0)
 	{
 		iblt_params_check_match(left, right);
 		return 0;

@@ -78,11 +78,6 @@ test_sizes(void)
 			wrong += iblt_core_fold_cells(cells, least) != (size <= cells ? size : 0);
 		}
 	tap_ok(wrong == 0, "the least size to fold to");
-	tap_ok(iblt_core_common_cells(360, 20160) == 360 &&
-		   iblt_core_common_cells(20160, 360) == 360 &&
-		   iblt_core_common_cells(360, 360) == 360 &&
-		   iblt_core_common_cells(360, 420) == 0,
-		   "two sizes meet where one divides the other");
 }
 
 TAP_MAIN(test_folds, test_sizes)
