@@ -23,8 +23,9 @@
 #include "codec/version.h"
 #include "relation/collation.h"
 
-List *
-iblt_call_args(Node *call)
+/* The arguments of a call, an operator or a cast through text; else none. */
+static List *
+call_args(Node *call)
 {
 	switch (nodeTag(call))
 	{
@@ -66,9 +67,8 @@ iblt_call_operator(Node *call)
 	}
 }
 
-/* The type that values, or the elements of arrays, are of. */
-static Oid
-base_type(Oid type)
+Oid
+iblt_base_type(Oid type)
 {
 	Oid			element = get_base_element_type(type);
 
@@ -78,7 +78,7 @@ base_type(Oid type)
 static bool
 is_built_in(Oid type)
 {
-	type = base_type(type);
+	type = iblt_base_type(type);
 	return type < FirstNormalObjectId && type != RECORDOID;
 }
 
@@ -95,7 +95,7 @@ ignores_order(Node *call)
 	if (!IsA(call, OpExpr) && !IsA(call, ScalarArrayOpExpr))
 		return false;
 	operator = iblt_call_operator(call);
-	type = exprType(linitial(iblt_call_args(call)));
+	type = exprType(linitial(call_args(call)));
 	negator = get_negator(operator);
 	return op_hashjoinable(operator, type) ||
 		(OidIsValid(negator) && op_hashjoinable(negator, type));
@@ -109,7 +109,7 @@ compares_bytes(Node *call)
 	RegProcedure function = get_opcode(operator);
 
 	if (operator >= FirstNormalObjectId ||
-		!is_built_in(exprType(linitial(iblt_call_args(call)))))
+		!is_built_in(exprType(linitial(call_args(call)))))
 		return false;
 	return function == F_TEXTLIKE || function == F_TEXTNLIKE ||
 		function == F_BPCHARLIKE || function == F_BPCHARNLIKE || ignores_order(call);
@@ -119,7 +119,7 @@ compares_bytes(Node *call)
 static bool
 orders_jsonb(Node *call, Oid type)
 {
-	List	   *args = iblt_call_args(call);
+	List	   *args = call_args(call);
 
 	switch (nodeTag(call))
 	{
@@ -128,7 +128,7 @@ orders_jsonb(Node *call, Oid type)
 			return true;
 		case T_FuncExpr:
 			return getBaseType(type) != JSONBOID ||
-				(list_length(args) == 2 && base_type(exprType(lsecond(args))) == JSONBOID);
+				(list_length(args) == 2 && iblt_base_type(exprType(lsecond(args))) == JSONBOID);
 		case T_OpExpr:
 		case T_ScalarArrayOpExpr:
 			return !compares_bytes(call) &&
@@ -161,7 +161,7 @@ static void
 look_inside(Oid type, List **collations, List **enums)
 {
 	check_stack_depth();
-	type = base_type(type);
+	type = iblt_base_type(type);
 	if (type_is_multirange(type))
 		type = get_multirange_range(type);
 	if (type_is_range(type))
@@ -196,7 +196,7 @@ look_inside(Oid type, List **collations, List **enums)
 static bool
 hides_collation(Node *call, Oid type)
 {
-	switch (base_type(type))
+	switch (iblt_base_type(type))
 	{
 		case JSONPATHOID:
 		case REGCONFIGOID:
@@ -205,7 +205,7 @@ hides_collation(Node *call, Oid type)
 		case JSONBOID:
 			return orders_jsonb(call, type);
 		default:
-			return !is_built_in(type) && !type_is_enum(base_type(type));
+			return !is_built_in(type) && !type_is_enum(iblt_base_type(type));
 	}
 }
 
@@ -236,7 +236,7 @@ iblt_call_depends(Node *call, List **collations, List **enums)
 	int			constant_texts = 0;
 	ListCell   *lc;
 
-	foreach(lc, iblt_call_args(call))
+	foreach(lc, call_args(call))
 	{
 		Node	   *arg = lfirst(lc);
 		bool		is_constant = IsA(arg, Const);
@@ -252,7 +252,7 @@ iblt_call_depends(Node *call, List **collations, List **enums)
 		}
 		of_constants = of_constants && is_constant;
 		look_inside(exprType(arg), &inside, &enums_inside);
-		if (base_type(exprType(arg)) == RECORDOID)
+		if (iblt_base_type(exprType(arg)) == RECORDOID)
 			(void) collect_fields(arg, &fields);
 		foreach(field, fields)
 		{

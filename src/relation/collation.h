@@ -13,10 +13,10 @@
 #include "nodes/nodes.h"
 #include "nodes/pg_list.h"
 
-/* The arguments of a call, an operator or a cast through text; else none. */
-extern List *iblt_call_args(Node *call);
+/* The type that values, or the elements of arrays, are of, below domains. */
+extern Oid	iblt_base_type(Oid type);
 
-/* Its operator, of rows that of their first columns.  InvalidOid for all else. */
+/* The operator of a call, of rows that of their first columns.  InvalidOid for all else. */
 extern Oid	iblt_call_operator(Node *call);
 
 /*

@@ -41,7 +41,6 @@
 #include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/formatting.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -179,11 +178,10 @@ names_clock(const char *text)
 static bool
 literal_is_constant(Oid type, const char *text)
 {
-	Oid			element = get_base_element_type(type);
 	char		category;
 	bool		preferred;
 
-	type = getBaseType(OidIsValid(element) ? element : type);
+	type = iblt_base_type(type);
 	switch (type)
 	{
 		case REGCONFIGOID:
@@ -254,48 +252,22 @@ check_column(Expression *expression, Var *column)
 	expression->columns = bms_add_member(expression->columns, column->varattno);
 }
 
-/*
- * Is a node a column of an enum that is compared with labels by = or <>?  Then
- * it means the same elsewhere, although labels may have another order there.
- */
-static bool
-compares_labels(Expression *expression, Node *node)
-{
-	Oid			operator = iblt_call_operator(node);
-	RegProcedure function;
-	List	   *args = NIL;
-	ListCell   *lc;
-
-	if (!OidIsValid(operator) || operator >= FirstGenbkiObjectId || IsA(node, NullIfExpr))
-		return false;
-	function = get_opcode(operator);
-	if (function != F_ENUM_EQ && function != F_ENUM_NE)
-		return false;
-	foreach(lc, iblt_call_args(node))
-		args = IsA(lfirst(lc), ArrayExpr)
-			? list_concat(args, ((ArrayExpr *) lfirst(lc))->elements)
-			: lappend(args, lfirst(lc));
-	foreach(lc, args)
-		if (!IsA(lfirst(lc), Var) && !IsA(lfirst(lc), Const))
-			return false;
-	foreach(lc, args)
-		if (IsA(lfirst(lc), Var))
-			check_column(expression, lfirst(lc));
-	return true;
-}
-
 static void
 check_portable(Expression *expression, Node *node)
 {
+	Oid			type;
+
 	/* an operator of a user may have one of PostgreSQL's own functions */
 	if (iblt_call_operator(node) >= FirstGenbkiObjectId)
 		refuse_portable(expression,
 						psprintf("operator %s", get_opname(iblt_call_operator(node))));
 	if (IsA(node, CoerceToDomain) || IsA(node, XmlExpr))
 		refuse_portable(expression, "a domain or xml");
-	/* ON ERROR of SQL/JSON may have no type */
-	if (!IsA(node, List) && !IsA(node, CaseWhen) && OidIsValid(exprType(node)) &&
-		getBaseType(exprType(node)) >= FirstNormalObjectId)
+	/* ON ERROR of SQL/JSON may have no type; of an enum, only the order may be another one */
+	if (IsA(node, List) || IsA(node, CaseWhen) || !OidIsValid(exprType(node)))
+		return;
+	type = iblt_base_type(exprType(node));
+	if (type >= FirstNormalObjectId && !type_is_enum(type))
 		refuse_portable(expression, psprintf("type %s", format_type_be(exprType(node))));
 }
 
@@ -306,7 +278,7 @@ check_node(Node *node, void *context)
 	ListCell   *lc;
 
 	CHECK_FOR_INTERRUPTS();
-	if (node == NULL || (expression->portable && compares_labels(expression, node)))
+	if (node == NULL)
 		return false;
 	(void) expression_tree_walker(node, check_node, context);
 	expression->call = node;
@@ -334,6 +306,8 @@ check_node(Node *node, void *context)
 	foreach(lc, expression->collations)
 		if (OidIsValid(lfirst_oid(lc)) && lfirst_oid(lc) != C_COLLATION_OID)
 			refuse_portable(expression, "a collation");
+	if (expression->enums != NIL)
+		refuse_portable(expression, "the order of an enum");
 	return false;
 }
 

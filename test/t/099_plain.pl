@@ -283,15 +283,16 @@ both(q{CREATE SCHEMA own; CREATE FUNCTION own.is_even(int) RETURNS boolean LANGU
 $there->safe_psql('postgres', q{UPDATE c SET v = 'other' WHERE id IN (10, 50, 120); UPDATE c SET feeling = 'sad' WHERE id IN (30, 33); DELETE FROM c WHERE id = 60; UPDATE c SET n = 500 WHERE id = 70;
 	ALTER TABLE c ALTER one TYPE bigint, DROP two});
 foreach my $condition ("id <= 100", "v LIKE 'v1%' AND feeling = 'ok'", "feeling IN ('ok', 'sad') AND id > 40", q{day < '2024-03-01'}, q{w COLLATE "C" < 'w3' COLLATE "C"},
-	"n BETWEEN 10 AND 40 OR n IS NULL", "id = ANY ('{10,30,60}')", q{CASE WHEN id < 50 THEN v = 'other' ELSE length(v COLLATE "C") = 4 END}, 'id % 10 = 0 -- a comment', "letters = 'ab' AND id < 40")
+	"n BETWEEN 10 AND 40 OR n IS NULL", "id = ANY ('{10,30,60}')", q{CASE WHEN id < 50 THEN v = 'other' ELSE length(v COLLATE "C") = 4 END}, 'id % 10 = 0 -- a comment', "letters = 'ab' AND id < 40",
+	"more = '{ok}' AND coalesce(feeling, 'sad') = 'ok'")
 {
-	is(plain("'c'", "exclude => '{more,one,two}', condition => " . literal($condition)), truth('c', 'id', columns => 'id, v, feeling, day, w, n, letters', where => "($condition\n)"), "condition $condition");
+	is(plain("'c'", "exclude => '{one,two}', condition => " . literal($condition)), truth('c', 'id', columns => 'id, v, feeling, day, w, n, more, letters', where => "($condition\n)"), "condition $condition");
 }
 is(plain("'c'", "columns => '{v}', condition => 'id < 100', peer_condition => 'id <= 60'"), truth('c', 'id', columns => 'id, v', where => 'id < 100', peer_where => 'id <= 60'), 'a condition for each side');
-foreach my $case ([ 'own.is_even(id)', 'function is_even' ], [ "v > 'v5'", 'a collation' ], [ q{w < 'w3'}, 'a collation' ], [ "lower(v) = 'v5'", 'a collation' ], [ "feeling > 'sad'", 'type ' ], [ "more = '{ok}'", 'type ' ], [ "feeling::text = 'sad'", 'function enum_out', 'condition depends on' ], [ 'length(v) = 4', 'a collation' ],
-	[ 'one < 5', '"one"' ], [ 'two IS NULL', '"two"' ], [ 'more IS NULL', 'type ' ], [ 'ROW(id, v) < ROW(5, v)', 'a collation' ], [ 't IS NULL', 'a whole row' ], [ "v = '\\'", 'a backslash' ],
+foreach my $case ([ 'own.is_even(id)', 'function is_even' ], [ "v > 'v5'", 'a collation' ], [ q{w < 'w3'}, 'a collation' ], [ "lower(v) = 'v5'", 'a collation' ], [ "feeling > 'sad'", 'the order of an enum' ], [ "more > '{ok}'", 'the order of an enum' ], [ "feeling::text = 'sad'", 'function enum_out', 'condition depends on' ], [ 'length(v) = 4', 'a collation' ],
+	[ 'one < 5', '"one"' ], [ 'two IS NULL', '"two"' ], [ 'ROW(id, v) < ROW(5, v)', 'a collation' ], [ 't IS NULL', 'a whole row' ], [ "v = '\\'", 'a backslash' ],
 	# what is behind a name of a user may be something else there
-	[ 'id OPERATOR(own.===) 3', 'operator ===' ], [ "feeling OPERATOR(own.===) 'ok'", 'type ' ], [ "feeling = ANY (ARRAY[own.felt(id), 'ok'])", 'type ' ],
+	[ 'id OPERATOR(own.===) 3', 'operator ===' ], [ "feeling OPERATOR(own.===) 'ok'", 'operator ===' ], [ "feeling = ANY (ARRAY[own.felt(id), 'ok'])", 'function felt' ], [ 'hashenum(feeling) > 0', 'the order of an enum' ],
 	[ 'id < random()', 'more than the row', 'condition depends on' ], [ 'EXISTS (SELECT FROM c)', 'a subquery', 'condition depends on' ])
 {
 	my ($condition, $reason, $message) = @$case;
