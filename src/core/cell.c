@@ -7,22 +7,6 @@
 #include "interrupt.h"
 #include "row.h"
 
-/* The limbs of a value as field elements, if there is one for each. */
-static bool
-value_limbs(const IbltSketch *sketch, const uint8_t *value, uint64_t *elements)
-{
-	unsigned l;
-
-	for (l = 0; l < sketch->params.value.limbs; l++)
-	{
-		elements[l] = iblt_load64(value + 8 * (size_t) l) ^
-			iblt_value_mask(&sketch->hasher, l);
-		if (elements[l] >= IBLT_FP_P)
-			return false;
-	}
-	return true;
-}
-
 /*
  * Any shape.  A separate function, so that its 8 KB of terms burden no other.
  */
@@ -33,11 +17,16 @@ add_row_any(IbltSketch *sketch, const uint8_t *key, uint64_t y,
 	uint32_t position[IBLT_MAX_HASHES];
 	uint64_t terms[IBLT_MAX_FIELDS];
 	unsigned f = IBLT_FIELD_VALUE(sketch->params.key.limbs);
+	unsigned l;
 	IbltStatus status;
 
-	/* first, because iblt_row_take counts the row */
-	if (!value_limbs(sketch, value, terms + f))
-		return IBLT_VALUE_NOT_REPRESENTABLE;
+	/* the value first, because iblt_row_take counts the row */
+	for (l = 0; l < sketch->params.value.limbs; l++)
+	{
+		terms[f + l] = iblt_load64(value + 8 * (size_t) l) ^ iblt_value_mask(&sketch->hasher, l);
+		if (terms[f + l] >= IBLT_FP_P)
+			return IBLT_VALUE_NOT_REPRESENTABLE;
+	}
 	status = iblt_row_take(sketch, key, y, sign, sketch->params.key.limbs,
 						   sketch->params.hashes, position, terms);
 	if (status != IBLT_OK)

@@ -273,27 +273,21 @@ cells_valid(const IbltKbf *kbf)
 	return true;
 }
 
-/* The bits after the last cell, up to the checksum. */
-static bool
-padding_zero(const IbltKbf *kbf)
-{
-	uint64_t	bits = (uint64_t) kbf->ncells * kbf->cell_bits;
-	size_t		whole = (size_t) (bits >> 3);
-	size_t		size = (size_t) cells_size(&kbf->params);
-
-	if ((bits & 7) != 0 && kbf->cells[whole++] >> (bits & 7) != 0)
-		return false;
-	return iblt_all_zero(kbf->cells + whole, size - whole);
-}
-
 IbltStatus
 iblt_core_kbf_open(IbltKbf *kbf, uint8_t *bytes, size_t size)
 {
 	IbltStatus	status = iblt_core_kbf_open_header(kbf, bytes, size, size);
+	uint64_t	bits;
+	size_t		whole;
 
 	if (status != IBLT_OK)
 		return status;
-	if (!padding_zero(kbf))
+	/* the bits after the last cell, up to the checksum */
+	bits = (uint64_t) kbf->ncells * kbf->cell_bits;
+	whole = (size_t) (bits >> 3);
+	if ((bits & 7) != 0 && kbf->cells[whole++] >> (bits & 7) != 0)
+		return IBLT_BAD_RESERVED;
+	if (!iblt_all_zero(kbf->cells + whole, (size_t) cells_size(&kbf->params) - whole))
 		return IBLT_BAD_RESERVED;
 	if (iblt_load64(bytes + size - CHECKSUM_SIZE) != XXH3_64bits(bytes, size - CHECKSUM_SIZE))
 		return IBLT_BAD_CHECKSUM;

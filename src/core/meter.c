@@ -52,11 +52,8 @@ iblt_core_meter_estimate(const uint8_t *meter)
 
 	for (i = 0; i < IBLT_METER_BUCKETS; i++)
 	{
-		/* two's complement by arithmetic: the cast alone is not portable */
-		int32_t counter = iblt_load16(meter + 2 * i);
+		int32_t counter = (int16_t) iblt_load16(meter + 2 * i);
 
-		if (counter >= 32768)
-			counter -= 65536;
 		sum += (uint64_t) (counter * counter);
 	}
 	return sum;
@@ -72,30 +69,19 @@ iblt_core_meter_bound(const uint8_t *meter)
 		   : (BOUND_PERCENT * estimate + 99) / 100 + BOUND_SLACK;
 }
 
-/* The smallest number of rows that the header and cells prove. */
-static uint64_t
-evident_rows(const IbltSketch *sketch)
-{
-	uint32_t i;
-
-	if (sketch->rows != 0)
-		return sketch->rows < 0 ? -(uint64_t) sketch->rows
-								: (uint64_t) sketch->rows;
-	for (i = 0; i < sketch->ncells; i++)
-	{
-		iblt_check_interrupts_at(i);
-		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
-			return 1;
-	}
-	return 0;
-}
-
 uint64_t
 iblt_core_estimate(const IbltSketch *sketch, uint64_t *bound)
 {
-	uint64_t least = evident_rows(sketch);
+	/* the smallest number of rows that the header and cells prove */
+	uint64_t least = sketch->rows < 0 ? -(uint64_t) sketch->rows : (uint64_t) sketch->rows;
 	uint64_t estimate = iblt_core_meter_estimate(sketch->meter);
+	uint32_t i;
 
+	for (i = 0; i < sketch->ncells && least == 0; i++)
+	{
+		iblt_check_interrupts_at(i);
+		least = !iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i));
+	}
 	*bound = iblt_core_meter_bound(sketch->meter);
 	if (*bound < least)
 		*bound = least;

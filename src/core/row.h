@@ -39,30 +39,6 @@ iblt_cell_add(uint8_t *cell, uint32_t count, const uint64_t *terms,
 							fp_add_lazy(iblt_cell_field(cell, f), terms[f]));
 }
 
-/*
- * The terms of a row's key for its weight, which has its sign.  Fails if a
- * limb is a word that no field element stands for.  XOR with a seeded mask
- * keeps common numbers such as -1 away from those words.
- */
-IBLT_INLINE IbltStatus
-iblt_row_terms(const IbltHasher *hasher, const uint8_t *key,
-			   uint64_t signed_weight, unsigned limbs, uint64_t *terms)
-{
-	unsigned l;
-
-	terms[IBLT_FIELD_WEIGHT] = signed_weight;
-	IBLT_UNROLL
-	for (l = 0; l < limbs; l++)
-	{
-		uint64_t x = iblt_load64(key + 8 * (size_t) l) ^ iblt_limb_mask(hasher, l);
-
-		if (x >= IBLT_FP_P)
-			return IBLT_KEY_NOT_REPRESENTABLE;
-		terms[IBLT_FIELD_KEY + l] = fp_mul(signed_weight, x);
-	}
-	return IBLT_OK;
-}
-
 /* Adds a row's terms to one cell. */
 typedef void (*IbltCellAdd) (uint8_t *cell, uint32_t count,
 							 const uint64_t *terms, unsigned fields);
@@ -70,7 +46,7 @@ typedef void (*IbltCellAdd) (uint8_t *cell, uint32_t count,
 /*
  * The first half of a row: computes its position in each subtable and its
  * terms (room for limbs + 2 elements), and counts the row in the meter and in
- * the total.
+ * the total.  Fails if a limb is a word that no field element stands for.
  */
 IBLT_INLINE IbltStatus
 iblt_row_take(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
@@ -80,11 +56,20 @@ iblt_row_take(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	uint64_t weight = iblt_hash_weight(hasher, y);
 	uint64_t check = iblt_hash_key(hasher, key, 8 * (size_t) limbs, hashes,
 								   sketch->params.subtable_cells, position);
-	IbltStatus status = iblt_row_terms(hasher, key, sign > 0 ? weight
-									   : IBLT_FP_P - weight, limbs, terms);
+	uint64_t signed_weight = sign > 0 ? weight : IBLT_FP_P - weight;
+	unsigned l;
 
-	if (status != IBLT_OK)
-		return status;
+	terms[IBLT_FIELD_WEIGHT] = signed_weight;
+	IBLT_UNROLL
+	for (l = 0; l < limbs; l++)
+	{
+		/* the seeded mask keeps common numbers such as -1 away from words without an element */
+		uint64_t x = iblt_load64(key + 8 * (size_t) l) ^ iblt_limb_mask(hasher, l);
+
+		if (x >= IBLT_FP_P)
+			return IBLT_KEY_NOT_REPRESENTABLE;
+		terms[IBLT_FIELD_KEY + l] = fp_mul(signed_weight, x);
+	}
 	check = fp_mul(weight, check);
 	terms[IBLT_FIELD_CHECK(limbs)] = sign > 0 ? check : fp_neg(check);
 	iblt_meter_add(sketch->meter, check, sign);

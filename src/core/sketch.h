@@ -200,24 +200,13 @@ iblt_cell_offset(const IbltSketch *sketch, uint32_t i)
 }
 
 /*
- * A word in two's complement by arithmetic, because the cast alone is not
- * portable.
- */
-static inline int32_t
-iblt_int32(uint32_t word)
-{
-	return word < UINT32_C(0x80000000)
-		? (int32_t) word : -(int32_t) (UINT32_MAX - word) - 1;
-}
-
-/*
  * A cell is a count of 32 bits, then field elements: weight, key limbs, check
  * and, in a value sketch, value limbs.
  */
 static inline int32_t
 iblt_cell_count(const uint8_t *cell)
 {
-	return iblt_int32(iblt_load32(cell));
+	return (int32_t) iblt_load32(cell);
 }
 
 static inline uint64_t

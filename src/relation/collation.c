@@ -20,6 +20,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "codec/codec.h"
 #include "codec/version.h"
 #include "relation/collation.h"
 
@@ -160,15 +161,15 @@ add_collation(List *collations, Oid collation)
 static void
 look_inside(Oid type, List **collations, List **enums)
 {
+	Oid			part;
+
 	check_stack_depth();
 	type = iblt_base_type(type);
-	if (type_is_multirange(type))
-		type = get_multirange_range(type);
+	part = iblt_codec_type_part(type);
 	if (type_is_range(type))
-	{
 		*collations = add_collation(*collations, get_range_collation(type));
-		look_inside(get_range_subtype(type), collations, enums);
-	}
+	if (OidIsValid(part))
+		look_inside(part, collations, enums);
 	else if (type_is_enum(type))
 		*enums = list_append_unique_oid(*enums, type);
 	else if (get_typtype(type) == TYPTYPE_COMPOSITE)

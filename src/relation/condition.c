@@ -240,19 +240,6 @@ check_function(Oid function, void *context)
 }
 
 static void
-check_column(Expression *expression, Var *column)
-{
-	if (column->varattno < 0)
-		refuse(expression, column->location,
-			   psprintf("system column %s",
-						NameStr(SystemAttributeDefinition(column->varattno)->attname)),
-			   HINT_COLUMN);
-	if (column->varattno == 0)
-		refuse_portable(expression, "a whole row");
-	expression->columns = bms_add_member(expression->columns, column->varattno);
-}
-
-static void
 check_portable(Expression *expression, Node *node)
 {
 	Oid			type;
@@ -283,7 +270,17 @@ check_node(Node *node, void *context)
 	(void) expression_tree_walker(node, check_node, context);
 	expression->call = node;
 	if (IsA(node, Var))
-		check_column(expression, (Var *) node);
+	{
+		AttrNumber	column = ((Var *) node)->varattno;
+
+		if (column < 0)
+			refuse(expression, exprLocation(node),
+				   psprintf("system column %s", NameStr(SystemAttributeDefinition(column)->attname)),
+				   HINT_COLUMN);
+		if (column == 0)
+			refuse_portable(expression, "a whole row");
+		expression->columns = bms_add_member(expression->columns, column);
+	}
 	else if (IsA(node, Const))
 		check_literal(expression, (Const *) node);
 	else if (IsA(node, XmlExpr) && ((XmlExpr *) node)->op != IS_DOCUMENT)

@@ -97,6 +97,7 @@ type_runs_code(Oid type)
 {
 	HeapTuple	tuple;
 	FormData_pg_type form;
+	Oid			part;
 
 	check_stack_depth();
 	if (type < FirstNormalObjectId)
@@ -109,12 +110,6 @@ type_runs_code(Oid type)
 	if ((form.typtype == TYPTYPE_DOMAIN || form.typtype == TYPTYPE_COMPOSITE) &&
 		!iblt_guard_trusts(form.typowner))
 		return true;
-	if (form.typtype == TYPTYPE_DOMAIN)
-		return type_runs_code(form.typbasetype);
-	if (form.typtype == TYPTYPE_RANGE)
-		return type_runs_code(get_range_subtype(type));
-	if (form.typtype == TYPTYPE_MULTIRANGE)
-		return type_runs_code(get_multirange_range(type));
 	if (form.typtype == TYPTYPE_COMPOSITE)
 	{
 		TupleDesc	columns = lookup_rowtype_tupdesc_copy(type, -1);
@@ -124,7 +119,8 @@ type_runs_code(Oid type)
 				type_runs_code(TupleDescAttr(columns, i)->atttypid))
 				return true;
 	}
-	return OidIsValid(form.typelem) && type_runs_code(form.typelem);
+	part = form.typtype == TYPTYPE_DOMAIN ? form.typbasetype : iblt_codec_type_part(type);
+	return OidIsValid(part) && type_runs_code(part);
 }
 
 static bool
