@@ -19,7 +19,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
@@ -35,7 +34,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
-#include "utils/typcache.h"
 
 #include "codec/checksum.h"
 #include "codec/codec.h"
@@ -134,58 +132,6 @@ columns_of_table(PlannerInfo *root, Var *var)
 	return usable ? columns : NIL;
 }
 
-/*
- * Is a type the row type of a table or view of the query?  Only then is the
- * plan replaced when the type changes.
- */
-static bool
-is_type_of_relation(PlannerInfo *root, Oid type)
-{
-	ListCell   *lc;
-
-	if (root == NULL)
-		return false;
-	foreach(lc, root->parse->rtable)
-	{
-		RangeTblEntry *rte = lfirst(lc);
-
-		/* a view is a subquery by now, and still has its OID from 16 on */
-		if ((rte->rtekind == RTE_RELATION || rte->rtekind == RTE_SUBQUERY) &&
-			OidIsValid(rte->relid) && get_rel_type_id(rte->relid) == type)
-			return true;
-	}
-	return false;
-}
-
-/*
- * The fields of a row constructor, or NIL if their checksum would differ.  A
- * constructor of a named type has fields for the type's dropped columns too.
- */
-static List *
-fields_of_row(PlannerInfo *root, RowExpr *row)
-{
-	TupleDesc	desc;
-	List	   *fields = NIL;
-	ListCell   *lc;
-	int			i = 0;
-
-	if (row->row_typeid == RECORDOID)
-		return list_copy(row->args);
-	if (!is_type_of_relation(root, row->row_typeid))
-		return NIL;
-	desc = lookup_rowtype_tupdesc_domain(row->row_typeid, -1, false);
-	if (desc->natts == list_length(row->args))
-	{
-		foreach(lc, row->args)
-		{
-			if (!TupleDescAttr(desc, i++)->attisdropped)
-				fields = lappend(fields, lfirst(lc));
-		}
-	}
-	ReleaseTupleDesc(desc);
-	return fields;
-}
-
 /* Is a relation, of which this is the index, a leaf of a join tree? */
 static bool
 is_in_join_tree(Node *node, void *index)
@@ -249,8 +195,8 @@ columns_of_argument(PlannerInfo *root, Node *arg)
 	/* a grouping set can make a grouped row NULL, but not its columns */
 	if (root != NULL && root->parse->groupingSets != NIL)
 		return NIL;
-	if (IsA(arg, RowExpr))
-		columns = fields_of_row(root, (RowExpr *) arg);
+	if (IsA(arg, RowExpr) && ((RowExpr *) arg)->row_typeid == RECORDOID)
+		columns = list_copy(((RowExpr *) arg)->args);
 	else if (IsA(arg, Var))
 		columns = columns_of_table(root, (Var *) arg);
 
