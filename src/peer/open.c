@@ -107,23 +107,6 @@ take_options(Opening *o, List *options, bool mapping)
 	}
 }
 
-/* Is there an option password_required of postgres_fdw's, which superusers alone set to false? */
-static bool
-password_required(ForeignDataWrapper *wrapper, UserMapping *mapping)
-{
-	ListCell   *cell;
-
-	foreach(cell, mapping->options)
-	{
-		DefElem    *def = lfirst(cell);
-
-		if (strcmp(wrapper->fdwname, "postgres_fdw") == 0
-			&& strcmp(def->defname, "password_required") == 0)
-			return defGetBoolean(def);
-	}
-	return true;
-}
-
 /* The options of a foreign server. */
 static void
 read_server(Opening *o)
@@ -131,6 +114,7 @@ read_server(Opening *o)
 	ForeignServer *server = GetForeignServerByName(o->peer, false);
 	ForeignDataWrapper *wrapper = GetForeignDataWrapper(server->fdwid);
 	UserMapping *mapping;
+	ListCell   *cell;
 
 	if (iblt_server_aclcheck(server->serverid) != ACLCHECK_OK)
 	{
@@ -151,7 +135,10 @@ read_server(Opening *o)
 	take_options(o, wrapper->options, false);
 	take_options(o, server->options, false);
 	take_options(o, mapping->options, true);
-	o->needs_password = o->needs_password && password_required(wrapper, mapping);
+	/* an option of postgres_fdw's, which superusers alone set to false */
+	foreach(cell, strcmp(wrapper->fdwname, "postgres_fdw") == 0 ? mapping->options : NIL)
+		if (strcmp(((DefElem *) lfirst(cell))->defname, "password_required") == 0)
+			o->needs_password = o->needs_password && defGetBoolean(lfirst(cell));
 	o->tells = true;
 }
 
