@@ -303,29 +303,23 @@ iblt_append_jsonb(StringInfo buf, Datum value)
 	iblt_append_binary(buf, text, plain.len);
 }
 
+/* By the bytes of the keys, and before that by their length, if so asked. */
 static int
-compare_lexemes(const void *a, const void *b)
-{
-	return strcmp(((const SortedEntry *) a)->key,
-				  ((const SortedEntry *) b)->key);
-}
-
-static int
-compare_keys(const void *a, const void *b)
+compare_entries(const void *a, const void *b, void *by_length)
 {
 	const SortedEntry *x = a;
 	const SortedEntry *y = b;
+	int			order = 0;
 
-	if (x->keylen != y->keylen)
-		return x->keylen < y->keylen ? -1 : 1;
-	return memcmp(x->key, y->key, x->keylen);
+	if (!*(bool *) by_length || x->keylen == y->keylen)
+		order = memcmp(x->key, y->key, Min(x->keylen, y->keylen));
+	return order != 0 ? order : x->keylen - y->keylen;
 }
 
 static void
-append_sorted(StringInfo buf, SortedEntry *entries, uint32 n,
-			  int (*compare) (const void *, const void *))
+append_sorted(StringInfo buf, SortedEntry *entries, uint32 n, bool by_length)
 {
-	qsort(entries, n, sizeof(SortedEntry), compare);
+	qsort_arg(entries, n, sizeof(SortedEntry), compare_entries, &by_length);
 	iblt_append_int32(buf, n);
 	for (uint32 i = 0; i < n; i++)
 		iblt_append_binary(buf, entries[i].data, entries[i].len);
@@ -361,7 +355,7 @@ iblt_append_tsvector(StringInfo buf, IbltCodec *codec, Datum value)
 		p += 2 + 2 * pg_ntoh16(npositions);
 		entries[i].len = (int) (p - entries[i].data);
 	}
-	append_sorted(buf, entries, n, compare_lexemes);
+	append_sorted(buf, entries, n, false);
 }
 
 /* Appends a length and the text in UTF-8.  Returns where the text begins. */
@@ -415,5 +409,5 @@ iblt_append_hstore(StringInfo buf, IbltCodec *codec, Datum value)
 		entries[i].data = pair.data;
 		entries[i].len = pair.len;
 	}
-	append_sorted(buf, entries, n, compare_keys);
+	append_sorted(buf, entries, n, true);
 }

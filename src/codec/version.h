@@ -144,9 +144,6 @@ typedef struct JsonbInState
 #define IBLT_PLAN_HOOK_PARAMS	PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel
 #define IBLT_PLAN_HOOK_ARGS		root, relid, is_parent, rel
 
-/* 19: the type regdatabase is new */
-#define REGDATABASEOID	InvalidOid
-
 #endif
 
 #endif							/* IBLT_CODEC_VERSION_H */

@@ -173,22 +173,6 @@ iblt_core_kbf_header_size(const uint8_t *bytes)
 						iblt_load32(bytes + OFFSET_LABELS_SIZE));
 }
 
-static void
-read_params(IbltKbfParams *params, const uint8_t *bytes)
-{
-	params->hashes = bytes[OFFSET_HASHES];
-	params->degree = bytes[OFFSET_DEGREE];
-	params->superposed = bytes[OFFSET_SUPERPOSED];
-	params->values = iblt_load16(bytes + OFFSET_VALUES);
-	params->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
-	params->key.kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
-	params->seed = iblt_load64(bytes + OFFSET_SEED);
-	params->key.description = bytes + HEADER_SIZE;
-	params->key.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
-	params->labels = params->key.description + params->key.description_size;
-	params->labels_size = iblt_load32(bytes + OFFSET_LABELS_SIZE);
-}
-
 IbltStatus
 iblt_core_kbf_open_header(IbltKbf *kbf, uint8_t *bytes, size_t size,
 						  size_t total)
@@ -205,7 +189,17 @@ iblt_core_kbf_open_header(IbltKbf *kbf, uint8_t *bytes, size_t size,
 		return IBLT_BAD_VERSION;
 	if (bytes[OFFSET_RESERVED1] != 0 || !iblt_all_zero(bytes + OFFSET_RESERVED2, 2))
 		return IBLT_BAD_RESERVED;
-	read_params(params, bytes);
+	params->hashes = bytes[OFFSET_HASHES];
+	params->degree = bytes[OFFSET_DEGREE];
+	params->superposed = bytes[OFFSET_SUPERPOSED];
+	params->values = iblt_load16(bytes + OFFSET_VALUES);
+	params->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
+	params->key.kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
+	params->seed = iblt_load64(bytes + OFFSET_SEED);
+	params->key.description = bytes + HEADER_SIZE;
+	params->key.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	params->labels = params->key.description + params->key.description_size;
+	params->labels_size = iblt_load32(bytes + OFFSET_LABELS_SIZE);
 	/* description and labels must be there before they are checked */
 	if (params->labels_size > IBLT_KBF_MAX_LABELS)
 		return IBLT_BAD_LABELS;
