@@ -4,8 +4,7 @@
 -- names the two.
 
 -- The names of nodes in answers and messages: of a connection string, which may hold a
--- password, its place in the list; an error for what is neither that nor a foreign server, and for
--- a list of nodes that cannot be compared.
+-- password, its place in the list; an error for a list of nodes that cannot be compared.
 -- No query, and no plan that the server logs, may have such a string among its values
 -- (peer_is_string), so this is a loop, and "dimensions" an expression without a query.
 CREATE FUNCTION nodes_names(nodes text[], without text) RETURNS text[]
@@ -24,13 +23,6 @@ BEGIN
 		-- two sides of one peer would share a connection (peer_conns)
 		twice := coalesce(twice, CASE WHEN names[n] = ANY (names[: n - 1])
 			OR nodes[n] = ANY (nodes[: n - 1]) THEN names[n] END);
-		IF iblt_peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
-				AND strpos(nodes[n], '://') = 0 THEN
-			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-				MESSAGE = format('node %s is neither a foreign server nor a connection string', n),
-				HINT = 'Give the name of a foreign server, or a string'
-					' such as ''host=node_b dbname=shop''.';
-		END IF;
 	END LOOP;
 	problem := CASE
 		WHEN coalesce(dimensions, 0) <> 1 OR cardinality(names) NOT BETWEEN 2 AND 16

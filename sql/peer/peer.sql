@@ -151,8 +151,9 @@ BEGIN
 		e := failures[n];
 		CONTINUE WHEN e.state IS NULL;
 		IF e.message IS NOT NULL THEN
-			e.message := CASE peer_title(conns[n]) WHEN '"here"' THEN 'here_peer ' ELSE 'peer ' END
-				|| e.message;
+			e.message := CASE peer_title(conns[n]) WHEN '"here"' THEN 'here_peer'
+				WHEN '"there"' THEN 'peer' WHEN 'the peer' THEN 'peer'
+				ELSE peer_title(conns[n]) END || ' ' || e.message;
 			e.hint := 'Give the name of a foreign server, or a string'
 				' such as ''host=node_b dbname=shop''.';
 		ELSE

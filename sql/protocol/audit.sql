@@ -329,10 +329,6 @@ BEGIN
 			MESSAGE = 'extension amcheck is not installed in this database',
 			DETAIL = 'It checks the indexes by which slices are read.',
 			HINT = 'Run CREATE EXTENSION amcheck on both sides.';
-	ELSIF NOT has_function_privilege(amcheck, 'execute') THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = format('permission denied for function bt_index_check of %I', current_user),
-			HINT = format('GRANT EXECUTE ON FUNCTION %s TO %I;', amcheck, current_user);
 	END IF;
 	FOR x IN SELECT i.indexrelid::regclass AS index, m.amname = 'btree' AS checkable
 			FROM unnest(relation_sources(ARRAY[relation])) AS tree(relid)

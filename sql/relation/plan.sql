@@ -53,22 +53,10 @@ CREATE FUNCTION relation_name(relation regclass) RETURNS text
 -- The peer's relation as schema.name, quoted: as the one here, whose name is given in that form,
 -- unless it names another name or schema.
 CREATE FUNCTION peer_name(relation text, peer_relation text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	parts text[] := parse_ident(peer_relation);
-BEGIN
-	IF cardinality(parts) > 2 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'peer_relation has too many parts',
-			HINT = 'Give it as name or schema.name. The database is that of the peer.';
-	ELSIF cardinality(parts) = 2 THEN
-		RETURN format('%I.%I', parts[1], parts[2]);
-	END IF;
-	RETURN CASE WHEN parts IS NULL THEN relation
-		ELSE format('%I.%I', (parse_ident(relation))[1], parts[1]) END;
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (SELECT coalesce(string_agg(quote_ident(part), '.' ORDER BY n), relation)
+	FROM unnest((parse_ident(relation))[: 2 - cardinality(parse_ident(peer_relation))]
+		|| parse_ident(peer_relation)) WITH ORDINALITY AS u(part, n));
 
 -- Columns
 

@@ -137,7 +137,7 @@ is($here->safe_psql('postgres', qq{SELECT count(*) FROM "100%s".iblt_compare('tw
 	"80000\n40000|40000|80000", 'rows are counted once when there are two scans');
 
 both('CREATE TABLE db (id int PRIMARY KEY)');
-like(compare_failure('simple', "peer_relation => 'db.public.simple'"), qr/22023: peer_relation has too many parts/, 'the database in peer_relation is not taken for the table');
+like(compare_failure('simple', "peer_relation => 'db.public.simple'"), qr/0A000: on the peer: cross-database references are not implemented: "db.public.simple"/, 'the database in peer_relation is not taken for the table');
 like(compare_failure('simple', "peer_relation => 'public.absent'"), qr/42P01: relation public.absent does not exist on the peer/, 'a peer_relation that is not there');
 
 # --- code that is not to be trusted ------------------------------------------------------
