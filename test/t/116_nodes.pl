@@ -565,7 +565,7 @@ like($err, qr/ERROR:  on "n1": relation shop.nothing does not exist/, 'an error'
 my ($peer, $two) = (literal($string), "ARRAY['n1', ${\ literal($string)}]");
 foreach (
 	[ "iblt_compare_nodes('t', $two)", 'relation must be a name with its schema' ], [ "iblt_compare_nodes('shop.t', $two, without => 'x')", 'without must be' ],
-	[ "iblt_compare_nodes('shop.t', $two || text 'nobody')", 'node 3 is neither' ],
+	[ "iblt_compare_nodes('shop.t', $two || text 'nobody')", '"node 3" is neither' ],
 	[ "iblt_compare_nodes('shop.t', NULL)", 'nodes must be a list' ], [ "iblt_audit_nodes($two)", 'exactly one of tables and schema' ], [ "iblt_audit_nodes(NULL, schema => 'shop')", 'nodes must be a list' ],
 	[ "iblt_repair_nodes('shop.t', $two, updates => NULL)", 'updates, cascade' ], [ "iblt_compare('shop.t', $peer, peer_columns => '[]')", 'peer_columns and expressions must be' ],
 	[ "iblt_repair('shop.t', $peer, direction => 'pull', peer_columns => '[]')", 'peer_columns and expressions must be' ], [ "iblt_audit($peer, schema => 'shop', mappings => '[]')", 'mappings must be' ],
