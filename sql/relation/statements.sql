@@ -50,26 +50,15 @@ CREATE FUNCTION checksum_sql(columns plan_column[], seed bigint) RETURNS text
 			ELSE 'iblt_internal.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
 		seed, coalesce(values_sql(VARIADIC columns), 'NULL::pg_catalog.text'));
 
--- The condition that the user gave for a side, NULL if there is none.
--- In a slice, it is written so that no index can serve it.  Then only the indexes of the key hide
--- rows, and the guard checks those.
-CREATE FUNCTION own_condition_sql(plan plan, s side) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	-- the line break ends a comment in the condition
-	SELECT CASE WHEN has_bounds(plan) THEN 'CASE WHEN (' || s.condition || E'\n) THEN true END'
-		ELSE '(' || s.condition || E'\n)' END
-$$;
-
--- The condition on the rows of a side, the bounds in $2 and $3, and the part that is scanned, as a
--- WHERE clause or an empty text.
+-- The bounds in $2 and $3 and the part that is scanned, as a WHERE clause or an empty text.
 -- Keys are in parts by a hash that has a seed of its own.
 -- An entry of a damaged index may lead to a row of another slice.  Where rows are counted, that
 -- would make up for a row that the index lacks, so the row itself is compared with the bounds.
+-- So is the condition on a table of Citus, for it is not in a subquery (from_sql).
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ',
-		CASE WHEN s.mapped IS NOT TRUE THEN own_condition_sql(plan, s) END,
+		CASE WHEN s.distributed THEN '(' || s.condition || E'\n)' END,
 		CASE WHEN has_bounds(plan) THEN format(CASE WHEN slice_may_count(plan)
 				THEN '%1$s AND CASE WHEN %1$s THEN true END' ELSE '%s' END,
 			slice_condition_sql(plan, s)) END,
@@ -88,15 +77,18 @@ CREATE FUNCTION relation_sql(s side) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE WHEN s.own_rows THEN 'ONLY ' ELSE '' END || s.relation;
 
--- A side's relation as an item t of FROM, with columns by the names that the plan has for them,
--- and with more of its own by their own names.
+-- The rows of a side's relation that its condition is true of, as an item t of FROM, with columns
+-- by the names that the plan has for them, and with more of its own by their own names.
 -- The planner pulls the subquery up.  The condition is in it, because it has the relation's own
--- names.
+-- names, and may name any column without its table.  Only the columns in use are listed: there may
+-- be no right to read the others.  The line break ends a comment in a condition.
+-- In a slice, the condition is written so that no index can serve it.  Then only the indexes of the
+-- key hide rows, and the guard checks those.
 CREATE FUNCTION from_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF s.mapped IS NOT TRUE THEN
+	IF s.mapped IS NOT TRUE AND (s.condition IS NULL OR s.distributed) THEN
 		RETURN relation_sql(s) || ' AS t';
 	END IF;
 	RETURN format('(SELECT %s FROM %s AS t%s) AS t',
@@ -105,7 +97,9 @@ BEGIN
 			FROM unnest(used_columns(plan, more)) AS used(name)
 			LEFT JOIN unnest(s.columns) AS c ON c.name = used.name
 				AND c.name = ANY (iblt_field(plan.columns))),
-		relation_sql(s), coalesce(' WHERE ' || own_condition_sql(plan, s), ''));
+		relation_sql(s), coalesce(' WHERE ' || CASE WHEN has_bounds(plan)
+			THEN 'CASE WHEN (' || s.condition || E'\n) THEN true END'
+			ELSE '(' || s.condition || E'\n)' END, ''));
 END
 $$;
 
@@ -118,22 +112,18 @@ CREATE FUNCTION used_columns(plan plan, more text[]) RETURNS text[]
 			|| CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END))
 		AS used(name));
 
--- The rows t of a side that its condition is true of and that are in the slice, as an item of
--- FROM; system columns and others are in it if they are named.
--- A condition may name any column without its table, so it stands in a subquery of
--- its own, where it sees only the relation's columns.  The planner pulls that up.
--- Only the columns in use are listed: there may be no right to read the others.
+-- Those of these rows that are in the slice, as an item t of FROM.
 CREATE FUNCTION rows_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN CASE WHEN (s.condition IS NULL OR s.mapped) AND NOT has_bounds(plan)
-		THEN from_sql(plan, s, more)
-	ELSE format('(SELECT %s FROM %s%s%s) AS t',
+	RETURN CASE WHEN has_bounds(plan) OR s.distributed AND s.condition IS NOT NULL
+	THEN format('(SELECT %s FROM %s%s%s) AS t',
 		(SELECT string_agg(format('t.%I', name), ', ')
 			FROM unnest(used_columns(plan, more)) AS name),
 		from_sql(plan, s, more), condition_sql(plan, s),
-		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
+		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END)
+	ELSE from_sql(plan, s, more) END;
 END
 $$;
 

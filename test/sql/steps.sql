@@ -85,7 +85,7 @@ BEGIN
 	EXECUTE query INTO n;
 	RETURN n;
 END $$;
-SELECT rows_of('SELECT count(*) FROM mine AS t' || iblt_internal.condition_sql(p, p.here) || ' AND id = 5')
+SELECT rows_of('SELECT count(*) FROM ' || iblt_internal.from_sql(p, p.here) || ' WHERE id = 5')
 FROM changed(plan_of('mine', 'theirs'), '{"here": {"condition": "id = 1 OR v = ''v5'' -- two"}}') AS p;
 -- the condition of each side, in lookups by key and by hash, also where row versions are read
 CREATE TABLE n_here (id int PRIMARY KEY, k text, v text, n int);
