@@ -141,7 +141,7 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 	is($see->('bob', "SELECT iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, $mine, own => false)"), '0', 'nor delete its rows');
 	like($see->('bob', "SELECT iblt_internal.iblt_run_lock($mine, 0, 0, true)"), qr/there is no run/, 'nor lock it');
 	like($see->('bob', 'SELECT * FROM iblt_internal.run_head'), qr/permission denied/, 'nor read the store');
-	my $differing = "ROW((SELECT oid FROM pg_roles WHERE rolname = 'postgres'), $mine, 1, 0, 'x', 1, '1', 'here', NULL, NULL, NULL, 1, 0, now(), NULL, 1)::iblt_internal.run_difference";
+	my $differing = "ROW((SELECT oid FROM pg_roles WHERE rolname = 'postgres'), $mine, 1, 0, 'x', 1, '1', 'here', NULL, NULL, NULL, 1, 0, now(), NULL, 1, NULL, NULL)::iblt_internal.run_difference";
 	my $table = qq{jsonb_populate_record(NULL::iblt_internal.run_table, '{"run": $mine, "table_number": 2, "number": 0, "relation": "x", "status": "equal"}')};
 	foreach my $call (map { ("iblt_run_add($_)", "iblt_run_put($_)") } $differing, $table)
 	{
