@@ -20,8 +20,9 @@ DECLARE
 	narrowed boolean := (plan.target).condition IS NOT NULL;
 	scan plan;
 	size integer;			-- keys of a scan
-	deletes text[] := '{}';
-	inserts text[] := '{}';
+	action text;
+	place integer;
+	s side;
 	ids text[];
 	part text[];
 	hashes text[];
@@ -34,30 +35,36 @@ BEGIN
 		compared.here.condition := NULL;
 		compared.there.condition := NULL;
 	END IF;
-	FOR n IN 1 .. work.batches LOOP
-		deletes := deletes || repair_ids(plan, repair_due(work, n, 'delete'));
-		inserts := inserts || repair_ids(plan, repair_due(work, n, 'insert'));
-	END LOOP;
-	ids := deletes || inserts;
-	IF ids = '{}' THEN
-		RETURN;
-	END IF;
-	PERFORM progress(compared.progress, format(
-		'scanning for the rows of %s keys that one side lacks', cardinality(ids)));
 	scan := compared;
 	scan.by_hash := true;
 	scan.by_index := false;
 	size := CASE WHEN scan.buckets IS NULL THEN 1000000 ELSE batch_size(scan) END;
-	FOR i IN 1 .. cardinality(ids) BY size LOOP
-		part := ids[i : i + size - 1];
-		hashes := CASE WHEN compared.by_hash THEN keys_of_ids(compared, part)
-			ELSE hashes_of_keys(compared, part) END;
-		found := find_sides(scan, hashes);
-		present := present || ARRAY(SELECT k.id
-			FROM unnest(part, hashes) WITH ORDINALITY AS k(id, hash, n)
-			JOIN (SELECT unnest(found[1].id), 'here' UNION ALL SELECT unnest(found[2].id), 'there')
-				AS f(id, side) ON split_part(f.id, ' ', 1) = k.hash
-			AND (f.side = (plan.asked).target_side) = (i + k.n - 1 > cardinality(deletes)));
+	FOREACH action IN ARRAY '{delete,insert}'::text[] LOOP
+		ids := '{}';
+		FOR n IN 1 .. work.batches LOOP
+			ids := ids || repair_ids(plan, repair_due(work, n, action));
+		END LOOP;
+		CONTINUE WHEN ids = '{}';
+		PERFORM progress(compared.progress, format(
+			'scanning for the rows of %s keys that the %s lacks', cardinality(ids),
+			CASE action WHEN 'delete' THEN 'source' ELSE 'target' END));
+		place := CASE WHEN (action = 'insert') = ((plan.asked).target_side = 'here') THEN 1
+			ELSE 2 END;
+		s := (sides_of(scan))[place];
+		FOR i IN 1 .. cardinality(ids) BY size LOOP
+			part := ids[i : i + size - 1];
+			hashes := CASE WHEN compared.by_hash THEN keys_of_ids(compared, part)
+				ELSE hashes_of_keys(compared, part) END;
+			IF scan.buckets IS NULL THEN
+				found := find_rows(ARRAY[s.place], ARRAY[(finder(scan, s)).lookup],
+					reading_of(scan, hashes));
+				PERFORM require_side_described(s, found[1].fingerprint);
+			ELSE
+				found := (find_sides(scan, hashes))[place : place];
+			END IF;
+			present := present || ARRAY(SELECT k.id FROM unnest(part, hashes) AS k(id, hash)
+				WHERE k.hash IN (SELECT split_part(u, ' ', 1) FROM unnest(found[1].id) AS u));
+		END LOOP;
 	END LOOP;
 	IF NOT compared.by_hash THEN
 		PERFORM check_index(compared, present);
