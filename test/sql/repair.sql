@@ -41,6 +41,12 @@ CREATE TABLE wide_source (a int, v bigint);
 INSERT INTO wide VALUES (1, 2);
 SELECT outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_source', direction => 'pull', cast_types => true)$$) AS casts_without_key,
 	   outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_source', direction => 'pull')$$) AS types;
+-- a value that is compared as text has the form for a repair that it has for a comparison
+CREATE TABLE lasts (id int PRIMARY KEY, v interval);
+CREATE TABLE lasts_source (id int PRIMARY KEY, v text);
+INSERT INTO lasts VALUES (1, '1 day'), (2, '-1 mons +2 days');
+INSERT INTO lasts_source VALUES (1, '1 day'), (2, '-1 mons +2 days');
+SELECT (SELECT count(*) FROM iblt_compare('lasts', NULL, 'lasts_source', cast_types => true)) AS differ, (SELECT count(*) FROM steps('lasts', 'cast_types => true')) AS repaired;
 
 -- what is chosen
 SELECT steps('opt');

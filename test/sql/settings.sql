@@ -19,7 +19,7 @@ FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'ib
 
 -- the peer's: what the statement of a driver changes in a session that has others
 SET DateStyle = 'ISO, DMY';
-SET IntervalStyle = 'iso_8601';
+SET IntervalStyle = 'postgres';
 CREATE TEMP TABLE statement AS SELECT iblt_internal.peer_settings() AS query;
 SET DateStyle = 'German';
 SET IntervalStyle = 'sql_standard';
