@@ -117,7 +117,7 @@ BEGIN
 					look_at_ids(compared, pairs[i].ids[n : n + size - 1]));
 			END LOOP;
 			IF NOT asked.apply THEN
-				work := repair_show(work, NULL);
+				PERFORM repair_show(work, NULL);
 			END IF;
 			planned := array_append(planned, work);
 		END LOOP;

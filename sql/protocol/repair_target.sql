@@ -114,7 +114,6 @@ AS $$
 			FROM pg_constraint k WHERE k.contype IN ('p', 'u', 'x') AND k.condeferrable
 			AND k.conrelid IN (
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
-		'uniques', repair_describe_uniques(relation),
 		-- those that statements may fire, without live digests, which change nothing that users see
 		'triggers', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('name',
 				quote_ident(t.tgname), 'enabled', t.tgenabled, 'events', (
@@ -136,10 +135,7 @@ AS $$
 				'type', repair_type(a.atttypid),
 				'equal', repair_equal(a.atttypid),
 				'list', repair_list(a.atttypid),
-				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a',
-				'collated', (SELECT format('COLLATE %I.%I', n.nspname, k.collname)
-					FROM pg_collation k JOIN pg_namespace n ON n.oid = k.collnamespace
-					WHERE k.oid = a.attcollation))
+				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a')
 				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a
 			WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))
@@ -178,72 +174,6 @@ BEGIN
 				'pg_replication_origin_session_reset() TO %I;', current_user);
 	END IF;
 END
-$$;
-
--- The unique indexes of a relation that are checked at once, as an array of repair_unique.
--- A partition may have some of its own.  Rows of different partitions never wait for each other by
--- these, but they are taken as if they did.
--- pg_depend has no rows for what is PostgreSQL's own.  A value of a domain would run its checks.
--- Where a part of the index is not PostgreSQL's own, no code of it runs: equal texts stand for
--- equal values.
-CREATE FUNCTION repair_describe_uniques(target regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(i.relname),
-		'columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
-			WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.used)),
-		'keys', keys.list, 'same', keys.same,
-		'condition', CASE WHEN i.own THEN pg_get_expr(i.indpred, i.indrelid) END)
-		ORDER BY i.indexrelid), '[]')
-	-- OFFSET keeps the planner from looking at the keys of all indexes of the database
-	FROM (SELECT i.*, m.amname = 'btree' AND NOT EXISTS (SELECT FROM pg_depend d
-			WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-			AND d.refclassid NOT IN ('pg_class'::regclass, 'pg_constraint'::regclass))
-		AND NOT EXISTS (SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-			WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.used)
-			AND t.typnamespace <> 'pg_catalog'::regnamespace) AS own
-		FROM (SELECT i.*, x.relname, x.relam, ARRAY(SELECT a.attnum FROM pg_attribute a
-				WHERE a.attrelid = i.indrelid AND a.attnum > 0
-				AND (a.attnum = ANY (i.indkey::int2[]) OR EXISTS (SELECT FROM pg_depend d
-					WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-					AND d.refclassid = 'pg_class'::regclass AND d.refobjid = i.indrelid
-					AND d.refobjsubid = a.attnum))) AS used
-			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
-			WHERE i.indrelid = ANY (ARRAY(
-				SELECT target::oid UNION SELECT relid FROM pg_partition_tree(target)))
-			AND i.indisunique AND i.indimmediate AND i.indisvalid
-			AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid
-				AND i.indrelid <> target) OFFSET 0) AS i
-		JOIN pg_am m ON m.oid = i.relam OFFSET 0) AS i,
-	LATERAL (SELECT string_agg(format('(%s) AS iblt_k%s', e.value, e.n), ', ' ORDER BY e.n),
-			string_agg(format(CASE (to_jsonb(i) ->> 'indnullsnotdistinct')::boolean WHEN true
-				THEN '(num_nulls(a.iblt_k%1$s, b.iblt_k%1$s) = 2'
-					' OR a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s)'
-				ELSE 'a.iblt_k%1$s %2$s b.iblt_k%1$s %3$s' END, e.n, e.equal, e.collated), ' AND '
-				ORDER BY e.n)
-		FROM (SELECT n, pg_get_indexdef(i.indexrelid, n, false), format('OPERATOR(%I.%s)',
-				s.nspname, o.oprname), (SELECT format('COLLATE %I.%I', s.nspname, c.collname)
-					FROM pg_collation c JOIN pg_namespace s ON s.oid = c.collnamespace
-					WHERE c.oid = i.indcollation[n - 1])
-			FROM generate_series(1, i.indnkeyatts) AS n
-			JOIN pg_opclass k ON k.oid = i.indclass[n - 1]
-			JOIN pg_amop p ON p.amopfamily = k.opcfamily AND p.amoplefttype = k.opcintype
-				AND p.amoprighttype = k.opcintype AND p.amopstrategy = 3
-			JOIN pg_operator o ON o.oid = p.amopopr JOIN pg_namespace s ON s.oid = o.oprnamespace
-			WHERE i.own
-			UNION ALL
-			-- the columns, of an expression all
-			SELECT a.attnum, format('CASE WHEN %1$I IS NOT NULL'
-					' THEN pg_catalog.format(''%%s'', %1$I) END', a.attname),
-				'OPERATOR(pg_catalog.=)', NULL
-			FROM pg_attribute a
-			WHERE NOT i.own AND a.attrelid = i.indrelid AND a.attnum > 0 AND CASE
-				WHEN i.indexprs IS NULL THEN a.attnum = ANY (
-					(i.indkey::int2[])[:i.indnkeyatts - 1])
-				ELSE EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
-					AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
-					AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum) END)
-			AS e(n, value, equal, collated)) AS keys(list, same)
 $$;
 
 -- When the transaction that wrote a row was committed; NULL if that is not known.

@@ -2,11 +2,11 @@
 --
 -- repair_apply executes the statements for what was claimed, and reads the rows once more:
 --
---	repair_exchange		what no order of updates can do (exchange.sql)
 --	repair_execute_session	all deletes before the updates and inserts
 --	  repair_execute_steps	of one relation and action
 --	    repair_send		statements for many rows, and for one
 --	  repair_send		and what succeeds behind others only
+--	  repair_exchange	and what no order helps (exchange.sql)
 --	  repair_take_back	what was inserted and has changed on the source (verify.sql)
 --	repair_verify		(verify.sql)
 --
@@ -111,40 +111,43 @@ BEGIN
 END
 $$;
 
--- Executes statements where the target is; the places of those that failed.
+-- Executes statements where the target is; the places of those that failed, and of these with what
+-- must be unique.
 -- With "how" 'bulk' they are for many rows each, and are executed each by itself.  Why one failed
 -- is found out row by row, but a cancel is not tried again.
 -- With 'each' they are for a row each, and are executed together, or if that fails each by itself.
 -- Those that fail may succeed behind others (a table that refers to itself, values that must be
 -- unique), which is what 'left' is for.  It tries the statements again behind the others until none
--- succeeds.  The order turns each time, so that neither direction of a chain takes many rounds.
-CREATE FUNCTION repair_send(conn text, how text, statements repair_statement[], path text)
-RETURNS integer[]
+-- succeeds.  The order turns each time, so that neither direction of a chain takes many rounds.  It
+-- is an error if only foreign keys keep them from it, or if no update may give away a value.
+CREATE FUNCTION repair_send(conn text, how text, statements repair_statement[], path text,
+	OUT failed integer[], OUT uniques integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i
 		ORDER BY CASE how WHEN 'left' THEN - i ELSE i END);
-	failed integer[] := '{}';	-- the last one first
 	-- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation: a statement
 	-- with one of these may succeed behind others
 	of_order CONSTANT text[] := '{23503,23001,23505,23P01}';
 	x record;
 	e failure;
 BEGIN
+	failed := '{}';		-- the last one first
 	IF statements = '{}' THEN
-		RETURN '{}';
+		RETURN;
 	END IF;
 	IF how = 'each' THEN
 		SELECT * INTO x FROM repair_run(conn, statements, path);
 		IF x.failed IS NULL THEN
-			RETURN '{}';
+			RETURN;
 		ELSIF (x.e).state <> ALL (of_order) THEN
 			PERFORM repair_fail(x.e, (statements[x.failed]).sql, (statements[x.failed]).key);
 		END IF;
 	END IF;
 	WHILE remaining <> '{}' LOOP
 		failed := '{}';
+		uniques := '{}';
 		FOR x IN SELECT remaining[r.failed] AS i, r.e FROM repair_run(conn,
 				ARRAY(SELECT statements[i] FROM unnest(remaining) WITH ORDINALITY AS u(i, n)
 					ORDER BY n), path, true) AS r LOOP
@@ -153,19 +156,23 @@ BEGIN
 				PERFORM repair_fail(x.e, (statements[x.i]).sql, (statements[x.i]).key);
 			END IF;
 			failed := x.i || failed;
+			IF (x.e).state IN ('23505', '23P01') THEN
+				uniques := uniques || x.i;
+			END IF;
 			e := x.e;
 		END LOOP;
 		EXIT WHEN how <> 'left';
 		IF failed <> '{}' AND cardinality(failed) >= cardinality(remaining) THEN
+			EXIT WHEN EXISTS (SELECT FROM unnest(uniques) AS i
+				WHERE (statements[i]).sql LIKE 'UPDATE %');
 			e.detail := concat_ws(E'\n', nullif(e.detail, ''),
 				'Nothing was changed, because no statement order satisfies all constraints.');
-			e.hint := CASE WHEN e.state IN ('23505', '23P01') THEN 'If rows exchange values '
-				'that must be unique, make the constraint DEFERRABLE.' END;
+			e.hint := NULL;
 			PERFORM repair_fail(e, (statements[failed[1]]).sql, (statements[failed[1]]).key);
 		END IF;
 		remaining := failed;
 	END LOOP;
-	RETURN ARRAY(SELECT f FROM unnest(failed) AS f ORDER BY 1);
+	failed := ARRAY(SELECT f FROM unnest(failed) AS f ORDER BY 1);
 END
 $$;
 
@@ -176,7 +183,7 @@ AS $$
 DECLARE
 	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
 	e failure := (SELECT r.e FROM repair_run(conn,
-		ARRAY[ROW(sql, 0, false, NULL)::repair_statement], path) AS r);
+		ARRAY[ROW(sql, 0, false, NULL, NULL, NULL)::repair_statement], path) AS r);
 BEGIN
 	IF e.state IS NOT NULL THEN
 		PERFORM repair_fail(e, sql, NULL);
@@ -247,25 +254,25 @@ BEGIN
 					|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || made.this END)
 			USING steps, columns LOOP
 				many := array_append(many, ROW(sql, cardinality(places), at_most,
-					NULL)::repair_statement);
+					NULL, NULL, NULL)::repair_statement);
 				members := members || places;
 				statement_of := statement_of
 					|| array_fill(cardinality(many), ARRAY[cardinality(places)]);
 			END LOOP;
 		END LOOP;
-		failed := repair_send(conn, 'bulk', many, path);
+		failed := (repair_send(conn, 'bulk', many, path)).failed;
 		IF failed = '{}' AND cardinality(members) = cardinality(steps) THEN
 			RETURN '{}';
 		END IF;
 	END IF;
 	shown := repair_shown_sql(plan, false);
-	EXECUTE format('SELECT coalesce(array_agg(ROW(%s, x.n, $2, x.key::text)::repair_statement),'
-			' ''{}'') FROM %s', shown.statement, shown.item)
+	EXECUTE format('SELECT coalesce(array_agg(ROW(%s, x.n, $2, x.key::text, x.id, %L)'
+		'::repair_statement), ''{}'') FROM %s', shown.statement, plan.secret, shown.item)
 	INTO rest USING ARRAY(SELECT s.step
 		FROM (SELECT unnest(steps) AS step, generate_subscripts(steps, 1) AS i) AS s
 		LEFT JOIN unnest(members, statement_of) AS x(member, statement) ON x.member = s.i
 		WHERE x.member IS NULL OR x.statement = ANY (failed) ORDER BY s.i), at_most;
-	failed := repair_send(conn, 'each', rest, path);
+	failed := (repair_send(conn, 'each', rest, path)).failed;
 	RETURN ARRAY(SELECT rest[i] FROM unnest(failed) AS i);
 END
 $$;
@@ -274,7 +281,7 @@ $$;
 -- session of the target's that is prepared for it.
 -- Those checks that the caller deferred before run first, under the role that they were meant
 -- for.  What is deferred runs at the end, before anyone is told that the repair was applied.
-CREATE FUNCTION repair_execute_session(works repair_work[]) RETURNS void
+CREATE FUNCTION repair_execute_session(INOUT works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -291,6 +298,7 @@ DECLARE
 	may_go boolean;
 	steps repair_step[];
 	rest repair_statement[] := '{}';
+	x record;
 BEGIN
 	IF sets_role AND conn IS NULL THEN
 		PERFORM repair_deferred(asked.apply_search_path, conn);
@@ -312,7 +320,11 @@ BEGIN
 			END LOOP;
 		END LOOP;
 	END LOOP;
-	PERFORM repair_send(conn, 'left', rest, asked.apply_search_path);
+	WHILE rest <> '{}' LOOP
+		x := repair_send(conn, 'left', rest, asked.apply_search_path);
+		works := repair_exchange(works, ARRAY(SELECT rest[i] FROM unnest(x.uniques) AS i));
+		rest := ARRAY(SELECT rest[i] FROM unnest(x.failed) AS i WHERE i <> ALL (x.uniques));
+	END LOOP;
 	FOREACH work IN ARRAY works LOOP
 		PERFORM repair_take_back(work);
 	END LOOP;
@@ -337,17 +349,14 @@ DECLARE
 	reset text := 'SELECT pg_catalog.pg_replication_origin_session_reset()';
 	due boolean;
 BEGIN
-	FOR i IN 1 .. cardinality(works) LOOP
-		works[i] := repair_exchange(works[i]);
-	END LOOP;
 	due := EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0);
 	IF due AND origin IS NULL THEN
-		PERFORM repair_execute_session(works);
+		works := repair_execute_session(works);
 	ELSIF due THEN
 		PERFORM ask_one(conn, format(
 			'SELECT pg_catalog.pg_replication_origin_session_setup(%L)', origin));
 		BEGIN
-			PERFORM repair_execute_session(works);
+			works := repair_execute_session(works);
 		EXCEPTION WHEN @on_any_error@ THEN
 			IF conn IS NULL THEN
 				PERFORM ask_one(conn, reset);

@@ -7,7 +7,7 @@
 --	repair_find
 --	  repair_add_steps		what is to be done, or why nothing is (steps.sql), unless the claim
 --				finds that out
---	  repair_show			a preview, which calls repair_exchange
+--	  repair_show			a preview
 --	  repair_claim_all		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
 --	repair_parts		what was done
@@ -17,7 +17,7 @@
 
 -- Completes the steps of a preview, and gives its notices for a target of that many rows, if that
 -- is known: which triggers fire, and how many rows would be lost.
-CREATE FUNCTION repair_show(INOUT work repair_work, rows bigint) RETURNS repair_work
+CREATE FUNCTION repair_show(work repair_work, rows bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -42,8 +42,6 @@ BEGIN
 			CASE WHEN (plan.asked).as_replica THEN NULL ELSE 'With as_replica => true, only '
 				'triggers that are enabled ALWAYS or REPLICA fire.' END);
 	END IF;
-	-- rows that are deleted and inserted are not lost
-	work := repair_exchange(work);
 END
 $$;
 
@@ -91,7 +89,7 @@ BEGIN
 	IF asked.apply THEN
 		PERFORM repair_claim_all(ARRAY[work]);
 	ELSE
-		work := repair_show(work, repair_target_of(asked.target_side,
+		PERFORM repair_show(work, repair_target_of(asked.target_side,
 			(work.figures).rows_here, (work.figures).rows_there));
 	END IF;
 	IF at_once THEN

@@ -81,7 +81,7 @@ BEGIN
 		END LOOP;
 		PERFORM check_index(compared, doubtful);
 		IF NOT asked.apply THEN
-			work := repair_show(work,
+			PERFORM repair_show(work,
 				repair_target_of(asked.target_side, t.rows_here, t.rows_there));
 		END IF;
 		result := array_append(result, ROW(t, planned.item, work)::run_table_repair);

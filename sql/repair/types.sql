@@ -40,8 +40,7 @@ CREATE TYPE repair_target_column AS (
 	equal text,				-- operator by which an index finds a value, as SQL, or NULL
 	list text,				-- type of an array of texts of values, as SQL, or NULL
 	generated boolean,
-	always boolean,			-- GENERATED ALWAYS AS IDENTITY
-	collated text			-- COLLATE clause, or NULL
+	always boolean			-- GENERATED ALWAYS AS IDENTITY
 );
 
 -- A trigger of the target.
@@ -49,15 +48,6 @@ CREATE TYPE repair_trigger AS (
 	name text,				-- quoted
 	enabled text,			-- as in pg_trigger: 'O', 'A' (always) or 'R' (replica)
 	events text[]			-- INSERT, UPDATE, DELETE
-);
-
--- A unique index of the target that is checked at once.
-CREATE TYPE repair_unique AS (
-	name text,				-- quoted
-	columns text[],			-- that it depends on
-	keys text,				-- its values iblt_k1, ..., as SQL of the columns by their names
-	same text,				-- condition that those of a and b are equal, as SQL
-	condition text			-- of a partial index, as SQL, or NULL
 );
 
 -- The target, as repair_describe gives it.  repair_require_described compares all of it with what
@@ -68,7 +58,6 @@ CREATE TYPE repair_description AS (
 	kind text,				-- what sort of relation it is, in words
 	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
-	uniques repair_unique[],
 	replica boolean,		-- the session has session_replication_role = replica
 	read_only boolean,		-- its transactions only read, unless they ask for more
 	distributed boolean,	-- a table of Citus
@@ -126,7 +115,9 @@ CREATE TYPE repair_statement AS (
 	sql text,
 	n bigint,				-- rows that it must change,
 	at_most boolean,		-- or at most
-	key text				-- of its row, NULL if there are several
+	key text,				-- of its row, NULL if there are several
+	id text,				-- the same
+	list text				-- of the steps of its repair
 );
 
 -- How far a repair has come.  Its steps are in a temporary file, in batches.

@@ -325,7 +325,7 @@ CREATE TABLE chain_source (id int PRIMARY KEY, parent int, u int);
 INSERT INTO chain_source SELECT i, CASE WHEN i < 1300 THEN i + 1 END, i FROM generate_series(1, 1300) i;
 SELECT count(*) FROM steps('chain', 'apply => true');
 UPDATE chain_source SET u = u + 1, parent = CASE WHEN id > 1 THEN id - 1 END WHERE id <= 300 OR id > 1200;
-SELECT outcome($$SELECT steps('chain', 'apply => true')$$);
+SELECT regexp_replace(s, ' {.*}', '') AS step, count(*) FROM steps('chain', 'apply => true') AS s GROUP BY 1 ORDER BY 1;
 UPDATE chain_source SET u = u + 5000 WHERE id BETWEEN 301 AND 1200;
 SELECT count(*) FROM steps('chain', 'apply => true');
 SELECT unlike('chain');
