@@ -187,6 +187,7 @@ foreach my $index (@indexes)
 	my ($what, $definition, $create, $is, $wanted) = @$index;
 	fresh($here, $definition, $is, $create);
 	fresh($there, $definition, $wanted, $create);
+	is(sql($here, "SELECT count(*) FROM iblt_repair('ex', 'there', direction => 'pull') WHERE action = 'update' AND status = 'preview'"), $what =~ /condition/ ? 4 : $what =~ /one partition/ ? 3 : $what =~ /partitions/ ? 0 : 2, "$what: a preview shows updates");
 	repaired('');
 	is(contents($here), contents($there), "an index with $what: both sides are equal");
 }
