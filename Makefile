@@ -296,7 +296,7 @@ SIM_DATA = build/sim/data
 KBF_PROGRAMS = $(addprefix build/sim/,sim_kbf_codes sim_kbf_paper sim_kbf_flow sim_kbf_ours)
 SIM_PROGRAMS += build/sim/kbf_sizing $(KBF_PROGRAMS)
 
-$(SIM_PROGRAMS): build/sim/%: test/sim/%.c $(CORE_OBJECTS) $(wildcard test/sim/*.h) test/unit/tap.h
+$(SIM_PROGRAMS): build/sim/%: test/sim/%.c $(CORE_OBJECTS) $(wildcard test/sim/*.h test/unit/*.h)
 	@mkdir -p $(@D)
 	$(UNIT_CC) $(UNIT_CFLAGS) -O2 -o $@ $(filter %.c %.o,$^) $(UNIT_LIBS)
 

@@ -16,6 +16,7 @@
 
 #include "cell.h"
 #include "get.h"
+#include "hypergraph.h"
 #include "meter.h"
 #include "peel.h"
 #include "sketch.h"
@@ -362,17 +363,6 @@ model_settle(Model *model)
 
 /* --- cells and keys as a hypergraph ---------------------------------------- */
 
-typedef struct Graph
-{
-	uint32_t cells;
-	int kept;		  /* cells of a key */
-	uint32_t *degree; /* keys in a cell */
-	uint32_t *names;  /* XOR of their numbers */
-	uint32_t (*place)[IBLT_MAX_HASHES]; /* the cells of each key */
-	uint32_t keys;	  /* that are there */
-	uint32_t peeled;  /* of these, reached by peeling */
-} Graph;
-
 /* The cells of a key, from its hash alone; returns how many. */
 static inline int
 positions(const IbltSketch *sketch, const uint8_t *key, uint32_t *index)
@@ -392,34 +382,21 @@ positions(const IbltSketch *sketch, const uint8_t *key, uint32_t *index)
 	return kept;
 }
 
-static inline void
-graph_toggle(Graph *graph, uint32_t key, uint32_t step)
-{
-	for (int i = 0; i < graph->kept; i++)
-	{
-		graph->degree[graph->place[key][i]] += step;
-		graph->names[graph->place[key][i]] ^= key;
-	}
-}
-
 /* A graph for keys with numbers below "numbers". */
 static inline Graph
 graph_new(const IbltSketch *sketch, uint32_t numbers)
 {
-	int kept = iblt_core_subtable_count(&sketch->params);
-	uint32_t cells = (uint32_t) kept * sketch->params.subtable_cells;
-	Graph graph = {cells, kept, take_zeros(cells * sizeof(uint32_t)),
-		take_zeros(cells * sizeof(uint32_t)), take(numbers * sizeof *graph.place), 0, 0};
-
-	return graph;
+	return graph_open(iblt_core_subtable_count(&sketch->params), sketch->params.subtable_cells, numbers);
 }
 
 static inline void
-graph_put(Graph *graph, const IbltSketch *sketch, uint32_t number, const uint8_t *key)
+graph_put_key(Graph *graph, const IbltSketch *sketch, uint32_t number, const uint8_t *key)
 {
-	(void) positions(sketch, key, graph->place[number]);
-	graph_toggle(graph, number, 1);
-	graph->keys++;
+	uint32_t index[IBLT_MAX_HASHES];
+	int kept = positions(sketch, key, index);
+
+	for (int i = 0; i < kept; i++)
+		graph_put(graph, number, i, index[i]);
 }
 
 static inline Graph
@@ -429,26 +406,8 @@ graph_of(const IbltSketch *sketch, const Model *model)
 
 	for (uint32_t key = 0; key < model->nkeys; key++)
 		if (model->expected[key].there)
-			graph_put(&graph, sketch, key, model_key(model, key));
+			graph_put_key(&graph, sketch, key, model_key(model, key));
 	return graph;
-}
-
-/* Removes keys that are alone in a cell until there are none. */
-static inline void
-graph_peel(Graph *graph)
-{
-	uint32_t before;
-
-	do
-	{
-		before = graph->peeled;
-		for (uint32_t i = 0; i < graph->cells; i++)
-			if (graph->degree[i] == 1)
-			{
-				graph_toggle(graph, graph->names[i], UINT32_MAX);
-				graph->peeled++;
-			}
-	} while (graph->peeled != before);
 }
 
 /* What GET must answer for a key, whose number may be MODEL_NONE. */
@@ -461,9 +420,9 @@ graph_presence(const Graph *graph, const IbltSketch *sketch, const uint8_t *key,
 
 	while (i-- > 0)
 	{
-		if (graph->degree[index[i]] == 1 && graph->names[index[i]] == number)
+		if (graph->cell[index[i]] == (GRAPH_ONE | number))
 			return IBLT_PRESENT;
-		if (graph->degree[index[i]] <= 1)
+		if (graph->cell[index[i]] >> GRAPH_BITS <= 1)
 			answer = IBLT_ABSENT;
 	}
 	return answer;
@@ -502,10 +461,10 @@ check_decode(const IbltSketch *sketch, const Model *model, const char *what)
 	uint8_t *seen = take_zeros(model->nkeys);
 	Decoded d = decode(sketch);
 	Graph graph = graph_of(sketch, model);
-	bool complete;
+	uint32_t there = graph.left;
+	uint32_t peeled = there - graph_peel(&graph);
+	bool complete = peeled == there;
 
-	graph_peel(&graph);
-	complete = graph.peeled == graph.keys;
 	for (uint32_t i = 0; i < d.n; i++)
 	{
 		uint32_t key = model_find(model, d.entry[i].key, model->nkeys);
@@ -516,9 +475,9 @@ check_decode(const IbltSketch *sketch, const Model *model, const char *what)
 			break;
 	}
 	check(d.bounded, "%s: a cell reported twice", what);
-	check(d.n == graph.peeled && d.result == (complete ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCOMPLETE),
+	check(d.n == peeled && d.result == (complete ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCOMPLETE),
 		  "%s: result %d, %u of %u keys reported, with %u within reach", what, (int) d.result, d.n,
-		  graph.keys, graph.peeled);
+		  there, peeled);
 	return complete;
 }
 

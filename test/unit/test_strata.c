@@ -266,11 +266,10 @@ stuck(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys, int number
 		if (iblt_strata_stratum(hash[i], strata->params.strata) == number)
 		{
 			iblt_store64(limb, iblt_strata_limb(strata, hash[i]));
-			graph_put(&graph, strata, i, limb);
+			graph_put_key(&graph, strata, i, limb);
 		}
-	graph_peel(&graph);
-	*n = graph.keys;
-	return graph.keys - graph.peeled;
+	*n = graph.left;
+	return graph_peel(&graph);
 }
 
 /* The paper's estimate of these keys; *exact if it is their number. */
