@@ -114,7 +114,7 @@ my ($whole, $cells) = compare(@{$kinds[0]}, 'kbf_new(2000)', 255);
 	ok(reader('', 'fold', $whole, $divisor) eq $folded, 'the fold has the same bytes');
 }
 
-# The golden bytes of test/unit/test_kbf.c: the pairs 1: 3, -1: 5, 42: 5.
+# Golden bytes: the pairs 1: 3, -1: 5, 42: 5.
 my $golden = pack 'H*', '49424c4b010303020100070004000000' . '01000000000000000300000000000000'
   . '00000000000000005103008074004' . '41d63f8004817350000' . 'f5b0ba98afe14496';
 {
