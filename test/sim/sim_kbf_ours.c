@@ -1,10 +1,11 @@
 /*
  * sim_kbf_ours.c
  *		What our key-value Bloom filter promises, with the core itself: its size
- *		and rates, values that are alike, deletions and updates, overload and growth.
+ *		and rates, values that are alike, deletions, overload and growth.
  *
  * Rates are held against the limits that a size was chosen for, or against the
- * formulas of src/core/kbf_size.c.
+ * formulas of src/core/kbf_size.c.  What deletions and updates leave in each cell, after
+ * an overload too, is for test/unit/test_kbf.c.
  */
 #include "kbf_paper.h"
 #include "kbf_trial.h"
@@ -48,6 +49,30 @@ expected(uint64_t seen, uint64_t lookups, double rate)
 	return fabs((double) seen - mean) <= SIM_SIGMAS * sqrt(mean) + FORMULA_OFF * mean + 1;
 }
 
+/* --- the formulas ----------------------------------------------------------- */
+
+/* Filters of so many keys, and as many others, against the formulas. */
+static void
+rates_at(IbltKbfParams params, uint32_t keys, unsigned alike, uint32_t filters)
+{
+	double load = (double) keys / params.subtable_cells;
+	IbltKbfRates rates;
+	KbfCounts c = { 0 };
+
+	iblt_core_kbf_rates(&params, load, &rates);
+	rates.false_positive += iblt_core_kbf_shared(&params, keys, params.subtable_cells);
+	for (uint32_t i = 0; i < filters; i++)
+		kbf_trial(params, keys, alike, filters == 1, keys, &c);
+	tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown) &&
+			   expected(c.positive, c.absent, rates.false_positive) &&
+			   expected(c.absent_unknown, c.absent, rates.absent_unknown),
+		   "%u values, %u %% of them alike, t = %d, k = %d, load %.2f: unknown %.2e, formula %.2e; "
+		   "others get a value %.2e, %.2e, or are unknown %.2e, %.2e", params.values, alike,
+		   params.superposed, params.hashes, load, kbf_share(c.unknown, c.present), rates.unknown,
+		   kbf_share(c.positive, c.absent), rates.false_positive,
+		   kbf_share(c.absent_unknown, c.absent), rates.absent_unknown);
+}
+
 /* --- small filters --------------------------------------------------------- */
 
 /* Small filters, where keys have several cells in common. */
@@ -55,21 +80,12 @@ static void
 small(void)
 {
 	uint64_t absent = sim_trials(100000, 5000000);
-	IbltKbfParams least = kbf_params(255, 8, 3, 5, IBLT_KBF_LEAST_CELLS);
 	IbltKbfParams params = chosen(255, 3, 40, 1e-3);
-	IbltKbfRates rates;
-	KbfCounts before = { 0 }, c = { 0 };
+	KbfCounts c = { 0 };
 
+	rates_at(kbf_params(255, 8, 3, 5, IBLT_KBF_LEAST_CELLS), 40, 0, (uint32_t) (absent / 40));
 	while (c.absent < absent)
-	{
-		kbf_trial(least, 40, 0, true, 4000, &before);
 		kbf_trial(params, 40, 0, true, 4000, &c);
-	}
-	iblt_core_kbf_rates(&least, 40.0 / least.subtable_cells, &rates);
-	rates.false_positive += iblt_core_kbf_shared(&least, 40, least.subtable_cells);
-	tap_ok(expected(before.positive, before.absent, rates.false_positive),
-		   "40 keys in 5 times %u cells: %.2e of other keys get a value, formula %.2e",
-		   least.subtable_cells, kbf_share(before.positive, before.absent), rates.false_positive);
 	tap_ok(c.wrong == 0 && at_most(c.positive, c.absent, 1e-5) && at_most(c.unknown, c.present, 1e-3),
 		   "40 keys in the %d times %u cells that are chosen: %.2e, at most 1e-5, %.1f bits a key",
 		   params.hashes, params.subtable_cells, kbf_share(c.positive, c.absent),
@@ -135,26 +151,6 @@ sizes(void)
 				 : values[i / 18] == 255 && i / 6 % 3 == 2 && i % 6 == 2 ? sim_trials(1, 50) : 1);
 }
 
-/* --- the formulas ----------------------------------------------------------- */
-
-/* Loads where there is something to count. */
-static void
-rates_at(IbltKbfParams params, uint32_t keys, unsigned alike)
-{
-	double load = (double) keys / params.subtable_cells;
-	IbltKbfRates rates;
-	KbfCounts c = { 0 };
-
-	iblt_core_kbf_rates(&params, load, &rates);
-	kbf_trial(params, keys, alike, true, keys, &c);
-	tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown) &&
-			   expected(c.positive, c.absent, rates.false_positive) &&
-			   expected(c.absent_unknown, c.absent, rates.absent_unknown),
-		   "%u values, %u %% of them alike, t = %d, k = %d, load %.1f: unknown %.2e, formula %.2e",
-		   params.values, alike, params.superposed, params.hashes, load,
-		   kbf_share(c.unknown, c.present), rates.unknown);
-}
-
 static void
 formulas(void)
 {
@@ -171,7 +167,7 @@ formulas(void)
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		rates_at(kbf_params(cases[i].values, cases[i].degree, cases[i].superposed, cases[i].hashes,
 							(uint32_t) (20000 / cases[i].load)),
-				 20000, i % 2 == 0 ? 0 : 90);
+				 20000, i % 2 == 0 ? 0 : 90, 1);
 }
 
 /* Keys that share cells in small filters, beyond the formula for independent cells. */
@@ -179,19 +175,7 @@ static void
 shared(void)
 {
 	for (int k = 3; k <= 5; k++)
-	{
-		IbltKbfParams params = kbf_params(255, 8, 3, k, 16);
-		IbltKbfRates rates;
-		KbfCounts c = { 0 };
-
-		for (long i = 0; i < 2000l << 2 * (k - 3); i++)
-			kbf_trial(params, 24, 0, false, 24, &c);
-		iblt_core_kbf_rates(&params, 24.0 / 16, &rates);
-		tap_ok(expected(c.positive, c.absent,
-						rates.false_positive + iblt_core_kbf_shared(&params, 24, 16)),
-			   "24 keys in %d times 16 cells: %.2e of other keys get a value", k,
-			   kbf_share(c.positive, c.absent));
-	}
+		rates_at(kbf_params(255, 8, 3, k, 16), 24, 0, 2000u << 2 * (k - 3));
 }
 
 /* --- values that are alike --------------------------------------------------- */
@@ -203,22 +187,10 @@ turn(void)
 	uint32_t keys = sim_trials(20000, KEYS);
 
 	for (int i = 0; i < 3; i++)
-		rates_at(kbf_params(255, 8, 2, 6, keys), keys, alike[i]);
+		rates_at(kbf_params(255, 8, 2, 6, keys), keys, alike[i], 1);
 }
 
-/* --- deletions and updates --------------------------------------------------- */
-
-static void
-delete_keys(IbltKbf *kbf, const KbfPairs *pairs, uint64_t from, uint64_t to)
-{
-	for (uint64_t i = from; i < to; i++)
-	{
-		uint8_t key[8];
-
-		iblt_store64(key, pairs->first + i);
-		(void) iblt_core_kbf_delete(kbf, key, sizeof key, kbf_value(pairs, i));
-	}
-}
+/* --- deletions --------------------------------------------------------------- */
 
 static void
 changes(void)
@@ -226,31 +198,23 @@ changes(void)
 	uint64_t keys = sim_trials(20000, KEYS);
 	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
 	KbfPairs pairs = kbf_pairs(255, 0);
-	KbfPairs newer = { pairs.first, tap_random(), 255, 0 };
 	IbltKbf *kbf = kbf_take(&params);
-	KbfCounts updated = { 0 };
 
 	kbf_fill(kbf, &pairs, 0, keys);
-	for (uint64_t i = 0; i < keys; i++)
-	{
-		uint8_t key[8];
-
-		iblt_store64(key, pairs.first + i);
-		(void) iblt_core_kbf_update(kbf, key, sizeof key, kbf_value(&pairs, i),
-									kbf_value(&newer, i));
-	}
-	kbf_count_present(kbf, &newer, 0, keys, &updated);
-	tap_ok(updated.wrong == 0 && at_most(updated.unknown, keys, 1e-3),
-		   "after an update of all keys %.2e are unknown, none is wrong",
-		   kbf_share(updated.unknown, keys));
 	for (uint64_t step = 1; step <= 4; step++)
 	{
 		KbfCounts c = { 0 };
 		IbltKbfRates rates;
 
-		delete_keys(kbf, &newer, keys * (step - 1) / 10, keys * step / 10);
-		kbf_count_absent(kbf, &newer, 0, keys * step / 10, &c);
-		kbf_count_present(kbf, &newer, keys * step / 10, keys, &c);
+		for (uint64_t i = keys * (step - 1) / 10; i < keys * step / 10; i++)
+		{
+			uint8_t key[8];
+
+			iblt_store64(key, pairs.first + i);
+			(void) iblt_core_kbf_delete(kbf, key, sizeof key, kbf_value(&pairs, i));
+		}
+		kbf_count_absent(kbf, &pairs, 0, keys * step / 10, &c);
+		kbf_count_present(kbf, &pairs, keys * step / 10, keys, &c);
 		iblt_core_kbf_rates(&params, (double) kbf->keys / params.subtable_cells, &rates);
 		tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown) &&
 				   at_most(c.positive, c.absent, 1e-5),
@@ -260,73 +224,17 @@ changes(void)
 	}
 }
 
-/* --- overload and back --------------------------------------------------------- */
+/* --- overload ------------------------------------------------------------------- */
 
-/* Are all cells equal, except those that are full in the second? */
-static bool
-same_but_full(const IbltKbf *a, const IbltKbf *b)
-{
-	for (uint32_t i = 0; i < a->ncells; i++)
-		if (iblt_kbf_count(iblt_kbf_cell(b, i)) != IBLT_KBF_FULL &&
-			iblt_kbf_cell(a, i) != iblt_kbf_cell(b, i))
-			return false;
-	return true;
-}
-
-/*
- * Is a number as the formula has it, within four standard errors and a tenth?
- * It takes no full cells into account.
- */
-static bool
-kbf_near(uint64_t seen, uint64_t of, double rate)
-{
-	return fabs((double) seen - (double) of * rate) <=
-		0.1 * (double) of * rate + 4 * sqrt((double) of * rate) + 4;
-}
-
-static void
-overload_at(double load, int times)
-{
-	uint64_t keys = sim_trials(20000, KEYS);
-	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
-	KbfPairs pairs = kbf_pairs(255, 0);
-	KbfCounts before = { 0 }, during = { 0 }, after = { 0 };
-	IbltKbf *small = kbf_take(&params);
-	IbltKbf *kbf = kbf_take(&params);
-	IbltKbfRates rates;
-	double lost;
-
-	keys = (uint64_t) (load * params.subtable_cells);
-	kbf_fill(small, &pairs, 0, keys);
-	kbf_count_present(small, &pairs, 0, keys, &before);
-	kbf_fill(kbf, &pairs, 0, (uint64_t) times * keys);
-	kbf_count_present(kbf, &pairs, 0, keys, &during);
-	kbf_count_absent(kbf, &pairs, (uint64_t) times * keys, (uint64_t) (times + 1) * keys,
-					 &during);
-	delete_keys(kbf, &pairs, keys, (uint64_t) times * keys);
-	kbf_count_present(kbf, &pairs, 0, keys, &after);
-	lost = kbf_share(iblt_core_kbf_full_cells(kbf), kbf->ncells);
-	tap_ok(before.wrong + during.wrong + after.wrong == 0 && same_but_full(small, kbf) &&
-			   kbf->keys == keys,
-		   "load %.2f, %d times and back: unknown %.2e, %.2e, %.2e, and %.2e of the cells "
-		   "stay full, all others are as before", load, times, kbf_share(before.unknown, keys),
-		   kbf_share(during.unknown, keys), kbf_share(after.unknown, keys), lost);
-	iblt_core_kbf_rates(&params, times * load, &rates);
-	tap_ok(kbf_near(during.absent_unknown, keys, rates.absent_unknown) &&
-			   kbf_near(during.positive, keys, rates.false_positive),
-		   "meanwhile other keys are unknown: %.2e, %.2e by the formula, or get a value: %.2e, "
-		   "%.2e by the formula", kbf_share(during.absent_unknown, keys),
-		   rates.absent_unknown, kbf_share(during.positive, keys), rates.false_positive);
-}
-
+/* The paper's rho = 4, and up to five times the load of our size. */
 static void
 overload(void)
 {
-	double ours = 1.5;
+	IbltKbfParams params = chosen(255, 3, sim_trials(20000, KEYS), 1e-3);
 
-	overload_at(LN2, 4); /* the paper's rho = 4 */
-	TRIALS(times, 4)
-		overload_at(ours, 2 + (int) times);
+	rates_at(params, (uint32_t) (4 * LN2 * params.subtable_cells), 0, 1);
+	for (int times = 2; times <= 5; times++)
+		rates_at(params, (uint32_t) (1.5 * times * params.subtable_cells), 0, 1);
 }
 
 /* --- growth ------------------------------------------------------ */
@@ -378,7 +286,7 @@ growth(void)
 	TRIALS(i, 4)
 		growth_at(1u << i);
 	/* the sum of two full filters */
-	rates_at(chosen(255, 3, keys, 1e-3), 2 * keys, 0);
+	rates_at(chosen(255, 3, keys, 1e-3), 2 * keys, 0, 1);
 }
 
 SIM_MAIN({ "small", small }, { "sizes", sizes }, { "formulas", formulas },
