@@ -20,50 +20,23 @@ CREATE TABLE of_rows (id int, of_rows pair);
 SELECT * FROM pg_temp.refusals('%s', 'iblt_checksum(status) FROM status', 'iblt_checksum_seeded(1, t) FROM status_view AS t(id, t, note)',
 	'iblt_agg(status, 0) FROM status');
 
-SELECT pg_temp.refusal(q), q FROM unnest(ARRAY[
-	'SELECT iblt_checksum(status) FROM status',
-	'SELECT iblt_checksum(s.status) FROM status AS s',
-	'SELECT iblt_checksum(status.status) FROM status',
-	'SELECT iblt_checksum(t) FROM status AS t(id, t)',
-	'SELECT iblt_checksum(t) FROM status AS t(id, x, t)',
-	'SELECT iblt_checksum_seeded(7, status) FROM status',
-	'SELECT iblt_checksum(of_rows) FROM of_rows',
-	'SELECT iblt_checksum(v) FROM status_view v',
-	'SELECT iblt_checksum(v.*) FROM status_view v',
-	'SELECT iblt_checksum(v.*) FROM other LEFT JOIN status_view v USING (id)',
-	'SELECT iblt_checksum(v) FROM other LEFT JOIN status_view v USING (id)',
-	'SELECT iblt_checksum(v) FROM (SELECT * FROM status_view OFFSET 0) v',
-	'SELECT iblt_checksum(v) FROM (SELECT id, upper(v) AS v FROM status_view) v',
-	'WITH v AS (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v',
-	'WITH v AS MATERIALIZED (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v',
-	'SELECT iblt_checksum(j) FROM (status JOIN other USING (id)) AS j(id, j)',
-	'SELECT iblt_checksum(j) FROM (other AS a JOIN other AS b USING (id)) AS j(id, j)',
-	'SELECT iblt_checksum(s) FROM (VALUES (1, ''a''), (2, ''b'')) s(r, s)',
-	'SELECT iblt_checksum(g) FROM generate_series(1, 3) WITH ORDINALITY g(g, n)',
-	'SELECT iblt_checksum(g) FROM generate_series(1, 3) g',
-	'SELECT iblt_checksum(single) FROM single',
-	'SELECT iblt_checksum(left_over) FROM left_over',
-	'SELECT iblt_checksum(note) FROM other, (SELECT 1 AS q, 2 AS r OFFSET 0) AS q',
-	'INSERT INTO status SELECT id, iblt_checksum(note)::text FROM other WHERE id < 0 RETURNING id',
-	'SELECT iblt_checksum(note) FROM status',
-	'SELECT iblt_agg(note, 0) FROM status',
-	'SELECT (SELECT iblt_checksum(status)) FROM status',
-	'SELECT (SELECT iblt_checksum(status) FROM single) FROM status',
-	'SELECT 1 FROM status WHERE iblt_checksum(status) <> 0',
-	'SELECT iblt_checksum(status.*) FROM status',
-	'SELECT iblt_checksum(ROW(status)) FROM status',
-	'SELECT iblt_checksum(id, status) FROM status',
-	'SELECT iblt_checksum(status) FROM other',
-	'SELECT iblt_agg(id, iblt_checksum(status)) FROM status',
-	'SELECT iblt_agg(id, iblt_checksum(status.*)) FROM status',
-	'SELECT iblt_agg(status, 0) FROM status',
-	'SELECT iblt_agg(status.*, 0) FROM status',
-	'SELECT iblt_agg(status, iblt_checksum(status.*)) FROM status',
-	'SELECT iblt_agg(v, 0) FROM status_view v',
-	'SELECT iblt_agg(v.*, 0) FROM status_view v',
-	'SELECT iblt_strata_agg(status, 0) FROM status',
-	'SELECT iblt_strata_agg(status.*, 0) FROM status'
-]) WITH ORDINALITY AS u(q, n) ORDER BY n;
+SELECT pg_temp.refusal(CASE WHEN q ~ '^(WITH|INSERT)' THEN q ELSE 'SELECT ' || q END), q FROM regexp_split_to_table($$iblt_checksum(status) FROM status; iblt_checksum(s.status) FROM status AS s; iblt_checksum(status.status) FROM status
+iblt_checksum(t) FROM status AS t(id, t); iblt_checksum(t) FROM status AS t(id, x, t); iblt_checksum_seeded(7, status) FROM status
+iblt_checksum(of_rows) FROM of_rows; iblt_checksum(v) FROM status_view v; iblt_checksum(v.*) FROM status_view v
+iblt_checksum(v.*) FROM other LEFT JOIN status_view v USING (id); iblt_checksum(v) FROM other LEFT JOIN status_view v USING (id)
+iblt_checksum(v) FROM (SELECT * FROM status_view OFFSET 0) v; iblt_checksum(v) FROM (SELECT id, upper(v) AS v FROM status_view) v
+WITH v AS (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v
+WITH v AS MATERIALIZED (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v; iblt_checksum(j) FROM (status JOIN other USING (id)) AS j(id, j)
+iblt_checksum(j) FROM (other AS a JOIN other AS b USING (id)) AS j(id, j); iblt_checksum(s) FROM (VALUES (1, 'a'), (2, 'b')) s(r, s)
+iblt_checksum(g) FROM generate_series(1, 3) WITH ORDINALITY g(g, n); iblt_checksum(g) FROM generate_series(1, 3) g; iblt_checksum(single) FROM single
+iblt_checksum(left_over) FROM left_over; iblt_checksum(note) FROM other, (SELECT 1 AS q, 2 AS r OFFSET 0) AS q
+INSERT INTO status SELECT id, iblt_checksum(note)::text FROM other WHERE id < 0 RETURNING id; iblt_checksum(note) FROM status
+iblt_agg(note, 0) FROM status; (SELECT iblt_checksum(status)) FROM status; (SELECT iblt_checksum(status) FROM single) FROM status
+1 FROM status WHERE iblt_checksum(status) <> 0; iblt_checksum(status.*) FROM status; iblt_checksum(ROW(status)) FROM status
+iblt_checksum(id, status) FROM status; iblt_checksum(status) FROM other; iblt_agg(id, iblt_checksum(status)) FROM status
+iblt_agg(id, iblt_checksum(status.*)) FROM status; iblt_agg(status, 0) FROM status; iblt_agg(status.*, 0) FROM status
+iblt_agg(status, iblt_checksum(status.*)) FROM status; iblt_agg(v, 0) FROM status_view v; iblt_agg(v.*, 0) FROM status_view v
+iblt_strata_agg(status, 0) FROM status; iblt_strata_agg(status.*, 0) FROM status$$, E'; |\n') WITH ORDINALITY AS u(q, n) ORDER BY n;
 
 -- The tables differ, and t.* says so.
 SELECT (SELECT iblt_agg(id, iblt_checksum(status.*)) FROM status)

@@ -53,13 +53,6 @@ SET client_min_messages = warning;
 
 -- A sketch added to itself often enough has a meter that says nothing.  If rows cancel
 -- too, it was large enough for the estimate, and a larger one is recommended.
-CREATE FUNCTION pg_temp.doubled(s iblt, times int) RETURNS iblt LANGUAGE plpgsql AS $$
-BEGIN
-	FOR i IN 1 .. times LOOP
-		s := s + s;
-	END LOOP;
-	RETURN s;
-END $$;
 SELECT i.rows, d.complete, d.rows_estimated, d.recommended_capacity > i.capacity AS larger
 FROM (SELECT pg_temp.doubled(iblt_agg(i, 1, 40) FILTER (WHERE i <= 300) - iblt_agg(i, 1, 40) FILTER (WHERE i > 300), 16)
 	FROM generate_series(1, 600) i) AS x(s), iblt_info(s) i, iblt_decode_status(s) d;

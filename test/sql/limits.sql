@@ -29,45 +29,14 @@ SELECT count(DISTINCT iblt_checksum(a)) FROM (VALUES (ARRAY[ROW(1, 'a'), ROW(1.5
 CREATE FUNCTION nested(n int) RETURNS text LANGUAGE sql AS $$ SELECT repeat('ROW(', n) || '7::bigint' || repeat(')', n) $$;
 -- a row of n columns of numeric, each of which takes 8 bytes of description, and one of another type
 CREATE FUNCTION wide(n int, other text) RETURNS text LANGUAGE sql AS $$ SELECT format('ROW(%sNULL::%s)', repeat('NULL::numeric,', n), other) $$;
-CREATE PROCEDURE round_trip(expression text) LANGUAGE plpgsql AS $$
-DECLARE
-	read record;
-	detail text;
-	hint text;
-BEGIN
-	EXECUTE format('SELECT count(*) AS keys, min(length((iblt_info(s)).key_type)) AS described, bool_and(key = %1$s) AS same'
-		' FROM (SELECT iblt_agg(%1$s, 0, iblt_new(key_size => 4096))) x(s), iblt_decode(s, NULL::record)', expression) INTO read;
-	RAISE NOTICE '% key with % bytes of description, the same: %', read.keys, read.described, read.same;
-EXCEPTION WHEN OTHERS THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	RAISE NOTICE '%: % %; %', SQLSTATE, SQLERRM, detail, hint;
-END $$;
-CALL round_trip(nested(63));
-CALL round_trip(nested(64));
-CALL round_trip(nested(200));
-CALL round_trip(wide(1023, 'float8'));
-CALL round_trip(wide(1023, 'numeric'));
-CALL round_trip(wide(1663, 'numeric'));
--- as many columns as a row can have
-CALL round_trip(format('ROW(%sNULL::oid)', repeat('NULL::oid,', 1663)));
+SELECT what, pg_temp.outcome(format('SELECT (count(*), min(length((iblt_info(s)).key_type)), bool_and(key = %1$s))'
+	' FROM (SELECT iblt_agg(%1$s, 0, iblt_new(key_size => 4096))) x(s), iblt_decode(s, NULL::record)', expression)) AS keys_bytes_same
+FROM (VALUES ('63 rows in each other', nested(63)), ('64', nested(64)), ('200', nested(200)), ('1023 numerics and a float8', wide(1023, 'float8')), ('1024 numerics', wide(1023, 'numeric')),
+	('1664', wide(1663, 'numeric')), ('as many columns as a row can have', format('ROW(%sNULL::oid)', repeat('NULL::oid,', 1663)))) AS v(what, expression);
 -- wherever a key comes in, and at once
-CREATE PROCEDURE refused(call text, expression text) LANGUAGE plpgsql AS $$
-BEGIN
-	EXECUTE 'SELECT ' || format(call, expression);
-	RAISE NOTICE 'accepted: %', call;
-EXCEPTION WHEN OTHERS THEN
-	RAISE NOTICE '% %', SQLSTATE, SQLERRM;
-END $$;
-DO $$
-DECLARE
-	call text;
-BEGIN
-	FOREACH call IN ARRAY ARRAY['iblt_agg(%s, 0)', 'iblt_strata_agg(%s, 0)', 'iblt_insert(iblt_new(), %s, 0)', 'iblt_delete(iblt_new(), %s, 0)',
-		'iblt_get(iblt_new(), %s)', 'iblt_strata_insert(iblt_strata_new(), %s, 0)', 'iblt_strata_delete(iblt_strata_new(), %s, 0)'] LOOP
-		CALL refused(call, nested(64));
-		CALL refused(call, wide(1663, 'numeric'));
-	END LOOP;
-END $$;
+SELECT call, pg_temp.refusal('SELECT ' || format(call, nested(64))) AS deep, pg_temp.refusal('SELECT ' || format(call, wide(1663, 'numeric'))) AS wide
+FROM unnest(ARRAY['iblt_agg(%s, 0)', 'iblt_strata_agg(%s, 0)', 'iblt_insert(iblt_new(), %s, 0)', 'iblt_delete(iblt_new(), %s, 0)',
+	'iblt_get(iblt_new(), %s)', 'iblt_strata_insert(iblt_strata_new(), %s, 0)', 'iblt_strata_delete(iblt_strata_new(), %s, 0)']) AS call;
 -- what is too deep or too wide for a key has a checksum
 DO $$
 BEGIN
@@ -84,27 +53,13 @@ lines", 0);
 --
 -- Counts that do not fit: an error, where a sum modulo 2^32 could look like "equal".
 --
-CREATE FUNCTION doubled(s iblt, times int) RETURNS iblt LANGUAGE plpgsql AS $$
-BEGIN
-	FOR i IN 1 .. times LOOP
-		s := s + s;
-	END LOOP;
-	RETURN s;
-END $$;
-CREATE FUNCTION doubled(s iblt_strata, times int) RETURNS iblt_strata LANGUAGE plpgsql AS $$
-BEGIN
-	FOR i IN 1 .. times LOOP
-		s := s + s;
-	END LOOP;
-	RETURN s;
-END $$;
 -- two keys 2^32 times on opposite sides would read as counts of 0 and the rows add up
-SELECT doubled(iblt_insert(iblt_delete(iblt_new(), 2, 0), 1, 0), 32);
+SELECT pg_temp.refusal('SELECT pg_temp.doubled(iblt_insert(iblt_delete(iblt_new(), 2, 0), 1, 0), 32)');
 CREATE TEMP TABLE counted AS SELECT
-	doubled(iblt_insert(iblt_new(), 1, 0), 30) AS large,
-	doubled(iblt_delete(iblt_new(), 1, 0), 31) AS least,
-	doubled(iblt_strata_insert(iblt_strata_new(), 1, 0), 30) AS large_strata,
-	doubled(iblt_strata_delete(iblt_strata_new(), 1, 0), 31) AS least_strata;
+	pg_temp.doubled(iblt_insert(iblt_new(), 1, 0), 30) AS large,
+	pg_temp.doubled(iblt_delete(iblt_new(), 1, 0), 31) AS least,
+	pg_temp.doubled(iblt_strata_insert(iblt_strata_new(), 1, 0), 30) AS large_strata,
+	pg_temp.doubled(iblt_strata_delete(iblt_strata_new(), 1, 0), 31) AS least_strata;
 ALTER TABLE counted ADD most iblt, ADD most_strata iblt_strata;
 UPDATE counted SET most = iblt_delete(large, 1, 0) + large, most_strata = iblt_strata_delete(large_strata, 1, 0) + large_strata;
 SELECT d.* FROM counted, iblt_decode(most) d;

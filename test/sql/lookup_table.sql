@@ -43,48 +43,20 @@ END $$;
 SELECT pg_temp.blocks($$SELECT iblt_get(s, 7) FROM stored WHERE name = 'large' AND storage = 'external'$$) < 60 AS few,
 	   pg_temp.blocks($$SELECT iblt_info(s) FROM stored WHERE name = 'large' AND storage = 'external'$$) > 100 AS whole;
 
--- A description that the first slice does not hold, with keys of a row type.
+-- Descriptions that the first slice does not hold, of the key, the value, or both: rows of 300 columns.
+CREATE FUNCTION pg_temp.wide(number text, query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY EXECUTE replace(query, 'WIDE', format('ROW(%s, %s)', number, (SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300))));
+END $$;
 CREATE TEMP TABLE wide (s iblt);
-DO $$
-BEGIN
-	EXECUTE format('INSERT INTO wide SELECT iblt_agg(ROW(i, %s), i, iblt_new(1000, key_size => 400)) FROM generate_series(1, 300) i',
-		(SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300)));
-END $$;
-SELECT length((iblt_info(s)).key_type) > 1900 AS long FROM wide;
-DO $$
-DECLARE
-	statuses text;
-BEGIN
-	EXECUTE format('SELECT string_agg(DISTINCT status, '','') FROM wide, generate_series(%s) i, iblt_get(s, ROW(i, %s))',
-		'1, 300', (SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300))) INTO statuses;
-	RAISE NOTICE 'keys that are there: %', statuses;
-	EXECUTE format('SELECT string_agg(DISTINCT status, '','') FROM wide, generate_series(%s) i, iblt_get(s, ROW(i, %s))',
-		'301, 320', (SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300))) INTO statuses;
-	RAISE NOTICE 'other keys: %', statuses;
-END $$;
-
--- The same for a description of the value.
-TRUNCATE wide;
-DO $$
-DECLARE
-	nulls text := (SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300));
-BEGIN
-	EXECUTE format('INSERT INTO wide SELECT iblt_agg(i, ROW(i, %s), iblt_new(1000, value_size => 320)) FROM generate_series(1, 150) i', nulls);
-	EXECUTE format('INSERT INTO wide SELECT iblt_agg(ROW(i, %s), ROW(%1$s, i), iblt_new(1000, key_size => 320, value_size => 320)) FROM generate_series(1, 150) i', nulls);
-END $$;
+INSERT INTO wide SELECT u::iblt FROM pg_temp.wide('i', $$SELECT iblt_agg(WIDE, i, iblt_new(1000, key_size => 400))::text FROM generate_series(1, 300) i
+	UNION ALL SELECT iblt_agg(i, WIDE, iblt_new(1000, value_size => 320))::text FROM generate_series(1, 150) i
+	UNION ALL SELECT iblt_agg(WIDE, WIDE, iblt_new(1000, key_size => 320, value_size => 320))::text FROM generate_series(1, 150) i$$) AS u;
 SELECT length(key_type), length(value_type) FROM wide, iblt_info(s);
-SELECT g.status, count(*), bool_and(split_part(g.value::text, ',', 1) = '(' || k) AS right
-FROM wide, generate_series(1, 300) k, iblt_get(s, k, NULL::record) g WHERE (iblt_info(s)).key_type = 'bigint'
-GROUP BY g.status ORDER BY g.status;
-DO $$
-DECLARE
-	statuses text;
-BEGIN
-	EXECUTE format('SELECT string_agg(DISTINCT status || '' '' || coalesce(split_part(value::text, '','', 301) = i || '')'', false), '','')
-		FROM wide, generate_series(1, 150) i, iblt_get(s, ROW(i, %s), NULL::record) WHERE (iblt_info(s)).key_type <> ''bigint''',
-		(SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300))) INTO statuses;
-	RAISE NOTICE 'keys that are there: %', statuses;
-END $$;
+SELECT told, count(*) FROM pg_temp.wide('i', $$SELECT 'key ' || (i <= 300) || ' ' || (iblt_get(s, WIDE)).status FROM generate_series(1, 320) i, wide WHERE (iblt_info(s)).value_type IS NULL
+	UNION ALL SELECT concat_ws(' ', 'value', i <= 150, g.status, g.value = WIDE) FROM generate_series(1, 300) i, wide, iblt_get(s, i, NULL::record) g WHERE (iblt_info(s)).key_type = 'bigint'
+	UNION ALL SELECT concat_ws(' ', 'both', i <= 150, g.status, g.value = WIDE) FROM generate_series(1, 300) i, wide, iblt_get(s, WIDE, NULL::record) g
+	WHERE (iblt_info(s)).key_type <> 'bigint' AND (iblt_info(s)).value_type IS NOT NULL$$) AS u(told) GROUP BY told ORDER BY told;
 
 --
 -- What is trusted.  Bytes that no function has validated, as a damaged disk could
@@ -158,24 +130,12 @@ SELECT iblt_get(iblt_new(), 1, true), iblt_get(NULL::iblt, 1, true);
 
 -- More rows than a count can hold: the counts of a fold may have wrapped, so the
 -- whole sketch is read.
-CREATE TEMP TABLE many AS SELECT iblt_agg(i, 1, 1000) AS s FROM generate_series(1, 3) i;
-DO $$
-BEGIN
-	FOR i IN 1..30 LOOP
-		UPDATE many SET s = s + s;
-	END LOOP;
-END $$;
+CREATE TEMP TABLE many AS SELECT pg_temp.doubled(iblt_agg(i, 1, 1000), 30) AS s FROM generate_series(1, 3) i;
 SELECT c AS folded_to, rows > 2147483647 AS many, g.*, l.status AS listed, l.count
 FROM many m, unnest(ARRAY[1000, 8, 1]) c, LATERAL (SELECT iblt_fold(m.s, c)) f(s), iblt_info(f.s), iblt_get(f.s, 2) g, iblt_get(f.s, 2, list => true) l;
 
 -- A key that a partial listing returns from such a fold is not believed either.
-CREATE TEMP TABLE more AS SELECT iblt_agg(i, 1, iblt_new(20000, hashes => 3, seed => 1)) AS s FROM generate_series(1, 12) i;
-DO $$
-BEGIN
-	FOR i IN 1..30 LOOP
-		UPDATE more SET s = s + s;
-	END LOOP;
-END $$;
+CREATE TEMP TABLE more AS SELECT pg_temp.doubled(iblt_agg(i, 1, iblt_new(20000, hashes => 3, seed => 1)), 30) AS s FROM generate_series(1, 12) i;
 SET client_min_messages = error;
 SELECT bool_or(complete) AS complete, count(*) AS listed, bool_and(g.status = 'unknown') AS unknown
 FROM more m, LATERAL (SELECT iblt_fold(m.s, 2, 0.1)) f(s), iblt_decode_status(f.s), iblt_decode(f.s, NULL::int, true) l, iblt_get(f.s, l.key, list => true) g;
@@ -201,11 +161,3 @@ FROM unnest(ARRAY[50, 200, 500, 1000]) keys,
 	 LATERAL (SELECT count(*) FILTER (WHERE g.status = 'present') FROM generate_series(1, keys) k, iblt_get(s, k) g) f(found);
 SELECT (iblt_info(iblt_new())).get_success AS template, (iblt_info(iblt_insert(iblt_new(), 1, 1))).get_success AS one_key, (iblt_info(iblt_agg(i, i, 1))).get_success AS full_
 FROM generate_series(1, 2) i;
-
--- A sketch that is filled to the capacity that it lists does not find all of them.
-SELECT keys, cells, round((1 - (1 - (1 - (1 - 1.0::float8 / (cells / 4)) ^ (keys - 1)) ^ 4))::numeric, 4) AS unknown_by_theory,
-	   round(avg(unknown)::numeric, 4) AS unknown, bool_and(complete) AS listed
-FROM unnest(ARRAY[100, 1000]) keys, generate_series(1, 20) n,
-	 LATERAL (SELECT iblt_agg(i, i, iblt_new(keys, seed => n)) FROM generate_series(1, keys) i) x(s), iblt_info(s), iblt_decode_status(s),
-	 LATERAL (SELECT count(*) FILTER (WHERE g.status = 'unknown')::float8 / keys FROM generate_series(1, keys) k, iblt_get(s, k) g) u(unknown)
-GROUP BY keys, cells ORDER BY keys;

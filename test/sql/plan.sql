@@ -77,8 +77,7 @@ SELECT key, side, here, there FROM iblt_compare('types_here', NULL, 'types_there
 SELECT pg_temp.refusal($$SELECT * FROM iblt_compare('types_here', NULL, 'types_there')$$);
 
 -- columns
-CREATE TABLE more (id int PRIMARY KEY, v text, gone int, mine int);
-CREATE TABLE more_there (id int PRIMARY KEY, theirs int, gone int, v text);
+CALL pg_temp.pair('more', 'id int PRIMARY KEY, v text, gone int, mine int', NULL, NULL, 'id int PRIMARY KEY, theirs int, gone int, v text');
 ALTER TABLE more DROP gone;
 ALTER TABLE more_there DROP gone;
 INSERT INTO more VALUES (1, 'a', 1), (2, 'b', 2);
@@ -99,10 +98,7 @@ SELECT count(*) FROM iblt_compare('more', NULL, 'more_there', extra_columns => '
 
 -- the columns of a condition for plain queries, and of one on a relation that is gone
 SELECT (iblt_internal.iblt_compare_check_expression('more', 'v = ''a'' AND id < 3', true, true)).columns, iblt_internal.iblt_compare_check_expression(1::regclass, 'true', true, true) AS gone;
-CREATE TABLE several (id int PRIMARY KEY, v int);
-CREATE TABLE several_there (id int PRIMARY KEY, v int);
-INSERT INTO several SELECT i, i FROM generate_series(1, 4) i;
-INSERT INTO several_there SELECT i, -i FROM generate_series(1, 4) i;
+CALL pg_temp.pair('several', 'id int PRIMARY KEY, v int', 'SELECT i, i FROM generate_series(1, 4) i', 'SELECT i, -i FROM generate_series(1, 4) i');
 SELECT key, side FROM iblt_compare('several', NULL, 'several_there', condition => 'id = 2 OR id = 3 OR id = 4') ORDER BY key::text;
 
 -- figures of a comparison that has not finished are not shown

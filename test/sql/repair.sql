@@ -5,48 +5,43 @@ SET client_min_messages = warning;
 CREATE SCHEMA rep;
 SET search_path = rep, public;
 
--- the steps of a repair that makes a table like the one of its name with _source
+-- the steps of a repair that makes a table like the one of its name with _there
 CREATE FUNCTION steps(target text, options text DEFAULT '', direction text DEFAULT 'pull') RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN QUERY EXECUTE format($q$SELECT step FROM (
 		SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair(%L, NULL, %L, direction => %L%s)) AS x(step) ORDER BY step COLLATE "C"$q$,
-		target, target || '_source', direction, nullif(', ' || options, ', '));
+		target, target || '_there', direction, nullif(', ' || options, ', '));
 END $$;
 -- rows of one that the other lacks; the text of a row is not that of its values alone
 CREATE FUNCTION unlike(target text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	n bigint;
 BEGIN
-	EXECUTE format('WITH a AS (SELECT (row_.*)::text, to_jsonb(row_.*) FROM %1$I AS row_), b AS (SELECT (row_.*)::text, to_jsonb(row_.*) FROM %1$I_source AS row_)
+	EXECUTE format('WITH a AS (SELECT (row_.*)::text, to_jsonb(row_.*) FROM %1$I AS row_), b AS (SELECT (row_.*)::text, to_jsonb(row_.*) FROM %1$I_there AS row_)
 		SELECT count(*) FROM ((TABLE a EXCEPT ALL TABLE b) UNION ALL (TABLE b EXCEPT ALL TABLE a)) AS x', target) INTO n;
 	RETURN n;
 END $$;
+-- the steps of a repair, and whether both are the same then
+CREATE FUNCTION repaired(target text, options text DEFAULT 'apply => true') RETURNS SETOF text LANGUAGE sql AS $$SELECT steps(target, options) UNION ALL SELECT 'unlike: ' || unlike(target)$$;
 CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE sql AS 'SELECT left(pg_temp.refusal(query), 66)';
 
 -- what is refused
-CREATE TABLE opt (id int PRIMARY KEY, v text);
-CREATE TABLE opt_source (id int PRIMARY KEY, v text);
-INSERT INTO opt SELECT i, 'v' FROM generate_series(1, 9) i;
-INSERT INTO opt_source SELECT i, CASE i WHEN 5 THEN 'new' ELSE 'v' END FROM generate_series(2, 10) i;
+CALL pg_temp.pair('opt', 'id int PRIMARY KEY, v text', $$SELECT i, 'v' FROM generate_series(1, 9) i$$,
+	$$SELECT i, CASE i WHEN 5 THEN 'new' ELSE 'v' END FROM generate_series(2, 10) i$$);
 CREATE VIEW opt_view AS SELECT * FROM opt;
-SELECT outcome(format($$SELECT * FROM iblt_repair(%s, peer_relation => 'opt_source')$$, arguments))
+SELECT outcome(format($$SELECT * FROM iblt_repair(%s, peer_relation => 'opt_there')$$, arguments))
 FROM unnest(ARRAY[$$'opt'$$, $$'opt', direction => NULL$$, $$'opt', direction => 'sideways'$$, $$'opt', direction => 'pull', updates => NULL$$, $$'opt', direction => 'pull', apply => NULL$$,
-	$$'opt', direction => 'pull', "cascade" => NULL$$, $$'opt_view', direction => 'pull', key_columns => '{id}'$$, $$'opt_source', direction => 'pull'$$]) AS arguments;
+	$$'opt', direction => 'pull', "cascade" => NULL$$, $$'opt_view', direction => 'pull', key_columns => '{id}'$$, $$'opt_there', direction => 'pull'$$]) AS arguments;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT outcome($$SELECT * FROM iblt_repair('opt', NULL, 'opt_source', direction => 'pull', apply => true)$$);
-SELECT count(*) FROM iblt_repair('opt', NULL, 'opt_source', direction => 'pull');
+SELECT outcome($$SELECT * FROM iblt_repair('opt', NULL, 'opt_there', direction => 'pull', apply => true)$$);
+SELECT count(*) FROM iblt_repair('opt', NULL, 'opt_there', direction => 'pull');
 COMMIT;
-CREATE TABLE wide (a int, v int);
-CREATE TABLE wide_source (a int, v bigint);
-INSERT INTO wide VALUES (1, 2);
-SELECT outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_source', direction => 'pull', cast_types => true)$$) AS casts_without_key,
-	   outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_source', direction => 'pull')$$) AS types;
+CALL pg_temp.pair('wide', 'a int, v int', 'VALUES (1, 2)', NULL, 'a int, v bigint');
+SELECT outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_there', direction => 'pull', cast_types => true)$$) AS casts_without_key,
+	   outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_there', direction => 'pull')$$) AS types;
 -- a value that is compared as text has the form for a repair that it has for a comparison
-CREATE TABLE lasts (id int PRIMARY KEY, v interval);
-CREATE TABLE lasts_source (id int PRIMARY KEY, v text);
-INSERT INTO lasts VALUES (1, '1 day'), (2, '-1 mons +2 days');
-INSERT INTO lasts_source VALUES (1, '1 day'), (2, '-1 mons +2 days');
-SELECT (SELECT count(*) FROM iblt_compare('lasts', NULL, 'lasts_source', cast_types => true)) AS differ, (SELECT count(*) FROM steps('lasts', 'cast_types => true')) AS repaired;
+CALL pg_temp.pair('lasts', 'id int PRIMARY KEY, v interval', $$VALUES (1, '1 day'::interval), (2, '-1 mons +2 days')$$, $$VALUES (1, '1 day'), (2, '-1 mons +2 days')$$, 'id int PRIMARY KEY, v text');
+SELECT (SELECT count(*) FROM iblt_compare('lasts', NULL, 'lasts_there', cast_types => true)) AS differ, (SELECT count(*) FROM steps('lasts', 'cast_types => true')) AS repaired;
 
 -- what is chosen
 SELECT steps('opt');
@@ -63,125 +58,92 @@ COMMIT;
 SHOW lock_timeout;
 SELECT steps('opt', $$condition => 'id > 100', apply => true$$);
 SELECT steps('opt', 'apply => true', 'push');
-SELECT unlike('opt'), (SELECT v FROM opt_source WHERE id = 7);
+SELECT unlike('opt'), (SELECT v FROM opt_there WHERE id = 7);
 
 -- options that iblt_compare has too
-CREATE TABLE more (id int PRIMARY KEY, v int);
-CREATE TABLE more_source (id int PRIMARY KEY, v int, extra int);
-INSERT INTO more_source VALUES (1, 1, 1);
+CALL pg_temp.pair('more', 'id int PRIMARY KEY, v int', NULL, 'VALUES (1, 1, 1)', 'id int PRIMARY KEY, v int, extra int');
 SELECT outcome($$SELECT steps('more', $o$extra_columns => 'error'$o$)$$);
 SELECT outcome($$SELECT steps('more', 'timeout => NULL')$$);
 SELECT steps('more', $$extra_columns => 'ignore', seed => 4711, apply => true$$);
 SELECT rows_here, rows_there, differences, unconfirmed, columns_left_out, messages FROM iblt_compare_stats();
 
 -- keys of several columns and keys by hash; columns that are written or not
-CREATE TABLE pair (b text, x int, a int, v text, PRIMARY KEY (a, b));
-CREATE TABLE pair_source (LIKE pair INCLUDING ALL);
-INSERT INTO pair SELECT i % 3, i, i, 'it''s \ ' || i FROM generate_series(1, 30) i;
-INSERT INTO pair_source SELECT * FROM pair;
-UPDATE pair_source SET v = NULL WHERE a = 4;
+CALL pg_temp.pair('pair', 'b text, x int, a int, v text, PRIMARY KEY (a, b)', $$SELECT i % 3, i, i, 'it''s \ ' || i FROM generate_series(1, 30) i$$, 'SELECT * FROM pair');
+UPDATE pair_there SET v = NULL WHERE a = 4;
 UPDATE pair SET v = NULL WHERE a = 5;
-UPDATE pair_source SET v = v || '"', x = -1 WHERE a = 6;
+UPDATE pair_there SET v = v || '"', x = -1 WHERE a = 6;
 UPDATE pair SET b = 'other' WHERE a = 7;
 INSERT INTO pair SELECT 'same', 0, a, 'same' FROM generate_series(4, 7) a;
-SELECT steps('pair', 'apply => true');
-SELECT unlike('pair');
+SELECT repaired('pair');
 UPDATE pair SET v = 'this is not to be written', x = 77 WHERE a = 9;
 SELECT steps('pair', $$columns => '{x}', apply => true$$);
 SELECT x, v FROM pair WHERE a = 9;
 
 -- values whose text is not all: blanks, rows of nulls, numbers of another scale
 CREATE TYPE two AS (p int, q text);
-CREATE TABLE texts (id int PRIMARY KEY, c char(5), r two, n numeric, s varchar(3), b "char", f float8, i interval);
-CREATE TABLE texts_source (LIKE texts INCLUDING ALL);
-INSERT INTO texts_source VALUES (1, 'a', ROW(NULL, NULL), 1.0, 'abc', 'x', 'NaN', '1 mon -1 day'), (2, '', NULL, 1.00, NULL, '', '-0', NULL),
-	(3, NULL, ROW(1, NULL), 'NaN', '', NULL, 1 / 3.0, '0');
+CALL pg_temp.pair('texts', 'id int PRIMARY KEY, c char(5), r two, n numeric, s varchar(3), b "char", f float8, i interval', NULL,
+	$$VALUES (1, 'a', ROW(NULL, NULL), 1.0, 'abc', 'x', 'NaN', '1 mon -1 day'), (2, '', NULL, 1.00, NULL, '', '-0', NULL),
+	(3, NULL, ROW(1, NULL), 'NaN', '', NULL, 1 / 3.0, '0')$$);
 INSERT INTO texts VALUES (1, '', NULL, 1, '', NULL, 0, '0'), (2, 'a', ROW(NULL, NULL), 1.0, '', 'y', '0', '1 day'), (3, '', ROW(NULL, NULL), 0, NULL, '', 0.3333333333333333, '1 mon');
-SELECT steps('texts', 'apply => true');
-SELECT unlike('texts');
-ALTER TABLE texts_source ALTER s TYPE varchar(9);
-UPDATE texts_source SET s = 'too long' WHERE id = 1;
-SELECT outcome($$SELECT * FROM iblt_repair('texts', NULL, 'texts_source', direction => 'pull', apply => true)$$) AS too_long;
+SELECT repaired('texts');
+ALTER TABLE texts_there ALTER s TYPE varchar(9);
+UPDATE texts_there SET s = 'too long' WHERE id = 1;
+SELECT outcome($$SELECT * FROM iblt_repair('texts', NULL, 'texts_there', direction => 'pull', apply => true)$$) AS too_long;
 SELECT s AS not_cut FROM texts WHERE id = 1;
 
 -- rows without a key: as many as there are, with nulls, and of types that have no "="
-CREATE TABLE bag (a int, v text, j json);
-CREATE TABLE bag_source (LIKE bag);
-INSERT INTO bag VALUES (1, 'x', '{}'), (1, 'x', '{}'), (1, 'x', '{}'), (2, NULL, NULL), (2, NULL, NULL), (3, 'z', '[ ]'), (NULL, NULL, NULL);
-INSERT INTO bag_source VALUES (1, 'x', '{}'), (2, NULL, NULL), (2, NULL, NULL), (2, NULL, NULL), (2, NULL, NULL), (3, 'z', '[]'), (NULL, '', NULL);
+CALL pg_temp.pair('bag', 'a int, v text, j json', $$VALUES (1, 'x', '{}'), (1, 'x', '{}'), (1, 'x', '{}'), (2, NULL, NULL), (2, NULL, NULL), (3, 'z', '[ ]'), (NULL, NULL, NULL)$$,
+	$$VALUES (1, 'x', '{}'), (2, NULL, NULL), (2, NULL, NULL), (2, NULL, NULL), (2, NULL, NULL), (3, 'z', '[]'), (NULL, '', NULL)$$);
 SELECT steps('bag');
 SELECT steps('bag', 'deletes => false');
-SELECT steps('bag', 'apply => true');
-SELECT unlike('bag');
-CREATE TABLE nan (f float8);
-CREATE TABLE nan_source (f float8);
-INSERT INTO nan VALUES (0);
-INSERT INTO nan_source VALUES ('-0');
+SELECT repaired('bag');
+CALL pg_temp.pair('nan', 'f float8', 'VALUES (0)', $$VALUES ('-0')$$);
 SELECT steps('nan', 'apply => true');
 SELECT f FROM nan;
 -- of several rows of a key, some are missing: all or none
-CREATE TABLE several (k int, v text);
-CREATE TABLE several_source (LIKE several);
-INSERT INTO several VALUES (1, 'a'), (1, 'b'), (2, 'x'), (3, 'y');
-INSERT INTO several_source VALUES (1, 'a'), (1, 'c'), (2, 'x'), (2, 'x');
+CALL pg_temp.pair('several', 'k int, v text', $$VALUES (1, 'a'), (1, 'b'), (2, 'x'), (3, 'y')$$, $$VALUES (1, 'a'), (1, 'c'), (2, 'x'), (2, 'x')$$);
 SELECT steps('several', $$key_columns => '{k}', inserts => false$$);
-SELECT steps('several', $$key_columns => '{k}', apply => true$$);
-SELECT unlike('several');
+SELECT repaired('several', $$key_columns => '{k}', apply => true$$);
 -- and under a condition, and in partitions
 INSERT INTO several VALUES (8, 'twice'), (8, 'twice');
-INSERT INTO several_source VALUES (8, 'twice');
-SELECT steps('several', $$condition => 'k = 8 -- and no other', apply => true$$);
-SELECT unlike('several');
+INSERT INTO several_there VALUES (8, 'twice');
+SELECT repaired('several', $$condition => 'k = 8 -- and no other', apply => true$$);
 CREATE TABLE parts (a int, v text) PARTITION BY LIST (a);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2);
-CREATE TABLE parts_source (a int, v text);
+CREATE TABLE parts_there (a int, v text);
 INSERT INTO parts VALUES (1, 'x'), (1, 'y'), (2, 'x'), (2, 'y');
-INSERT INTO parts_source VALUES (1, 'y'), (2, 'x'), (2, 'y');
-SELECT steps('parts', 'apply => true');
-SELECT unlike('parts');
+INSERT INTO parts_there VALUES (1, 'y'), (2, 'x'), (2, 'y');
+SELECT repaired('parts');
 
 -- a condition on what is not compared
-CREATE TABLE hidden (a int, slice text);
-CREATE TABLE hidden_source (a int, slice text);
-INSERT INTO hidden VALUES (1, 'keep'), (1, 'drop'), (1, 'keep');
+CALL pg_temp.pair('hidden', 'a int, slice text', $$VALUES (1, 'keep'), (1, 'drop'), (1, 'keep')$$);
 SELECT steps('hidden', $$exclude => '{slice}', condition => 'slice = ''drop''', apply => true$$);
 SELECT * FROM hidden;
 -- two rows of a unique key, as a damaged index can have them
-CREATE TABLE twice (id text PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v int);
-CREATE TABLE twice_source (id text PRIMARY KEY, v int);
-INSERT INTO twice_source VALUES ('a', 1);
+CALL pg_temp.pair('twice', 'id text PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v int', NULL, $$VALUES ('a', 1)$$, 'id text PRIMARY KEY, v int');
 BEGIN;
 INSERT INTO twice VALUES ('a', 2), ('a', 3);
 SELECT steps('twice', 'apply => true');
 ROLLBACK;
 
 -- identity and generated columns
-CREATE TABLE ident (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v * 2) STORED);
-CREATE TABLE ident_source (id int PRIMARY KEY, v int, w int);
+CALL pg_temp.pair('ident', 'id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v * 2) STORED', NULL, NULL, 'id int PRIMARY KEY, v int, w int');
 INSERT INTO ident (v) SELECT i FROM generate_series(1, 5) i;
-INSERT INTO ident_source SELECT * FROM ident WHERE id <> 2;
-INSERT INTO ident_source VALUES (9, 9, 18);
-UPDATE ident_source SET v = 100, w = 200 WHERE id = 3;
-UPDATE ident_source SET w = 7 WHERE id = 4;
+INSERT INTO ident_there SELECT * FROM ident WHERE id <> 2;
+INSERT INTO ident_there VALUES (9, 9, 18);
+UPDATE ident_there SET v = 100, w = 200 WHERE id = 3;
+UPDATE ident_there SET w = 7 WHERE id = 4;
 SELECT steps('ident', 'apply => true');
 SELECT * FROM ident ORDER BY id;
-CREATE TABLE ident_bag (id int GENERATED ALWAYS AS IDENTITY, v int);
-CREATE TABLE ident_bag_source (id int, v int);
-INSERT INTO ident_bag_source VALUES (7, 7), (7, 7), (8, 8);
-SELECT steps('ident_bag', 'apply => true');
-SELECT unlike('ident_bag');
-CREATE TABLE ident_other (id int PRIMARY KEY, v int GENERATED ALWAYS AS IDENTITY);
-CREATE TABLE ident_other_source (id int PRIMARY KEY, v int);
-INSERT INTO ident_other VALUES (1);
-INSERT INTO ident_other_source VALUES (1, 99);
+CALL pg_temp.pair('ident_bag', 'id int GENERATED ALWAYS AS IDENTITY, v int', NULL, 'VALUES (7, 7), (7, 7), (8, 8)', 'id int, v int');
+SELECT repaired('ident_bag');
+CALL pg_temp.pair('ident_other', 'id int PRIMARY KEY, v int GENERATED ALWAYS AS IDENTITY', 'VALUES (1)', 'VALUES (1, 99)', 'id int PRIMARY KEY, v int');
 SELECT steps('ident_other', 'apply => true');
 
 -- conditions on what differs
-CREATE TABLE slice (id int PRIMARY KEY, v int);
-CREATE TABLE slice_source (id int PRIMARY KEY, v int);
-INSERT INTO slice SELECT i, 20 FROM generate_series(1, 6) i;
-INSERT INTO slice_source SELECT i, CASE i WHEN 3 THEN 5 WHEN 5 THEN 30 ELSE 20 END FROM generate_series(1, 6) i WHERE i <> 4;
+CALL pg_temp.pair('slice', 'id int PRIMARY KEY, v int', 'SELECT i, 20 FROM generate_series(1, 6) i',
+	'SELECT i, CASE i WHEN 3 THEN 5 WHEN 5 THEN 30 ELSE 20 END FROM generate_series(1, 6) i WHERE i <> 4');
 UPDATE slice SET v = 5 WHERE id = 6;
 SELECT steps('slice', $$condition => 'v > 10'$$);
 SELECT steps('slice', $$condition => 'v > 10', apply => true$$);
@@ -190,63 +152,47 @@ SELECT steps('slice', $$peer_condition => 'v > 10', apply => true$$);
 SELECT * FROM slice ORDER BY id;
 
 -- foreign keys: an order that works, and what would go besides
-CREATE TABLE tree (id int PRIMARY KEY, up int REFERENCES tree, v text);
-CREATE TABLE tree_source (id int PRIMARY KEY, up int, v text);
-INSERT INTO tree_source SELECT i, nullif(i + 1, 41), 'v' FROM generate_series(1, 40) i;
-SELECT count(*) FROM steps('tree', 'apply => true');
-SELECT unlike('tree');
-DELETE FROM tree_source WHERE id % 2 = 0;
-UPDATE tree_source SET up = nullif(id + 2, 41);
-SELECT count(*) FROM steps('tree', 'apply => true');
-SELECT unlike('tree');
-CREATE TABLE parent (id int PRIMARY KEY, u int UNIQUE);
-CREATE TABLE parent_source (id int PRIMARY KEY, u int);
+CALL pg_temp.pair('tree', 'id int PRIMARY KEY, up int REFERENCES tree, v text', NULL, $$SELECT i, nullif(i + 1, 41), 'v' FROM generate_series(1, 40) i$$,
+	'id int PRIMARY KEY, up int, v text');
+SELECT count(*), unlike('tree') FROM steps('tree', 'apply => true');
+DELETE FROM tree_there WHERE id % 2 = 0;
+UPDATE tree_there SET up = nullif(id + 2, 41);
+SELECT count(*), unlike('tree') FROM steps('tree', 'apply => true');
+CALL pg_temp.pair('parent', 'id int PRIMARY KEY, u int UNIQUE', NULL, NULL, 'id int PRIMARY KEY, u int');
 CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASCADE, u int REFERENCES parent (u) ON UPDATE CASCADE);
 INSERT INTO parent SELECT i, i FROM generate_series(1, 5) i;
-INSERT INTO parent_source SELECT i, i FROM generate_series(2, 5) i;
+INSERT INTO parent_there SELECT i, i FROM generate_series(2, 5) i;
 INSERT INTO child VALUES (1, 1, NULL), (2, NULL, 2);
 SELECT steps('parent');
 SELECT outcome($$SELECT steps('parent', 'apply => true')$$);
 SELECT count(*) AS children FROM child;
 SELECT steps('parent', 'apply => true, "cascade" => true');
 SELECT * FROM child;
-UPDATE parent_source SET u = 20 WHERE id = 2;
+UPDATE parent_there SET u = 20 WHERE id = 2;
 SELECT steps('parent');
 SELECT outcome($$SELECT steps('parent', 'apply => true')$$);
 SELECT u AS child FROM child;
-CREATE TABLE self (id int PRIMARY KEY, up int REFERENCES self ON DELETE CASCADE);
-CREATE TABLE self_source (id int PRIMARY KEY, up int);
-INSERT INTO self VALUES (1, NULL), (2, 1), (3, 2), (4, NULL);
-INSERT INTO self_source VALUES (4, NULL);
-SELECT steps('self', 'apply => true');
-SELECT unlike('self');
+CALL pg_temp.pair('self', 'id int PRIMARY KEY, up int REFERENCES self ON DELETE CASCADE', 'VALUES (1, NULL), (2, 1), (3, 2), (4, NULL)', 'VALUES (4, NULL)',
+	'id int PRIMARY KEY, up int');
+SELECT repaired('self');
 
 -- an order that works up to a row that no order would do for
-CREATE TABLE checked (id int PRIMARY KEY, u int UNIQUE, v int CHECK (v > 0));
-CREATE TABLE checked_source (id int PRIMARY KEY, u int, v int);
-INSERT INTO checked VALUES (1, 1, 1), (2, 2, 1), (3, 9, 1);
-INSERT INTO checked_source VALUES (1, 2, 1), (2, 3, 1), (3, 9, -1);
+CALL pg_temp.pair('checked', 'id int PRIMARY KEY, u int UNIQUE, v int CHECK (v > 0)', 'VALUES (1, 1, 1), (2, 2, 1), (3, 9, 1)', 'VALUES (1, 2, 1), (2, 3, 1), (3, 9, -1)',
+	'id int PRIMARY KEY, u int, v int');
 SELECT outcome($$SELECT steps('checked', 'apply => true')$$);
 
 -- unique values that move from row to row, or are exchanged
-CREATE TABLE uniq (id int PRIMARY KEY, u int UNIQUE);
-CREATE TABLE uniq_source (id int PRIMARY KEY, u int);
-INSERT INTO uniq SELECT i, i FROM generate_series(1, 6) i;
-INSERT INTO uniq_source SELECT i, i + 1 FROM generate_series(1, 6) i;
-SELECT count(*) FROM steps('uniq', 'apply => true');
-SELECT unlike('uniq');
-UPDATE uniq_source SET u = CASE id WHEN 1 THEN 3 ELSE 2 END WHERE id IN (1, 2);
-SELECT steps('uniq', 'apply => true');
-SELECT unlike('uniq');
-UPDATE uniq_source SET u = CASE id WHEN 1 THEN 2 ELSE 3 END WHERE id IN (1, 2);
+CALL pg_temp.pair('uniq', 'id int PRIMARY KEY, u int UNIQUE', 'SELECT i, i FROM generate_series(1, 6) i', 'SELECT i, i + 1 FROM generate_series(1, 6) i',
+	'id int PRIMARY KEY, u int');
+SELECT count(*), unlike('uniq') FROM steps('uniq', 'apply => true');
+UPDATE uniq_there SET u = CASE id WHEN 1 THEN 3 ELSE 2 END WHERE id IN (1, 2);
+SELECT repaired('uniq');
+UPDATE uniq_there SET u = CASE id WHEN 1 THEN 2 ELSE 3 END WHERE id IN (1, 2);
 ALTER TABLE uniq DROP CONSTRAINT uniq_u_key, ADD UNIQUE (u) DEFERRABLE;
-SELECT count(*) FROM steps('uniq', 'apply => true');
-SELECT unlike('uniq');
+SELECT count(*), unlike('uniq') FROM steps('uniq', 'apply => true');
 
 -- triggers that do something else
-CREATE TABLE trig (id int PRIMARY KEY, v int);
-CREATE TABLE trig_source (id int PRIMARY KEY, v int);
-INSERT INTO trig_source VALUES (1, 1), (2, 2);
+CALL pg_temp.pair('trig', 'id int PRIMARY KEY, v int', NULL, 'VALUES (1, 1), (2, 2)');
 CREATE FUNCTION trig() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	NEW.v := NEW.v + 1;
@@ -265,35 +211,35 @@ CREATE TYPE mood AS ENUM ('sad', 'it''s');
 CREATE DOMAIN short AS varchar(9) CHECK (VALUE <> 'no');
 CREATE TABLE many (id int PRIMARY KEY, t text, a text[], b point, m mood, d short, c "char", n numeric(9,2), p two, j jsonb, v char(4),
 	i int GENERATED ALWAYS AS IDENTITY, g int GENERATED ALWAYS AS (id + 1) STORED);
-CREATE TABLE many_source (LIKE many INCLUDING ALL);
-INSERT INTO many_source OVERRIDING SYSTEM VALUE SELECT i, CASE WHEN i % 7 > 0 THEN E'a,"b\\ {' || i END, ARRAY[i::text, NULL, 'x,"y'], point(i, 1), CASE i % 2 WHEN 1 THEN 'it''s'::mood END,
+CREATE TABLE many_there (LIKE many INCLUDING ALL);
+INSERT INTO many_there OVERRIDING SYSTEM VALUE SELECT i, CASE WHEN i % 7 > 0 THEN E'a,"b\\ {' || i END, ARRAY[i::text, NULL, 'x,"y'], point(i, 1), CASE i % 2 WHEN 1 THEN 'it''s'::mood END,
 	'short', 'c', i / 3.0, ROW(i, NULL)::two, jsonb_build_object('k', i), 'v', i FROM generate_series(1, 4000) i;
-INSERT INTO many OVERRIDING SYSTEM VALUE SELECT id, t, a, b, m, d, c, n, p, j, v, i FROM many_source WHERE id <= 3000;
+INSERT INTO many OVERRIDING SYSTEM VALUE SELECT id, t, a, b, m, d, c, n, p, j, v, i FROM many_there WHERE id <= 3000;
 INSERT INTO many SELECT i FROM generate_series(5001, 6200) i;
 UPDATE many SET t = 'x', a = '{}' WHERE id % 3 = 0;
 UPDATE many SET n = NULL, v = NULL, p = NULL WHERE id % 5 = 0;
 UPDATE many SET d = NULL, j = NULL, c = '', m = NULL WHERE id = 7;
 CREATE TABLE single (LIKE many INCLUDING ALL);
-CREATE TABLE single_source (LIKE many INCLUDING ALL);
+CREATE TABLE single_there (LIKE many INCLUDING ALL);
 INSERT INTO single OVERRIDING SYSTEM VALUE SELECT id, t, a, b, m, d, c, n, p, j, v, i FROM many;
-INSERT INTO single_source OVERRIDING SYSTEM VALUE SELECT id, t, a, b, m, d, c, n, p, j, v, i FROM many_source;
+INSERT INTO single_there OVERRIDING SYSTEM VALUE SELECT id, t, a, b, m, d, c, n, p, j, v, i FROM many_there;
 CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN coalesce(NEW, OLD); END';
 CREATE TRIGGER same BEFORE INSERT OR UPDATE OR DELETE ON single FOR EACH ROW EXECUTE FUNCTION same();
-CREATE TEMP TABLE told AS SELECT * FROM iblt_repair('many', NULL, 'many_source', direction => 'pull', apply => true);
+CREATE TEMP TABLE told AS SELECT * FROM iblt_repair('many', NULL, 'many_there', direction => 'pull', apply => true);
 SELECT action, status, count(*) FROM told GROUP BY 1, 2 ORDER BY 1;
 SELECT unlike('many');
 SELECT count(*) AS told_otherwise FROM (SELECT key, action, replace(sql, 'many', 'single'), status, detail FROM told
-	EXCEPT SELECT key, action, sql, status, detail FROM iblt_repair('single', NULL, 'single_source', direction => 'pull', apply => true)) AS x;
+	EXCEPT SELECT key, action, sql, status, detail FROM iblt_repair('single', NULL, 'single_there', direction => 'pull', apply => true)) AS x;
 SELECT unlike('single');
 -- one row of many fails, is not changed by a rule, or has to come behind another one
-UPDATE many_source SET t = t || '!';
+UPDATE many_there SET t = t || '!';
 ALTER TABLE many ADD CHECK (id <> 2222 OR t NOT LIKE '%!');
 SELECT outcome($$SELECT steps('many', 'apply => true')$$), unlike('many');
 DO $$
 DECLARE
 	said text;
 BEGIN
-	PERFORM * FROM iblt_repair('rep.many', NULL, 'rep.many_source', direction => 'pull', apply => true);
+	PERFORM * FROM iblt_repair('rep.many', NULL, 'rep.many_there', direction => 'pull', apply => true);
 EXCEPTION WHEN check_violation THEN
 	GET STACKED DIAGNOSTICS said = PG_EXCEPTION_DETAIL;
 	RAISE WARNING '%', substring(said from 'The row has the key .*');
@@ -303,32 +249,28 @@ CREATE RULE nothing AS ON UPDATE TO many WHERE NEW.id = 1111 DO INSTEAD NOTHING;
 SELECT outcome($$SELECT steps('many', 'apply => true')$$);
 DROP RULE nothing ON many;
 -- a rule that writes elsewhere, and returns what it was given
-CREATE TABLE ruled (id int PRIMARY KEY, v text);
-CREATE TABLE ruled_source (LIKE ruled INCLUDING ALL);
+CALL pg_temp.pair('ruled', 'id int PRIMARY KEY, v text');
 CREATE TABLE aside (LIKE ruled);
-INSERT INTO ruled_source SELECT i, 'v' FROM generate_series(1, 50) i;
+INSERT INTO ruled_there SELECT i, 'v' FROM generate_series(1, 50) i;
 CREATE RULE aside AS ON INSERT TO ruled DO INSTEAD INSERT INTO aside VALUES (new.*) RETURNING *;
 SELECT outcome($$SELECT steps('ruled', 'apply => true')$$);
 SELECT count(*) FROM aside;
 -- a delete that does not delete, of one row and of many
 BEGIN;
-DELETE FROM many_source WHERE id = 5;
+DELETE FROM many_there WHERE id = 5;
 CREATE RULE nothing AS ON DELETE TO many DO INSTEAD NOTHING;
 SELECT outcome($$SELECT steps('many', 'inserts => false, updates => false, apply => true')$$);
-DELETE FROM many_source WHERE id < 100;
+DELETE FROM many_there WHERE id < 100;
 SELECT outcome($$SELECT steps('many', 'inserts => false, updates => false, apply => true')$$);
 ROLLBACK;
-SELECT count(*) FROM steps('many', 'apply => true');
-SELECT unlike('many');
-CREATE TABLE chain (id int PRIMARY KEY, parent int REFERENCES chain, u int UNIQUE);
-CREATE TABLE chain_source (id int PRIMARY KEY, parent int, u int);
-INSERT INTO chain_source SELECT i, CASE WHEN i < 1300 THEN i + 1 END, i FROM generate_series(1, 1300) i;
+SELECT count(*), unlike('many') FROM steps('many', 'apply => true');
+CALL pg_temp.pair('chain', 'id int PRIMARY KEY, parent int REFERENCES chain, u int UNIQUE', NULL, 'SELECT i, CASE WHEN i < 1300 THEN i + 1 END, i FROM generate_series(1, 1300) i',
+	'id int PRIMARY KEY, parent int, u int');
 SELECT count(*) FROM steps('chain', 'apply => true');
-UPDATE chain_source SET u = u + 1, parent = CASE WHEN id > 1 THEN id - 1 END WHERE id <= 300 OR id > 1200;
+UPDATE chain_there SET u = u + 1, parent = CASE WHEN id > 1 THEN id - 1 END WHERE id <= 300 OR id > 1200;
 SELECT regexp_replace(s, ' {.*}', '') AS step, count(*) FROM steps('chain', 'apply => true') AS s GROUP BY 1 ORDER BY 1;
-UPDATE chain_source SET u = u + 5000 WHERE id BETWEEN 301 AND 1200;
-SELECT count(*) FROM steps('chain', 'apply => true');
-SELECT unlike('chain');
+UPDATE chain_there SET u = u + 5000 WHERE id BETWEEN 301 AND 1200;
+SELECT count(*), unlike('chain') FROM steps('chain', 'apply => true');
 -- a row may be gone with another one only where a foreign key of the table deletes it
 BEGIN;
 INSERT INTO chain VALUES (0);
@@ -339,9 +281,9 @@ CREATE RULE nothing AS ON DELETE TO self DO INSTEAD NOTHING;
 ALTER TABLE self ENABLE ALWAYS RULE nothing;
 SELECT outcome($$SELECT steps('self', 'apply => true')$$), outcome($$SELECT steps('self', 'apply => true, as_replica => true')$$) AS as_replica;
 ROLLBACK;
-DELETE FROM chain_source;
-SELECT count(*) FROM steps('chain', 'apply => true');
-SELECT unlike('chain'), count(*) FROM chain;
+DELETE FROM chain_there;
+SELECT count(*), unlike('chain') FROM steps('chain', 'apply => true');
+SELECT count(*) FROM chain;
 
 SET search_path = iblt_internal, rep, public;
 -- what the answer to COMMIT says: only an error of a peer that goes on is certain
@@ -380,10 +322,7 @@ ROLLBACK;
 SET search_path = rep, public;
 
 -- an insert changes a row that a statement for many rows has updated and seen
-CREATE TABLE later (id int PRIMARY KEY, v int);
-CREATE TABLE later_source (id int PRIMARY KEY, v int);
-INSERT INTO later VALUES (1, 1), (2, 2);
-INSERT INTO later_source VALUES (1, 10), (2, 2), (3, 3);
+CALL pg_temp.pair('later', 'id int PRIMARY KEY, v int', 'VALUES (1, 1), (2, 2)', 'VALUES (1, 10), (2, 2), (3, 3)');
 CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE rep.later SET v = 0 WHERE id = 1; RETURN NULL; END';
 CREATE TRIGGER later AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION later();
 SELECT outcome($$SELECT steps('later', 'apply => true')$$);
@@ -393,15 +332,15 @@ SELECT * FROM later ORDER BY id;
 \c -
 SET client_min_messages = warning;
 SET search_path = rep, public;
-CREATE TABLE came (id int PRIMARY KEY);
-CREATE TABLE came_source (id int PRIMARY KEY);
-INSERT INTO came VALUES (1), (2), (4);
-INSERT INTO came_source VALUES (2), (3), (5);
+CREATE TABLE came AS SELECT unnest('{1,2,4}'::int[]) AS id;
+CREATE TABLE came_there AS SELECT unnest('{2,3,5}'::int[]) AS id;
+ALTER TABLE came ADD PRIMARY KEY (id);
+ALTER TABLE came_there ADD PRIMARY KEY (id);
 BEGIN;
 ALTER FUNCTION iblt_internal.hashes_of_keys(iblt_internal.plan, text[]) RENAME TO hashes_of_keys_it;
 CREATE FUNCTION iblt_internal.hashes_of_keys(iblt_internal.plan, text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
-	INSERT INTO rep.came_source VALUES (1) ON CONFLICT DO NOTHING;
+	INSERT INTO rep.came_there VALUES (1) ON CONFLICT DO NOTHING;
 	INSERT INTO rep.came VALUES (3) ON CONFLICT DO NOTHING;
 	RETURN iblt_internal.hashes_of_keys_it($1, $2);
 END $$;

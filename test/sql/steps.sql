@@ -60,21 +60,12 @@ INSERT INTO many SELECT generate_series(1, 3);
 INSERT INTO many_there TABLE many;
 UPDATE many_there SET c120 = 0 WHERE id = 2;
 SELECT key, side FROM iblt_compare('many', NULL, 'many_there');
-CREATE TABLE t (t int PRIMARY KEY);
-CREATE TABLE t_there (t int PRIMARY KEY);
-INSERT INTO t VALUES (1), (2);
-INSERT INTO t_there VALUES (2), (3);
+CALL pg_temp.pair('t', 't int PRIMARY KEY', 'VALUES (1), (2)', 'VALUES (2), (3)');
 SELECT key, side FROM iblt_compare('t', NULL, 't_there') ORDER BY key;
 SELECT key, side FROM iblt_compare('t', NULL, 't_there', key_columns => '{t}', recheck => 1, timeout => '0 s') ORDER BY key;
-CREATE TABLE named (id int PRIMARY KEY, t int NOT NULL, v int);
-CREATE TABLE named_there (id int PRIMARY KEY, t int NOT NULL, v int);
-INSERT INTO named VALUES (1, 7, 1), (2, 8, 2);
-INSERT INTO named_there VALUES (1, 7, 2), (2, 9, 2);
+CALL pg_temp.pair('named', 'id int PRIMARY KEY, t int NOT NULL, v int', 'VALUES (1, 7, 1), (2, 8, 2)', 'VALUES (1, 7, 2), (2, 9, 2)');
 SELECT key, side FROM iblt_compare('named', NULL, 'named_there', key_columns => '{t}', columns => '{t}') ORDER BY key;
-CREATE TABLE t_text (t text);
-CREATE TABLE t_text_there (t text);
-INSERT INTO t_text VALUES ('a'), ('a'), ('b');
-INSERT INTO t_text_there VALUES ('a'), ('b');
+CALL pg_temp.pair('t_text', 't text', $$VALUES ('a'), ('a'), ('b')$$, $$VALUES ('a'), ('b')$$);
 SELECT key, side, here_count, there_count FROM iblt_compare('t_text', NULL, 't_text_there');
 
 -- what follows a condition does not become a part of it
@@ -119,13 +110,9 @@ SELECT note_mark();
 SELECT count(*), count(DISTINCT mark) FROM marks;
 
 -- how rows are found
-CREATE TABLE pair (a int, b int, v text, PRIMARY KEY (a, b));
-CREATE TABLE pair_there (a int, b int, v text, PRIMARY KEY (a, b));
-INSERT INTO pair SELECT 1, i, 'v' FROM generate_series(1, 3) AS i;
-INSERT INTO pair_there SELECT 1, i, CASE i WHEN 1 THEN 'v' ELSE 'w' END FROM generate_series(1, 3) AS i;
-CREATE TABLE word (w text PRIMARY KEY);
-CREATE TABLE word_there (w text PRIMARY KEY);
-INSERT INTO word VALUES ('a'), ('b b');
+CALL pg_temp.pair('pair', 'a int, b int, v text, PRIMARY KEY (a, b)', $$SELECT 1, i, 'v' FROM generate_series(1, 3) AS i$$,
+	$$SELECT 1, i, CASE i WHEN 1 THEN 'v' ELSE 'w' END FROM generate_series(1, 3) AS i$$);
+CALL pg_temp.pair('word', 'w text PRIMARY KEY', $$VALUES ('a'), ('b b')$$);
 SELECT key, side FROM iblt_compare('pair', NULL, 'pair_there') ORDER BY key;
 SELECT key, side FROM iblt_compare('word', NULL, 'word_there') ORDER BY key;
 -- a hash alone is not the key: two keys may have one
