@@ -6,16 +6,27 @@
  * the median of several rounds.  Keys are scattered, as primary keys are to
  * the hash functions; checksums are pseudorandom.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
+#include "../unit/tap.h"
 #include "cell.h"
 #include "peel.h"
 #include "row.h"
 
 #define ROUNDS		9
 #define ROWS		2000000
+
+/* What a round works on. */
+typedef struct Bench
+{
+	IbltSketch sketch;
+	IbltSketch other;
+	void *scratch;
+	const IbltRowAdder *adder; /* by way of its queue; NULL: row by row */
+	uint32_t rows;
+} Bench;
+
+typedef void Round(Bench *bench, uint64_t first);
 
 static double
 now(void)
@@ -34,193 +45,137 @@ by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double
-median(double *values, int n)
+static void
+require(bool condition, const char *what)
 {
-	qsort(values, (size_t) n, sizeof *values, by_value);
-	return values[n / 2];
+	if (condition)
+		return;
+	fprintf(stderr, "%s\n", what);
+	exit(1);
 }
 
-static void *
-allocate(size_t size)
+/* The median of the nanoseconds that a round takes, divided by "by". */
+static double
+measure(Bench *bench, Round *round, double by)
 {
-	void *memory = malloc(size);
+	double ns[ROUNDS];
 
-	if (memory == NULL)
+	for (int r = 0; r < ROUNDS; r++)
 	{
-		fprintf(stderr, "out of memory\n");
-		exit(1);
+		double start = now();
+
+		round(bench, (uint64_t) r * ROWS);
+		ns[r] = (now() - start) / by;
 	}
-	return memory;
+	qsort(ns, ROUNDS, sizeof *ns, by_value);
+	forget(0);
+	return ns[ROUNDS / 2];
 }
 
 /* An empty sketch for integer keys with four subtables of so many cells. */
 static void
 make(IbltSketch *sketch, uint32_t subtable_cells)
 {
-	IbltParams params = {.hashes = 4, .subtables = 0x0f, .seed = 42,
+	IbltParams params = {.hashes = 4, .subtables = 0x0f, .seed = 42, .subtable_cells = subtable_cells,
 		.key = {.kind = IBLT_KEY_INTEGER, .limbs = 1}};
 
-	params.subtable_cells = subtable_cells;
-	if (iblt_core_check_params(&params) != IBLT_OK)
-	{
-		fprintf(stderr, "%u is no size of a subtable\n", subtable_cells);
-		exit(1);
-	}
-	iblt_core_init(sketch, &params, allocate(iblt_core_size(&params)));
+	require(iblt_core_check_params(&params) == IBLT_OK, "not a size of a subtable");
+	iblt_core_init(sketch, &params, take(iblt_core_size(&params)));
 }
 
 static void
-fill(IbltSketch *sketch, uint64_t first, uint32_t rows)
+add_rows(Bench *bench, uint64_t first)
 {
 	uint64_t y = UINT64_C(0x243F6A8885A308D3);
-	uint32_t i;
+	IbltQueue queue;
 
-	for (i = 0; i < rows; i++)
+	memset(&queue, 0, sizeof queue);
+	for (uint32_t i = 0; i < bench->rows; i++)
 	{
 		uint8_t key[8];
 
 		iblt_store64(key, first + i);
 		y = y * UINT64_C(6364136223846793005) + 1442695040888963407u;
-		if (iblt_core_add_row(sketch, key, y, 1) != IBLT_OK)
-			exit(1);
+		require((bench->adder != NULL ? bench->adder->queue(&queue, &bench->sketch, key, y, 1)
+				 : iblt_core_add_row(&bench->sketch, key, y, 1)) == IBLT_OK, "a row is refused");
 	}
+	if (bench->adder != NULL)
+		iblt_core_queue_flush(&queue, &bench->sketch);
 }
 
-/* Nanoseconds to add a row to a sketch of so many cells in all. */
+/* To a sketch of so many cells in all; by way of a queue, as the aggregate does it. */
 static void
-bench_add(uint32_t cells, double bar)
+bench_add(uint32_t cells, bool queued, double bar)
 {
-	double ns[ROUNDS];
-	IbltSketch sketch;
-	int r;
+	Bench bench = {.rows = ROWS};
 
-	make(&sketch, cells / 4);
-	for (r = 0; r < ROUNDS; r++)
-	{
-		double start = now();
-
-		fill(&sketch, (uint64_t) r * ROWS, ROWS);
-		ns[r] = (now() - start) / ROWS;
-	}
-	printf("add a row, k = 4, %u cells\t%.1f\tns\t%.0f\n", cells,
-		   median(ns, ROUNDS), bar);
-	free(sketch.bytes);
+	make(&bench.sketch, cells / 4);
+	bench.adder = queued ? iblt_core_row_adder(&bench.sketch.params) : NULL;
+	printf("%s, %u cells\t%.1f\tns\t%.0f\n", queued ? "the same by way of the queue" : "add a row, k = 4",
+		   cells, measure(&bench, add_rows, ROWS), bar);
 }
 
-/* The same with integer keys by way of a queue, as the aggregate does it. */
+/* Decodes a copy, which has to give all rows. */
 static void
-bench_queue(uint32_t cells, double bar)
+decode(Bench *bench, uint64_t first)
 {
-	const IbltRowAdder *adder;
-	uint64_t y = UINT64_C(0x243F6A8885A308D3);
-	double ns[ROUNDS];
-	IbltQueue queue;
-	IbltSketch sketch;
-	int r;
-	uint32_t i;
+	static IbltPeeler peeler;
+	IbltEntry entry;
 
-	make(&sketch, cells / 4);
-	adder = iblt_core_row_adder(&sketch.params);
-	memset(&queue, 0, sizeof queue);
-	for (r = 0; r < ROUNDS; r++)
-	{
-		double start = now();
-
-		for (i = 0; i < ROWS; i++)
-		{
-			uint8_t key[8];
-
-			iblt_store64(key, (uint64_t) r * ROWS + i);
-			y = y * UINT64_C(6364136223846793005) + 1442695040888963407u;
-			if (adder->queue(&queue, &sketch, key, y, 1) != IBLT_OK)
-				exit(1);
-		}
-		iblt_core_queue_flush(&queue, &sketch);
-		ns[r] = (now() - start) / ROWS;
-	}
-	printf("the same by way of the queue, %u cells\t%.1f\tns\t%.0f\n", cells,
-		   median(ns, ROUNDS), bar);
-	free(sketch.bytes);
+	(void) first;
+	memcpy(bench->other.bytes, bench->sketch.bytes, bench->sketch.size);
+	iblt_core_peel_start(&peeler, &bench->other, bench->scratch);
+	while (iblt_core_peel_next(&peeler, &entry))
+		;
+	require(iblt_core_peel_result(&peeler) == IBLT_PEEL_COMPLETE && peeler.recovered == bench->rows,
+			"decoding failed");
 }
 
-/* Nanoseconds per difference to decode; fails if not all are recovered. */
 static void
 bench_decode(uint32_t keys, uint32_t subtable_cells, double bar)
 {
-	static IbltPeeler peeler;
-	double ns[ROUNDS];
-	IbltSketch sketch, copy;
-	void *scratch;
-	uint8_t *bytes;
-	int r;
+	Bench bench = {.rows = keys};
 
-	make(&sketch, subtable_cells);
-	fill(&sketch, 1, keys);
-	iblt_core_seal(&sketch);
-	bytes = allocate(sketch.size);
-	scratch = allocate(iblt_core_peel_scratch_size(&sketch));
-	for (r = 0; r < ROUNDS; r++)
-	{
-		double start = now();
-		IbltEntry entry;
-
-		memcpy(bytes, sketch.bytes, sketch.size);
-		iblt_core_view_copy(&copy, &sketch, bytes);
-		iblt_core_peel_start(&peeler, &copy, scratch);
-		while (iblt_core_peel_next(&peeler, &entry))
-			;
-		if (iblt_core_peel_result(&peeler) != IBLT_PEEL_COMPLETE ||
-			peeler.recovered != keys)
-		{
-			fprintf(stderr, "decoding %u keys failed\n", keys);
-			exit(1);
-		}
-		ns[r] = (now() - start) / keys;
-	}
-	printf("decode a difference, %u in %u cells\t%.1f\tns\t%.0f\n", keys,
-		   sketch.ncells, median(ns, ROUNDS), bar);
-	free(sketch.bytes);
-	free(bytes);
-	free(scratch);
+	make(&bench.sketch, subtable_cells);
+	make(&bench.other, subtable_cells);
+	add_rows(&bench, 1);
+	iblt_core_seal(&bench.sketch);
+	bench.scratch = take(iblt_core_peel_scratch_size(&bench.sketch));
+	printf("decode a difference, %u in %u cells\t%.1f\tns\t%.0f\n", keys, 4 * subtable_cells,
+		   measure(&bench, decode, keys), bar);
 }
 
-/* Microseconds to fold a sketch to fewer cells, sealing included. */
+/* Folds a sketch to fewer cells, sealing included. */
+static void
+fold(Bench *bench, uint64_t first)
+{
+	IbltParams params = bench->other.params;
+
+	(void) first;
+	iblt_core_init(&bench->other, &params, bench->other.bytes);
+	iblt_core_fold(&bench->other, &bench->sketch);
+	iblt_core_seal(&bench->other);
+}
+
 static void
 bench_fold(uint32_t from_cells, uint32_t to_cells, double bar)
 {
-	double us[ROUNDS];
-	IbltSketch from, to;
-	IbltParams params;
-	int r;
+	Bench bench = {.rows = ROWS};
 
-	make(&from, from_cells / 4);
-	fill(&from, 1, ROWS);
-	iblt_core_seal(&from);
-	make(&to, to_cells / 4);
-	params = to.params;
-	for (r = 0; r < ROUNDS; r++)
-	{
-		double start = now();
-
-		iblt_core_init(&to, &params, to.bytes);
-		iblt_core_fold(&to, &from);
-		iblt_core_seal(&to);
-		us[r] = (now() - start) / 1000;
-	}
-	printf("fold %u cells to %u\t%.0f\tus\t%.0f\n", from_cells, to_cells,
-		   median(us, ROUNDS), bar);
-	free(from.bytes);
-	free(to.bytes);
+	make(&bench.sketch, from_cells / 4);
+	make(&bench.other, to_cells / 4);
+	add_rows(&bench, 1);
+	iblt_core_seal(&bench.sketch);
+	printf("fold %u cells to %u\t%.0f\tus\t%.0f\n", from_cells, to_cells, measure(&bench, fold, 1000), bar);
 }
 
 int
 main(void)
 {
-	bench_add(1440, 24);
-	bench_add(80640, 40);
-	bench_queue(80640, 40);
-	bench_queue(645120, 60);
+	bench_add(1440, false, 24);
+	bench_add(80640, false, 40);
+	bench_add(80640, true, 40);
+	bench_add(645120, true, 60);
 	/* a size of the ladder, 4 * 35,840 = 1.352 * 106,000 */
 	bench_decode(106000, 35840, 1000);
 	bench_fold(80640, 1440, 1000);
