@@ -33,8 +33,7 @@ run_late(XactEvent event, void *arg)
 
 	(void) arg;
 	late_sql = NULL;
-	if (sql == NULL ||
-		(event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE))
+	if (sql == NULL || (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE))
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	SPI_connect();
@@ -59,8 +58,7 @@ late(PG_FUNCTION_ARGS)
 		RegisterXactCallback(run_late, NULL);
 	registered = true;
 	late_read_only = PG_GETARG_BOOL(1);
-	late_sql = MemoryContextStrdup(TopMemoryContext,
-								   text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	late_sql = MemoryContextStrdup(TopMemoryContext, text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	PG_RETURN_VOID();
 }
 

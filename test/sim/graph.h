@@ -71,8 +71,7 @@ graph_first_failure(Graph *g, uint32_t most)
 
 /* Does the core list exactly the keys that the graph could peel? */
 static inline bool
-graph_core_agrees(const Graph *g, uint32_t several, uint64_t seed,
-				  uint64_t first)
+graph_core_agrees(const Graph *g, uint32_t several, uint64_t seed, uint64_t first)
 {
 	return sim_core_lists(g->k, g->s, g->keys, several, g->left, seed, first);
 }

@@ -90,18 +90,15 @@ bits_of(const Row *row, int i)
 {
 	const Entry *entry = &row->entries[i];
 
-	return entry->load == 0
-		? INFINITY
-		: (double) (MIN_K + i) * (IBLT_KBF_COUNTER_BITS + entry->degree * row->t) /
-			entry->load;
+	return entry->load == 0 ? INFINITY
+		: (double) (MIN_K + i) * (IBLT_KBF_COUNTER_BITS + entry->degree * row->t) / entry->load;
 }
 
 /* The keys that an entry gives to this many cells. */
 static uint64_t
 keys_in(const Entry *entry, uint32_t cells)
 {
-	return cells <= entry->extra
-		? 0 : (uint64_t) (cells - entry->extra) * entry->load / ONE;
+	return cells <= entry->extra ? 0 : (uint64_t) (cells - entry->extra) * entry->load / ONE;
 }
 
 /* The fewest cells that are chosen with an entry, as kbf_size.c does it. */
@@ -112,8 +109,7 @@ fewest_cells(const Row *row, int i)
 
 	while (keys_in(&row->entries[i], cells) == 0)
 		cells++;
-	while (cells < LARGE &&
-		   pow(cells, MIN_K + i) * row->failure / IBLT_KBF_FALSE_POSITIVE_SHARE <
+	while (cells < LARGE && pow(cells, MIN_K + i) * row->failure / IBLT_KBF_FALSE_POSITIVE_SHARE <
 			   (double) keys_in(&row->entries[i], cells) * IBLT_KBF_APART)
 		cells++;
 	return cells;
@@ -126,8 +122,7 @@ expected(const IbltKbfParams *params, double keys)
 	IbltKbfRates rates;
 
 	iblt_core_kbf_rates(params, keys / params->subtable_cells, &rates);
-	rates.false_positive +=
-		iblt_core_kbf_shared(params, keys, params->subtable_cells);
+	rates.false_positive += iblt_core_kbf_shared(params, keys, params->subtable_cells);
 	return rates;
 }
 
@@ -138,11 +133,9 @@ add_cells(const Row *row, int i)
 	Entry *entry = &row->entries[i];
 	uint32_t cells;
 
-	for (cells = fewest_cells(row, i); cells < LARGE;
-		 cells += cells < 256 ? 1 : cells / 8)
+	for (cells = fewest_cells(row, i); cells < LARGE; cells += cells < 256 ? 1 : cells / 8)
 	{
-		IbltKbfParams params =
-			kbf_params(row->values, entry->degree, row->t, MIN_K + i, cells);
+		IbltKbfParams params = kbf_params(row->values, entry->degree, row->t, MIN_K + i, cells);
 
 		while (expected(&params, (double) keys_in(entry, cells)).false_positive >
 			   SMALL_MARGIN * row->failure / IBLT_KBF_FALSE_POSITIVE_SHARE)
@@ -161,16 +154,14 @@ compute(const Row *row)
 	{
 		for (degree = IBLT_GF_MIN_DEGREE; degree <= IBLT_GF_MAX_DEGREE; degree++)
 		{
-			IbltKbfParams params =
-				kbf_params(row->values, degree, row->t, MIN_K + i, 1);
+			IbltKbfParams params = kbf_params(row->values, degree, row->t, MIN_K + i, 1);
 			Entry best = row->entries[i];
 			double before = bits_of(row, i);
 
 			if (gf_values(degree) < row->values)
 				continue;
 			row->entries[i].degree = degree;
-			row->entries[i].load =
-				(uint32_t) (ONE * load_of(&params, row->failure * MARGIN));
+			row->entries[i].load = (uint32_t) (ONE * load_of(&params, row->failure * MARGIN));
 			if (bits_of(row, i) >= before)
 				row->entries[i] = best;
 		}
@@ -222,8 +213,7 @@ verdict(uint64_t seen, uint64_t lookups, double limit)
  * Returns 1 if they are proved, -1 if one is too high, 0 if it is open.
  */
 static int
-decide(const Row *row, const IbltKbfParams *params, uint64_t keys,
-	   double budget, KbfCounts *counts)
+decide(const Row *row, const IbltKbfParams *params, uint64_t keys, double budget, KbfCounts *counts)
 {
 	double absent_budget = row->failure > 0.9e-3 ? 4 * budget : 2 * budget;
 	uint64_t next = BATCH;
@@ -262,8 +252,7 @@ try_entry(const Row *row, int i, bool large, double budget, Tally *sum)
 
 	for (;;)
 	{
-		IbltKbfParams params =
-			kbf_params(row->values, entry->degree, row->t, MIN_K + i,
+		IbltKbfParams params = kbf_params(row->values, entry->degree, row->t, MIN_K + i,
 					   large ? LARGE : fewest_cells(row, i));
 		uint64_t keys = keys_in(entry, params.subtable_cells);
 		KbfCounts counts = { 0 };

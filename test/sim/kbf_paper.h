@@ -153,8 +153,7 @@ paper_add_sum(PaperBlock *blocks, uint32_t sum)
 
 /* Marks c and its sums with singles and pairs, as far as they are above c. */
 static inline void
-paper_mark(uint64_t *taken, const PaperBlock *blocks, uint32_t nblocks,
-		   uint32_t c)
+paper_mark(uint64_t *taken, const PaperBlock *blocks, uint32_t nblocks, uint32_t c)
 {
 	uint32_t high = c >> PAPER_BLOCK_BITS;
 	uint32_t b, i;
@@ -303,8 +302,7 @@ paper_admits(const PaperCodes *codes, const PaperCell *cell, uint32_t code)
 
 /* The only value that all telling cells can have, tried one by one. */
 static inline PaperAnswer
-paper_agree(const PaperCodes *codes, const PaperCell *cells, int n,
-			uint32_t *value)
+paper_agree(const PaperCodes *codes, const PaperCell *cells, int n, uint32_t *value)
 {
 	uint32_t first = 0;
 	uint32_t last = codes->n;
@@ -383,8 +381,7 @@ paper_published_failure(double load, int k)
 {
 	double crowded = paper_crowded(load);
 
-	return pow(crowded, k) +
-		k * pow(crowded, k - 1) * exp(-load) * load * load / 2;
+	return pow(crowded, k) + k * pow(crowded, k - 1) * exp(-load) * load * load / 2;
 }
 
 static inline double
@@ -443,8 +440,7 @@ paper_agreed_positive(double load, int k, double values)
 		for (b = 0; a + b <= k; b++)
 		{
 			double ways = paper_choose(k, a) * paper_choose(k - a, b) *
-				paper_power(one, a) * paper_power(two, b) *
-				paper_power(silent, k - a - b);
+				paper_power(one, a) * paper_power(two, b) * paper_power(silent, k - a - b);
 
 			if (a > 0)
 				sum += ways * paper_power(1 / values, a - 1) * paper_power(2 / values, b);

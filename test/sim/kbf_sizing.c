@@ -31,8 +31,7 @@ quick(void)
 			return 1;
 		while ((double) counts.present < fmin(20 / failure, 20000))
 			kbf_trial(params, keys, alike, true, keys, &counts);
-		tap_ok(counts.wrong == 0 &&
-				   verdict(counts.unknown, counts.present, failure) >= 0 &&
+		tap_ok(counts.wrong == 0 && verdict(counts.unknown, counts.present, failure) >= 0 &&
 				   verdict(counts.positive, counts.absent, failure / IBLT_KBF_FALSE_POSITIVE_SHARE) >= 0,
 			   "%u values, t = %d, %" PRIu64 " keys, failure %g: k = %d, q = %d, "
 			   "%" PRIu64 " of %" PRIu64 " unknown, %" PRIu64 " false positives",
@@ -174,8 +173,7 @@ formula_holds(int f)
 	const Tally *sum = &tallies[f];
 	bool good = sum->wrong == 0 &&
 		kbf_poisson_bound(sum->seen, -Z_ABOVE) <= sum->expected / MARGIN &&
-		kbf_poisson_bound(sum->seen_positive, -Z_ABOVE) <=
-			sum->expected_positive / MARGIN;
+		kbf_poisson_bound(sum->seen_positive, -Z_ABOVE) <= sum->expected_positive / MARGIN;
 
 	fprintf(stderr, "%g: %u entries, %u proved, %u mended, %.0f look-ups, "
 			"unknown %.0f (%.1f), false positives %.0f (%.1f)%s\n",

@@ -51,8 +51,7 @@ kbf_value(const KbfPairs *pairs, uint64_t i)
 }
 
 static inline IbltKbfParams
-kbf_params(unsigned values, int degree, int superposed, int hashes,
-		   uint32_t cells)
+kbf_params(unsigned values, int degree, int superposed, int hashes, uint32_t cells)
 {
 	IbltKbfParams params = {.values = values, .degree = degree, .superposed = superposed,
 		.hashes = hashes, .subtable_cells = cells, .key = {.kind = IBLT_KEY_INTEGER},
@@ -64,8 +63,7 @@ kbf_params(unsigned values, int degree, int superposed, int hashes,
 static inline unsigned
 kbf_cell_bits(const IbltKbfParams *params)
 {
-	return (unsigned) (IBLT_KBF_COUNTER_BITS +
-					   params->degree * params->superposed);
+	return (unsigned) (IBLT_KBF_COUNTER_BITS + params->degree * params->superposed);
 }
 
 /* An empty filter. */
@@ -100,8 +98,7 @@ kbf_fill(IbltKbf *kbf, const KbfPairs *pairs, uint64_t from, uint64_t to)
 		uint8_t key[8];
 
 		iblt_store64(key, pairs->first + i);
-		iblt_core_kbf_insert_with(kbf, codes, key, sizeof key,
-								  kbf_value(pairs, i));
+		iblt_core_kbf_insert_with(kbf, codes, key, sizeof key, kbf_value(pairs, i));
 	}
 }
 

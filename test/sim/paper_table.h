@@ -78,8 +78,7 @@ paper_hash_value(const PaperTable *table, int64_t value)
 
 /* Adds count times (key, value); returns the cells in index. */
 static inline void
-paper_add(PaperTable *table, int64_t key, int64_t value, int64_t count,
-		  uint32_t *index)
+paper_add(PaperTable *table, int64_t key, int64_t value, int64_t count, uint32_t *index)
 {
 	int64_t hash_key = paper_hash_key(table, key, index);
 	int64_t hash_value = paper_hash_value(table, value);
@@ -102,13 +101,10 @@ paper_is_pure(const PaperTable *table, const PaperCell *cell)
 	uint32_t index[IBLT_MAX_HASHES];
 	int64_t count = cell->count;
 
-	if (count == 0 || cell->key_sum % count != 0 ||
-		cell->value_sum % count != 0)
+	if (count == 0 || cell->key_sum % count != 0 || cell->value_sum % count != 0)
 		return false;
-	return cell->hash_key_sum ==
-			   count * paper_hash_key(table, cell->key_sum / count, index) &&
-		   cell->hash_value_sum ==
-			   count * paper_hash_value(table, cell->value_sum / count);
+	return cell->hash_key_sum == count * paper_hash_key(table, cell->key_sum / count, index) &&
+		   cell->hash_value_sum == count * paper_hash_value(table, cell->value_sum / count);
 }
 
 typedef enum PaperAnswer
@@ -179,8 +175,7 @@ paper_list(PaperTable *table)
  * "several" have two values.  How many of the others are not listed?
  */
 static inline uint32_t
-paper_missing(PaperTable *table, uint32_t keys, uint32_t several, uint64_t seed,
-			  int64_t first)
+paper_missing(PaperTable *table, uint32_t keys, uint32_t several, uint64_t seed, int64_t first)
 {
 	uint32_t index[IBLT_MAX_HASHES];
 
@@ -189,8 +184,7 @@ paper_missing(PaperTable *table, uint32_t keys, uint32_t several, uint64_t seed,
 	{
 		paper_add(table, first + i, (int64_t) (tap_random() >> 32), 1, index);
 		if (i < several)
-			paper_add(table, first + i, (int64_t) (tap_random() >> 32), 1,
-					  index);
+			paper_add(table, first + i, (int64_t) (tap_random() >> 32), 1, index);
 	}
 	paper_list(table);
 	return keys - several - table->listed;

@@ -155,8 +155,7 @@ sim_proportion_tolerance(double p, double n)
 static inline double
 sim_proportions_tolerance(double p, double n, double others)
 {
-	return SIM_SIGMAS * sqrt(p * (1 - p) * (1 / n + 1 / others)) +
-		   SIM_RARE / n + SIM_RARE / others;
+	return SIM_SIGMAS * sqrt(p * (1 - p) * (1 / n + 1 / others)) + SIM_RARE / n + SIM_RARE / others;
 }
 
 /* Sums of powers of a sample, from which its moments follow. */
@@ -303,9 +302,7 @@ sim_parse(int argc, char **argv)
 			sim_options.dir = argv[++i];
 		else if (argv[i][0] == '-')
 		{
-			fprintf(stderr,
-					"usage: %s [--quick | --full] [--out DIR] "
-					"[EXPERIMENT ...]\n",
+			fprintf(stderr, "usage: %s [--quick | --full] [--out DIR] " "[EXPERIMENT ...]\n",
 					argv[0]);
 			exit(2);
 		}
@@ -347,8 +344,7 @@ sim_main(int argc, char **argv, const SimExperiment *experiment)
 
 		if (!sim_is_wanted(experiment->name))
 			continue;
-		tap_state = XXH3_64bits_withSeed(experiment->name,
-										 strlen(experiment->name), tap_seed());
+		tap_state = XXH3_64bits_withSeed(experiment->name, strlen(experiment->name), tap_seed());
 		printf("# %s\n", experiment->name);
 		experiment->run();
 		sim_close_tables();

@@ -60,8 +60,7 @@ run_trials(Damage *run)
 			continue;
 		losses_checked += lost > 0;
 		run->checked++;
-		run->paper_agreed += paper_missing(&paper, run->keys, run->damaged, seed,
-										   first) == lost;
+		run->paper_agreed += paper_missing(&paper, run->keys, run->damaged, seed, first) == lost;
 		run->core_all += sim_core_lists(run->k, s, run->keys, run->damaged, 0, seed, (uint64_t) first);
 	}
 }
@@ -77,8 +76,7 @@ poisoned_keys(const Damage *run)
 {
 	double s = run->cells / (double) run->k;
 
-	return (run->keys - run->damaged) *
-		   pow(1 - pow(1 - 1 / s, run->damaged), run->k);
+	return (run->keys - run->damaged) * pow(1 - pow(1 - 1 / s, run->damaged), run->k);
 }
 
 /*
@@ -95,8 +93,7 @@ looped_keys(const Damage *run, double x)
 	double sum = 0;
 
 	for (int j = 2; j < 40; j++)
-		sum += (pow(run->k - 1, j) + (j % 2 == 0 ? run->k - 1 : 1 - run->k)) *
-			   pow(each, j) / 2;
+		sum += (pow(run->k - 1, j) + (j % 2 == 0 ? run->k - 1 : 1 - run->k)) * pow(each, j) / 2;
 	return sum;
 }
 
@@ -106,11 +103,9 @@ lost_keys(const Damage *run)
 {
 	double s = run->cells / (double) run->k;
 	double share = (double) run->damaged / run->keys;
-	double lost =
-		1 - share - theory_listed(run->k, run->keys / s, share);
+	double lost = 1 - share - theory_listed(run->k, run->keys / s, share);
 
-	return run->keys * lost +
-		   looped_keys(run, pow(fmax(0, lost) / (1 - share), 1.0 / run->k));
+	return run->keys * lost + looped_keys(run, pow(fmax(0, lost) / (1 - share), 1.0 / run->k));
 }
 
 /* Few keys are lost, and almost independently: Poisson. */
@@ -130,12 +125,10 @@ check_cells(const Damage *run)
 {
 	tap_ok(run->paper_agreed == run->checked,
 		   "%u keys, %u damaged: the paper's cells miss what the hypergraph "
-		   "says in %u of %u trials",
-		   run->keys, run->damaged, run->paper_agreed, run->checked);
+		   "says in %u of %u trials", run->keys, run->damaged, run->paper_agreed, run->checked);
 	tap_ok(run->core_all == run->checked,
 		   "%u keys, %u damaged: weighted cells list all keys, the damaged "
-		   "too, in %u of these %u trials",
-		   run->keys, run->damaged, run->core_all, run->checked);
+		   "too, in %u of these %u trials", run->keys, run->damaged, run->core_all, run->checked);
 }
 
 /* One row of Table 2: percent of trials by keys lost, published and by theory. */
@@ -173,10 +166,8 @@ check_point(const Damage *run, FILE *table)
 
 	sim_agree(ours, theory, 100 * sim_proportion_tolerance(theory / 100, n),
 		"%u keys, %u damaged: incomplete, %% of %.0f trials", run->keys, run->damaged, n);
-	sim_row(table, "%u\t%u\t%.0f\t%.3f\t%.3f\t%.3f\t%.3g", run->keys,
-			run->damaged, n, ours,
-			100 * sim_proportion_error(1 - run->lost[0] / n, n), theory,
-			100 * ours_fail);
+	sim_row(table, "%u\t%u\t%.0f\t%.3f\t%.3f\t%.3f\t%.3g", run->keys, run->damaged, n, ours,
+			100 * sim_proportion_error(1 - run->lost[0] / n, n), theory, 100 * ours_fail);
 }
 
 /* The text: each valid key fails with (1 - exp(-k damaged / cells))^k. */
@@ -306,13 +297,11 @@ theorem_trend(int k, double beta, FILE *table)
 	sim_row(table, "\n");
 	if (k > FEW_HASHES)
 		tap_ok(last < first || last == 0,
-			   "k = %d, beta = %.3g: incomplete falls with n, from %.3f %% of "
-			   "trials to %.3f %%",
+			   "k = %d, beta = %.3g: incomplete falls with n, from %.3f %% of " "trials to %.3f %%",
 			   k, beta, 100 * first, 100 * last);
 	else
 		tap_ok(last == 1, "k = %d, beta = %.3g: too few hashes, no trial of "
-						  "the largest n is complete",
-			   k, beta);
+						  "the largest n is complete", k, beta);
 }
 
 static void

@@ -124,16 +124,12 @@ check_shape(uint32_t cells[][DIFFERENCES])
 		if (cells[0][i] != 0)
 			two_worst &= cells[0][i] > cells[2][i];
 	tap_ok(two_worst, "2 hashes take more cells than 4 from 2 differences on");
-	tap_ok(overhead(cells, 4, 100) <= 1.03 * hundred,
-		   "100 differences: ours, "
+	tap_ok(overhead(cells, 4, 100) <= 1.03 * hundred, "100 differences: ours, "
 		   "%d hashes are best and 4 take %.2f cells each | theirs, 4",
 		   medium, overhead(cells, 4, 100));
-	printf("# 10 differences: ours, %d hashes are best, at %.2f cells each; 4 "
-		   "take %.2f\n",
+	printf("# 10 differences: ours, %d hashes are best, at %.2f cells each; 4 " "take %.2f\n",
 		   small, overhead(cells, small, 10), overhead(cells, 4, 10));
-	tap_ok(large == 3 || large == 4,
-		   "%d differences: ours, %d hashes are best "
-		   "| theirs, 3 or 4",
+	tap_ok(large == 3 || large == 4, "%d differences: ours, %d hashes are best " "| theirs, 3 or 4",
 		   MAX_D, large);
 	/* the sizes are 4 % apart */
 	sim_agree(hundred, 1.5, 0.05 + 0.04 * 1.5, "cells for each of 100 differences, about 1.5");
@@ -159,8 +155,7 @@ run_cells(void)
 							 cells[k - LEAST_K][i] > 0 ? "\t%.3f" : "\tNaN",
 							 (double) cells[k - LEAST_K][i] / difference[i]);
 		sim_row(table, "%u%s\t%d", difference[i], line, best_k(cells, i));
-		printf("# d = %u, cells for each with k = 2..6:%s\n", difference[i],
-			   line);
+		printf("# d = %u, cells for each with k = 2..6:%s\n", difference[i], line);
 	}
 	check_shape(cells);
 }
@@ -204,8 +199,7 @@ static void
 run_floor(void)
 {
 	static const uint32_t differences[] = { 2, 3, 4, 6, 8, 10, 12, 14 };
-	FILE *table = sim_table("floor", "k\tdifferences\ttrials\tfailures\t"
-									 "formula\terror");
+	FILE *table = sim_table("floor", "k\tdifferences\ttrials\tfailures\t" "formula\terror");
 
 	for (int k = 3; k <= 4; k++)
 	{
@@ -225,8 +219,7 @@ run_floor(void)
  * can be counted.
  */
 static bool
-passes_for_pure(const IbltSketch *sketch, uint32_t i, uint64_t inverse,
-				uint64_t bits)
+passes_for_pure(const IbltSketch *sketch, uint32_t i, uint64_t inverse, uint64_t bits)
 {
 	const uint8_t *cell = iblt_cell(sketch, i);
 	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);

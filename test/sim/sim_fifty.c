@@ -212,8 +212,7 @@ check_hashes(int k, uint32_t d, double decoded, double trials, FILE *table)
 	sim_within(100 * decoded, 100 * low, 100 * high, 100 * sim_proportion_tolerance(p, trials),
 		"the same, by theory");
 	sim_row(table, "%d\t%u\t%u\t%.0f\t%.3f\t%.3f\t%.4f\t%.4f", k,
-			(uint32_t) k * s, d, trials, 100 * decoded, 100 * p, 100 * low,
-			100 * high);
+			(uint32_t) k * s, d, trials, 100 * decoded, 100 * p, 100 * low, 100 * high);
 }
 
 static void
@@ -234,8 +233,7 @@ run_hash_count(void)
 			for (int i = 0; i < 10; i++)
 				decode_sets(k, 100, trials / 10, decoded);
 		for (int i = 0; i < POINTS; i++)
-			check_hashes(k, difference(i), (double) decoded[i] / trials, trials,
-						 table);
+			check_hashes(k, difference(i), (double) decoded[i] / trials, trials, table);
 		sim_row(table, "\n");
 	}
 }

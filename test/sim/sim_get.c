@@ -45,8 +45,7 @@ pair_add(Pair *pair, uint32_t i, int64_t value, int count)
 
 	paper_add(&pair->paper, (int64_t) (pair->first + i), value, count, index);
 	for (int j = 0; j < abs(count); j++)
-		sim_add(pair->ours, pair->first + i, (uint64_t) value,
-				count < 0 ? -1 : 1);
+		sim_add(pair->ours, pair->first + i, (uint64_t) value, count < 0 ? -1 : 1);
 }
 
 /*
@@ -108,8 +107,7 @@ core_agrees(const IbltSketch *sketch, uint64_t first, uint32_t keys)
 		uint8_t key[8];
 
 		iblt_store64(key, x);
-		if (iblt_core_get(sketch, key, &entry) !=
-			core_answer(sketch, x, &entry))
+		if (iblt_core_get(sketch, key, &entry) != core_answer(sketch, x, &entry))
 			return false;
 	}
 	return true;
@@ -149,8 +147,7 @@ static bool
 paper_finds(const Pair *pair, uint32_t i, uint32_t *wrong)
 {
 	int64_t value;
-	PaperAnswer answer =
-		paper_get(&pair->paper, (int64_t) (pair->first + i), &value);
+	PaperAnswer answer = paper_get(&pair->paper, (int64_t) (pair->first + i), &value);
 
 	if (answer == PAPER_NOT_FOUND)
 		return false;
@@ -176,11 +173,9 @@ get_trial(Pair *pair, Found *found)
 	sim_sample_add(&found->ours, 100.0 * ours / valid);
 	sim_sample_add(&found->paper, 100.0 * paper / valid);
 	if (pair->damaged > 0)
-		sim_sample_add(&found->ours_damaged,
-					   100.0 * ours_damaged / pair->damaged);
+		sim_sample_add(&found->ours_damaged, 100.0 * ours_damaged / pair->damaged);
 	found->wrong += !core_agrees(pair->ours, pair->first, pair->keys);
-	found->ours_complete +=
-		sim_peel(pair->ours, &listed) && listed == pair->keys;
+	found->ours_complete += sim_peel(pair->ours, &listed) && listed == pair->keys;
 	paper_list(&pair->paper);
 	found->paper_complete += pair->paper.listed == valid;
 }
@@ -215,12 +210,10 @@ check_get(const GetRun *run, const Found *found)
 	char what[80];
 
 	snprintf(what, sizeof what, "%u keys%s, %u damaged: weighted cells",
-			 run->keys, run->odd ? ", 1/5 twice and 1/5 deleted only" : "",
-			 run->damaged);
+			 run->keys, run->odd ? ", 1/5 twice and 1/5 deleted only" : "", run->damaged);
 	check_found(what, &found->ours, valid, theory);
 	tap_ok(found->ours_complete == found->ours.n,
-		   "%s: complete listings in %u of %.0f trials", what,
-		   found->ours_complete, trials);
+		   "%s: complete listings in %u of %.0f trials", what, found->ours_complete, trials);
 	if (run->damaged > 0)
 		check_found("and the damaged ones, without a value",
 					&found->ours_damaged, run->damaged, theory);
@@ -229,8 +222,7 @@ check_get(const GetRun *run, const Found *found)
 		tap_ok(found->paper_complete == found->paper.n,
 			   "the paper's cells: complete listings in %u of %.0f trials",
 			   found->paper_complete, trials);
-	tap_ok(found->wrong == 0, "no wrong answer in %.0f of each",
-		   trials * run->keys);
+	tap_ok(found->wrong == 0, "no wrong answer in %.0f of each", trials * run->keys);
 }
 
 static void
@@ -298,8 +290,7 @@ run_absent(void)
 	double f = pow(rate, 1.0 / PAPER_K);
 	uint32_t tables = sim_trials_of(2, 50, 100);
 	double probes = (double) tables * ABSENT_PROBES;
-	double error =
-		sqrt(rate / probes + rate * rate * PAPER_K * (1 - f) / f / s / tables);
+	double error = sqrt(rate / probes + rate * rate * PAPER_K * (1 - f) / f / s / tables);
 	uint32_t ours = 0, paper = 0, wrong = 0;
 
 	TRIALS(i, tables)
@@ -403,8 +394,7 @@ run_get_size(void)
 	sizes_for(0.99, table);
 	sizes_for(0.999, table);
 	for (uint32_t keys = 10; keys <= 10000; keys *= 10)
-		check_size(4, iblt_core_subtable_cells(keys, 4, IBLT_DEFAULT_FAILURE),
-				   keys, table);
+		check_size(4, iblt_core_subtable_cells(keys, 4, IBLT_DEFAULT_FAILURE), keys, table);
 }
 
 SIM_MAIN({ "get", run_get }, { "absent", run_absent }, { "get_size", run_get_size })

@@ -307,8 +307,7 @@ compare_at(FILE *table, const PaperCodes *codes, double p, double *last)
 	tap_ok(all_errors(&grown[0]) <= all_errors(&grown[1]) &&
 			   all_errors(&changing[0]) <= all_errors(&changing[1]),
 		   "p = %g: kBF has no more errors than sBF with the same cells", p);
-	tap_ok(all_errors(&grown[0]) <= *last,
-		   "p = %g: its errors are fewer than at the last p", p);
+	tap_ok(all_errors(&grown[0]) <= *last, "p = %g: its errors are fewer than at the last p", p);
 	tap_ok(grown[2].unknown <= n * p + SIM_SIGMAS * sqrt(n * p),
 		   "p = %g: ours, sized for that share of unknown flows, has %.3g", p,
 		   grown[2].unknown / n);

@@ -166,8 +166,7 @@ formulas(void)
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		rates_at(kbf_params(cases[i].values, cases[i].degree, cases[i].superposed, cases[i].hashes,
-							(uint32_t) (20000 / cases[i].load)),
-				 20000, i % 2 == 0 ? 0 : 90, 1);
+							(uint32_t) (20000 / cases[i].load)), 20000, i % 2 == 0 ? 0 : 90, 1);
 }
 
 /* Keys that share cells in small filters, beyond the formula for independent cells. */

@@ -71,8 +71,7 @@ take_case(double p, int halves, uint32_t n, uint32_t room)
 
 /* The keys from..to - 1 that are not known, and those that are wrong. */
 static uint32_t
-count_unknown(const Case *c, uint32_t from, uint32_t to, PaperRule rule,
-			  uint32_t *wrong)
+count_unknown(const Case *c, uint32_t from, uint32_t to, PaperRule rule, uint32_t *wrong)
 {
 	uint32_t unknown = 0;
 
@@ -212,8 +211,7 @@ workload_at(FILE *table, double p, int halves)
 	uint32_t agreed = count_positive(&c, others, absent, RULE_PAIRS);
 	double share = crowded_share(c.kbf);
 
-	agrees("cells with three pairs or more", &c, share * c.kbf->m, c.kbf->m,
-		   paper_crowded(c.load));
+	agrees("cells with three pairs or more", &c, share * c.kbf->m, c.kbf->m, paper_crowded(c.load));
 	agrees("false negatives", &c, unknown, c.n, paper_failure(c.load, k, values));
 	tap_ok(triples <= unknown && wrong == 0,
 		   "p = %g, m/%d: false negatives with triples %.2g, wrong values %u", p, halves,

@@ -74,9 +74,7 @@ find_crossing(int k, uint32_t s, uint32_t trials)
 			core_decodes(k, s, d, seed, first);
 	}
 	qsort(first_failure, trials, sizeof(uint32_t), sim_compare_numbers);
-	crossing.keys =
-		(first_failure[(trials - 1) / 2] + first_failure[trials / 2]) / 2.0 -
-		0.5;
+	crossing.keys = (first_failure[(trials - 1) / 2] + first_failure[trials / 2]) / 2.0 - 0.5;
 	crossing.error = sqrt(M_PI / 2) * sim_sd(&sample) / sqrt(trials);
 	return crossing;
 }
@@ -96,8 +94,7 @@ threshold(int k, FILE *table)
 	Crossing large = find_crossing(k, 8 * s, sim_trials(16, 160));
 	double lambda = (large.keys - 2 * small.keys) / (6.0 * s);
 	double ours = k / lambda;
-	double error = ours / lambda / (6.0 * s) *
-				   sqrt(pow(large.error, 2) + 4 * pow(small.error, 2));
+	double error = ours / lambda / (6.0 * s) * sqrt(pow(large.error, 2) + 4 * pow(small.error, 2));
 
 	sim_agree(theory, published, 0.00051 + slip, "c_%d by density evolution", k);
 	sim_agree(ours, published, SIM_SIGMAS * error + 0.0005 + slip,
@@ -105,15 +102,13 @@ threshold(int k, FILE *table)
 	sim_agree(ours, theory, SIM_SIGMAS * error, "c_%d of the core and by density evolution", k);
 	tap_ok(small.contradictions + large.contradictions == 0,
 		   "k = %d: the core decodes exactly what the graph allows", k);
-	sim_row(table, "%d\t%.3f\t%.4f\t%.4f\t%.4f", k, published, theory, ours,
-			error);
+	sim_row(table, "%d\t%.3f\t%.4f\t%.4f\t%.4f", k, published, theory, ours, error);
 }
 
 static void
 run_thresholds(void)
 {
-	FILE *table =
-		sim_table("thresholds", "k\tpublished\tdensity_evolution\tcore\terror");
+	FILE *table = sim_table("thresholds", "k\tpublished\tdensity_evolution\tcore\terror");
 
 	for (int k = FIRST_K; k <= LAST_K; k++)
 		threshold(k, table);

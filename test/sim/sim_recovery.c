@@ -109,8 +109,7 @@ check_point(const Curve *curve, const Point *point, FILE *table)
 			curve->n, point->cells, curve->trials, sim_mean(&point->listed),
 			sim_sd(&point->listed) / sqrt(curve->trials),
 			100 * theory_listed(PAPER_K, n / s, 0), bounds.low, bounds.high,
-			curve->trials - point->incomplete,
-			curve->trials * (1 - law_incomplete(s, n)));
+			curve->trials - point->incomplete, curve->trials * (1 - law_incomplete(s, n)));
 }
 
 /*
@@ -130,15 +129,12 @@ check_claim(const Curve *curve, uint32_t last_none, uint32_t first_all)
 		"%u keys: all complete from these cells on, of %u trials each", curve->n, curve->trials);
 	tap_ok(last_none < threshold && threshold < first_all,
 		   "%u keys: the published threshold, c_5 n = %.0f, is between the last "
-		   "size at which no trial is complete, %u, and the first at which all "
-		   "are, %u",
+		   "size at which no trial is complete, %u, and the first at which all " "are, %u",
 		   curve->n, threshold, last_none, first_all);
 	printf("# %u keys: by the law all of %u trials are complete, with 99 %% "
 		   "certainty, from %.0f cells on (%.2f %% over c_5 n); by the trials "
-		   "alone fewer than %.2g fail\n",
-		   curve->n, curve->trials, law_cells(curve->n, z),
-		   100 * (law_cells(curve->n, z) / threshold - 1),
-		   1 - pow(0.01, 1.0 / curve->trials));
+		   "alone fewer than %.2g fail\n", curve->n, curve->trials, law_cells(curve->n, z),
+		   100 * (law_cells(curve->n, z) / threshold - 1), 1 - pow(0.01, 1.0 / curve->trials));
 }
 
 static void
@@ -163,8 +159,7 @@ recovery_curve(const Curve *curve, FILE *table)
 	}
 	sim_row(table, "\n");
 	check_claim(curve, last_none, first_all);
-	tap_ok(contradictions == 0,
-		   "%u keys: the core lists exactly what the graph allows, %u trials",
+	tap_ok(contradictions == 0, "%u keys: the core lists exactly what the graph allows, %u trials",
 		   curve->n, curve->points * curve->core_trials);
 }
 
@@ -189,8 +184,7 @@ draw_theory(void)
 		double c = 1.38 + i * 0.001;
 
 		sim_row(table, "%.4f\t%.4f\t%.4f\t%.4f", c,
-				100 * theory_listed(PAPER_K, PAPER_K / c, 0), middle(c, 1e4),
-				middle(c, 1e5));
+				100 * theory_listed(PAPER_K, PAPER_K / c, 0), middle(c, 1e4), middle(c, 1e5));
 	}
 }
 
@@ -269,8 +263,7 @@ drop_curve(const Curve *curve, FILE *table)
 		"%u keys: the same, by the law of finite tables", curve->n);
 	tap_ok(drop.first > 0.99 && drop.last < 0.01,
 		   "%u keys: sharp, from %.1f to %.1f %% incomplete, the deviation is "
-		   "%.2f %% of the cells",
-		   curve->n, 100 * drop.first, 100 * drop.last,
+		   "%.2f %% of the cells", curve->n, 100 * drop.first, 100 * drop.last,
 		   100 * drop.sd / drop.mean);
 	tap_ok(drop.contradictions == 0,
 		   "%u keys: the core lists exactly what the graph allows, %u trials",
@@ -324,8 +317,7 @@ check_edge(const Edge *edge)
 		SIM_SIGMAS * sqrt(p * edge->published_trials * (1 + scale)) + 1 + scale,
 		"%u keys, %u cells: failures of %u, in %.0f trials", edge->n, edge->cells, curve.trials,
 		edge->published_trials);
-	tap_ok(point.contradictions == 0, "the core agrees in %u trials",
-		   curve.core_trials);
+	tap_ok(point.contradictions == 0, "the core agrees in %u trials", curve.core_trials);
 }
 
 static void

@@ -268,8 +268,7 @@ simulate(Sample *sample, const Model *m, const double *stopping, double effort)
 		sum[i] /= sample->trials;
 	sample->mean = center + sum[1];
 	sample->sd = sqrt(sum[2] - sum[1] * sum[1]);
-	sample->skewness = (sum[3] - 3 * sum[1] * sum[2] + 2 * pow(sum[1], 3)) /
-		pow(sample->sd, 3);
+	sample->skewness = (sum[3] - 3 * sum[1] * sum[2] + 2 * pow(sum[1], 3)) / pow(sample->sd, 3);
 	for (uint32_t d = 1; d <= sample->keys + 1; d++)
 		sample->at_most[d] += sample->at_most[d - 1];
 }
@@ -299,8 +298,7 @@ fit_model(Model *m, const Sample *samples)
 				a->sd * a->sd / a->trials + 0.05 * 0.05);
 		fit_add(&sd, 1, -1 / cube, a->sd / root,
 				a->sd * a->sd / a->s / (2.0 * a->trials) + 0.002 * 0.002);
-		fit_add(&skewness, 1, 0, -a->skewness * root,
-				a->s * (6.0 / a->trials + 0.02 * 0.02));
+		fit_add(&skewness, 1, 0, -a->skewness * root, a->s * (6.0 / a->trials + 0.02 * 0.02));
 	}
 	fit_solve(&mean, &m->b, &m->c);
 	fit_solve(&sd, &m->alpha, &m->alpha1);
@@ -333,13 +331,11 @@ model_allows(const Model *m, uint32_t s, uint32_t d, double p)
 		return false;
 	z = normal_quantile(p);
 	z += fmax(m->g, 0) / sqrt(s) * (z * z - 1) / 6;
-	return d <= FLAT_MARGIN * model_mean(m, s) -
-		TAIL_MARGIN * z * model_sd(m, s);
+	return d <= FLAT_MARGIN * model_mean(m, s) - TAIL_MARGIN * z * model_sd(m, s);
 }
 
 static bool
-allows(const Model *m, const Sample *a, const double *stopping, uint32_t d,
-	   double failure)
+allows(const Model *m, const Sample *a, const double *stopping, uint32_t d, double failure)
 {
 	double		most = failure * (1 + 1e-9);
 	double		left;
@@ -349,16 +345,14 @@ allows(const Model *m, const Sample *a, const double *stopping, uint32_t d,
 	left = most - theory_union_bound(stopping, d, 2, a->split);
 	if (a->s >= model_starts(m->k))
 		return model_allows(m, a->s, d, left);
-	return d <= a->keys && left > 0 &&
-		poisson_upper(a->at_most[d]) / a->trials <= left;
+	return d <= a->keys && left > 0 && poisson_upper(a->at_most[d]) / a->trials <= left;
 }
 
 /*
  * The largest d that is allowed.  One key always decodes.
  */
 static uint32_t
-largest_allowed(const Model *m, const Sample *a, const double *stopping,
-				double failure)
+largest_allowed(const Model *m, const Sample *a, const double *stopping, double failure)
 {
 	uint32_t	low = 1;
 	uint32_t	high = (uint32_t) (m->lambda * a->s + 7 * sqrt(a->s) + 10);
@@ -380,8 +374,7 @@ largest_allowed(const Model *m, const Sample *a, const double *stopping,
  * contradict an entry that the scaling law gave.
  */
 static bool
-confirm(const Model *m, const Sample *a, const double *stopping, double failure,
-		uint32_t d)
+confirm(const Model *m, const Sample *a, const double *stopping, double failure, uint32_t d)
 {
 	double		left = failure - theory_union_bound(stopping, d, 2, a->split);
 	uint32_t	seen;
@@ -392,8 +385,7 @@ confirm(const Model *m, const Sample *a, const double *stopping, double failure,
 	if (!poisson_alarm(left * a->trials, seen))
 		return true;
 	fprintf(stderr, "k=%d s=%" PRIu32 " d=%" PRIu32 " at %g: %" PRIu32
-			" large cores in %" PRIu32 " trials\n",
-			m->k, a->s, d, failure, seen, a->trials);
+			" large cores in %" PRIu32 " trials\n", m->k, a->s, d, failure, seen, a->trials);
 	return false;
 }
 
@@ -447,8 +439,7 @@ compute(Model *m, double effort, bool details)
 		theory_stopping(stopping, m->k, a->s);
 		for (int f = 0; f < FAILURES; f++)
 		{
-			uint32_t	d = largest_allowed(m, a, stopping,
-											failure_target[f]);
+			uint32_t	d = largest_allowed(m, a, stopping, failure_target[f]);
 
 			table[m->k - MIN_K][f][i] = d;
 			good &= confirm(m, a, stopping, failure_target[f], d);
@@ -551,8 +542,7 @@ generate(double effort, bool details)
 		model[i].lambda = theory_threshold(model[i].k);
 		good &= compute(&model[i], effort, details);
 	}
-	fprintf(stderr, "%.0f s of processor time\n",
-			(double) clock() / CLOCKS_PER_SEC);
+	fprintf(stderr, "%.0f s of processor time\n", (double) clock() / CLOCKS_PER_SEC);
 	if (!good)
 	{
 		fprintf(stderr, "the simulation contradicts the scaling law\n");
@@ -683,8 +673,7 @@ main(int argc, char **argv)
 			effort = strtod(argv[++i], NULL);
 		else
 		{
-			fprintf(stderr, "usage: %s [--quick] [--details] "
-					"[--effort FRACTION]\n", argv[0]);
+			fprintf(stderr, "usage: %s [--quick] [--details] " "[--effort FRACTION]\n", argv[0]);
 			return 2;
 		}
 	}

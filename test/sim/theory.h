@@ -200,8 +200,7 @@ theory_finite(double s, double n, double bias)
 	expected.complete = weight[1] / (weight[0] + weight[1]);
 	expected.full = weight[1] > 0 ? sum[1] / weight[1] : 0;
 	expected.partial = weight[0] > 0 ? sum[0] / weight[0] : 0;
-	expected.sd =
-		sqrt(fmax(0, squares / (weight[0] + weight[1]) - mean * mean));
+	expected.sd = sqrt(fmax(0, squares / (weight[0] + weight[1]) - mean * mean));
 	return expected;
 }
 
@@ -242,8 +241,7 @@ theory_bounds(double s, double n, double law_error)
 
 	if (fabs(law_distance(s, n)) > THEORY_WINDOW)
 	{
-		double mean =
-			theory_mean(unbiased.complete, unbiased.full, unbiased.partial);
+		double mean = theory_mean(unbiased.complete, unbiased.full, unbiased.partial);
 		double listed = 100 * theory_listed(PAPER_K, n / s, 0);
 
 		bounds.low = listed - fabs(mean - listed) - 1e-9;
@@ -255,8 +253,7 @@ theory_bounds(double s, double n, double law_error)
 		Expected high = theory_finite(s, n, bias + error);
 
 		bounds.low = theory_mean(low.complete, low.full, low.partial);
-		bounds.high = theory_mean(high.complete, high.full,
-								  fmax(high.partial, unbiased.partial));
+		bounds.high = theory_mean(high.complete, high.full, fmax(high.partial, unbiased.partial));
 		bounds.sd = low.sd;
 	}
 	return bounds;

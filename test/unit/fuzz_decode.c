@@ -45,10 +45,8 @@ peel(const IbltSketch *sketch)
 	uint32_t reports = 0;
 	int64_t rows = 0;
 
-	iblt_core_view_copy(&peeled, sketch,
-						fuzz_duplicate(sketch->bytes, sketch->size));
-	iblt_core_view_copy(&account, sketch,
-						fuzz_duplicate(sketch->bytes, sketch->size));
+	iblt_core_view_copy(&peeled, sketch, fuzz_duplicate(sketch->bytes, sketch->size));
+	iblt_core_view_copy(&account, sketch, fuzz_duplicate(sketch->bytes, sketch->size));
 	iblt_core_peel_start(peeler, &peeled, take(iblt_core_peel_scratch_size(sketch)));
 	while (iblt_core_peel_next(peeler, &entry))
 	{
@@ -78,8 +76,7 @@ ask(const IbltSketch *sketch)
 	(void) iblt_core_get(sketch, sketch->meter, &entry);
 	for (uint32_t i = 0; i < sketch->ncells && i < 16; i++)
 	{
-		uint64_t weight =
-			iblt_cell_field(iblt_cell(sketch, i), IBLT_FIELD_WEIGHT);
+		uint64_t weight = iblt_cell_field(iblt_cell(sketch, i), IBLT_FIELD_WEIGHT);
 
 		if (weight != 0 && iblt_core_key_of_cell(sketch, i, iblt_cell(sketch, i), fp_inv(weight), key))
 		{
@@ -87,8 +84,7 @@ ask(const IbltSketch *sketch)
 
 			/* counts that a fold may have wrapped are not told */
 			DEMAND(answer == IBLT_PRESENT || answer == IBLT_CONTRADICTION ||
-				   (answer == IBLT_UNKNOWN &&
-					iblt_core_sums(sketch) == IBLT_SUMS_WRAPPED));
+				   (answer == IBLT_UNKNOWN && iblt_core_sums(sketch) == IBLT_SUMS_WRAPPED));
 		}
 	}
 }
@@ -130,8 +126,7 @@ open_header(uint8_t *bytes, size_t size)
 	IbltSketch header;
 	IbltEntry entry;
 
-	if (open_first_bytes(&header, bytes, size) != IBLT_OK ||
-		header.ncells == 0)
+	if (open_first_bytes(&header, bytes, size) != IBLT_OK || header.ncells == 0)
 		return;
 	DEMAND(iblt_core_header_size(bytes) == iblt_cell_offset(&header, 0));
 	DEMAND(iblt_cell_offset(&header, header.ncells) + 8 == size);

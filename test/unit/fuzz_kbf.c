@@ -183,8 +183,7 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 		uint8_t		key[8];
 
 		iblt_store64(key, i);
-		DEMAND(iblt_core_kbf_insert(&kbf, key, sizeof key, 1 + i * 7 % params.values) ==
-			   IBLT_OK);
+		DEMAND(iblt_core_kbf_insert(&kbf, key, sizeof key, 1 + i * 7 % params.values) == IBLT_OK);
 	}
 	iblt_core_kbf_seal(&kbf);
 	return kbf.size;

@@ -443,8 +443,7 @@ check_entry(const IbltSketch *sketch, const ModelKey *expected, const IbltEntry 
 	return check(expected->there, "%s: a key without rows", what) &&
 		check(entry->count == expected->count, "%s: count %d, not %" PRId64, what,
 			  (int) entry->count, expected->count) &&
-		check(has_value == one_value, "%s: has_value %d", what, has_value) &&
-		check(!has_value ||
+		check(has_value == one_value, "%s: has_value %d", what, has_value) && check(!has_value ||
 			  memcmp(value, true_value, 8 * (size_t) sketch->params.value.limbs) == 0,
 			  "%s: value %" PRIu64, what, iblt_load64(value));
 }

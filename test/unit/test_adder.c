@@ -31,8 +31,7 @@ edge_word(void)
 static IbltSketch *
 lazy_sketch(uint32_t subtable_cells, unsigned limbs)
 {
-	IbltParams params =
-		make_params(limbs == 1 ? IBLT_KEY_INTEGER : IBLT_KEY_CANONICAL, limbs, 4,
+	IbltParams params = make_params(limbs == 1 ? IBLT_KEY_INTEGER : IBLT_KEY_CANONICAL, limbs, 4,
 					subtable_cells, false, tap_random());
 	IbltSketch *sketch = sketch_new(&params);
 

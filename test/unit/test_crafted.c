@@ -96,18 +96,14 @@ check_flip(const IbltSketch *flipped, const IbltSketch *from, size_t bit)
 {
 	const uint8_t *place = flipped->bytes + bit / 8;
 	IbltPeelResult result = decode_crafted(flipped, "flipped bit", (long) bit);
-	bool in_meter = place >= flipped->meter &&
-					place < flipped->meter + 2 * IBLT_METER_BUCKETS;
+	bool in_meter = place >= flipped->meter && place < flipped->meter + 2 * IBLT_METER_BUCKETS;
 
 	if (place >= flipped->cells)
-		check(result != IBLT_PEEL_COMPLETE, "complete with bit %zu of a cell",
-			  bit);
+		check(result != IBLT_PEEL_COMPLETE, "complete with bit %zu of a cell", bit);
 	else if (bit / 8 >= 24 && bit / 8 < 32)
-		check(result == IBLT_PEEL_INCONSISTENT, "row count's bit %zu gives %d",
-			  bit, (int) result);
+		check(result == IBLT_PEEL_INCONSISTENT, "row count's bit %zu gives %d", bit, (int) result);
 	else if (in_meter && iblt_core_meter_is_zero(from->meter))
-		check(result == IBLT_PEEL_INCONSISTENT, "meter's bit %zu gives %d", bit,
-			  (int) result);
+		check(result == IBLT_PEEL_INCONSISTENT, "meter's bit %zu gives %d", bit, (int) result);
 }
 
 static void
@@ -194,19 +190,16 @@ test_damaged_cells(void)
 
 /* What rows of the key with this weight put into a cell. */
 static void
-contents(const IbltSketch *sketch, const uint8_t *key, uint64_t weight,
-		 uint64_t *terms)
+contents(const IbltSketch *sketch, const uint8_t *key, uint64_t weight, uint64_t *terms)
 {
 	unsigned limbs = sketch->params.key.limbs;
 	uint32_t index[IBLT_MAX_HASHES];
 
 	terms[IBLT_FIELD_WEIGHT] = weight;
 	for (unsigned l = 0; l < limbs; l++)
-		terms[IBLT_FIELD_KEY + l] =
-			fp_mul(weight, iblt_load64(key + 8 * (size_t) l) ^
+		terms[IBLT_FIELD_KEY + l] = fp_mul(weight, iblt_load64(key + 8 * (size_t) l) ^
 							   iblt_limb_mask(&sketch->hasher, l));
-	terms[IBLT_FIELD_CHECK(limbs)] =
-		fp_mul(weight, iblt_core_key_cells(sketch, key, index));
+	terms[IBLT_FIELD_CHECK(limbs)] = fp_mul(weight, iblt_core_key_cells(sketch, key, index));
 	for (unsigned l = 0; l < sketch->params.value.limbs; l++)
 		terms[IBLT_FIELD_VALUE(limbs) + l] = fp_reduce(tap_random());
 }
@@ -218,13 +211,11 @@ put_into(IbltSketch *sketch, uint32_t i, int32_t count, const uint64_t *terms)
 
 	iblt_store32(cell, iblt_load32(cell) + (uint32_t) count);
 	for (unsigned f = 0; f < sketch->fields; f++)
-		iblt_cell_set_field(cell, f,
-							fp_add(iblt_cell_field(cell, f), terms[f]));
+		iblt_cell_set_field(cell, f, fp_add(iblt_cell_field(cell, f), terms[f]));
 }
 
 static void
-take_out_of(IbltSketch *sketch, uint32_t i, int32_t count,
-			const uint64_t *terms)
+take_out_of(IbltSketch *sketch, uint32_t i, int32_t count, const uint64_t *terms)
 {
 	uint64_t negative[IBLT_MAX_FIELDS];
 
@@ -335,8 +326,7 @@ test_crafted_mixtures(void)
 
 /* x of a key's only limb and its check, as field elements. */
 static void
-key_elements(const IbltSketch *sketch, const uint8_t *key, uint64_t *x,
-			 uint64_t *g)
+key_elements(const IbltSketch *sketch, const uint8_t *key, uint64_t *x, uint64_t *g)
 {
 	uint64_t terms[4];
 
@@ -351,8 +341,7 @@ key_elements(const IbltSketch *sketch, const uint8_t *key, uint64_t *x,
  * zero, which the cross product of the two solves.
  */
 static void
-impostor_weights(const IbltSketch *sketch, uint8_t keys[4][8],
-				 uint64_t weight[4])
+impostor_weights(const IbltSketch *sketch, uint8_t keys[4][8], uint64_t weight[4])
 {
 	uint64_t x[4];
 	uint64_t g[4];
@@ -458,8 +447,7 @@ test_half_impostors(void)
 		}
 		for (int n = 1; n < 3; n++)
 		{
-			contents(sketch, keys[n],
-					 n == 1 ? fp_sub(x[2], x[0]) : fp_sub(x[0], x[1]), terms);
+			contents(sketch, keys[n], n == 1 ? fp_sub(x[2], x[0]) : fp_sub(x[0], x[1]), terms);
 			for (uint32_t c = 0; c < sketch->ncells; c++)
 				put_into(sketch, c, 1, terms);
 		}

@@ -125,17 +125,14 @@ test_descriptions(void)
 		for (size_t size = 1; size <= 4; size++)
 		{
 			long code = character(text, size);
-			IbltStatus wanted = code < 0x20 || code == 0x7f
-				? IBLT_BAD_DESCRIPTION : IBLT_OK;
+			IbltStatus wanted = code < 0x20 || code == 0x7f ? IBLT_BAD_DESCRIPTION : IBLT_OK;
 
 			/* several characters are another matter */
-			if (code < 0 && size > (text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : 3) &&
-				text[0] < 0xf0)
+			if (code < 0 && size > (text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : 3) && text[0] < 0xf0)
 				continue;
 			params.key.description_size = size;
 			check(iblt_core_check_params(&params) == wanted,
-				  "%02x %02x %02x %02x, %zu bytes", text[0], text[1], text[2],
-				  text[3], size);
+				  "%02x %02x %02x %02x, %zu bytes", text[0], text[1], text[2], text[3], size);
 		}
 	}
 	checked("a description is UTF-8 without control characters");
@@ -183,11 +180,9 @@ test_weights(void)
 		uint64_t hash = i == 0 ? 0 : IBLT_FP_P + i - 1;
 		uint64_t y = word_of_hash(hash, hasher.weight_seed);
 
-		check(iblt_hash_word(y, hasher.weight_seed) == hash,
-			  "%" PRIx64 " is not the hash", hash);
+		check(iblt_hash_word(y, hasher.weight_seed) == hash, "%" PRIx64 " is not the hash", hash);
 		check(iblt_hash_weight(&hasher, y) == (i < 2 ? 1 : i - 1),
-			  "%" PRIx64 " is the weight of %" PRIx64,
-			  iblt_hash_weight(&hasher, y), hash);
+			  "%" PRIx64 " is the weight of %" PRIx64, iblt_hash_weight(&hasher, y), hash);
 	}
 	checked("a weight is a field element and not zero, whatever the hash is");
 }

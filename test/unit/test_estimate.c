@@ -28,8 +28,7 @@ typedef struct Mix
 static IbltSketch *
 sketch_of(const Mix *mix, uint32_t cells)
 {
-	IbltParams params =
-		make_params(IBLT_KEY_INTEGER, 1, 4, cells, false, tap_random());
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, cells, false, tap_random());
 	IbltSketch *sketch = sketch_new(&params);
 	uint64_t number = tap_random();
 
@@ -68,8 +67,7 @@ check_squares(const Mix *mix, uint32_t cells, unsigned subtables, long trials)
 		sum += error;
 		squares += error * error;
 	}
-	check(fabs(sum / (double) trials) <=
-			  MARGIN * sqrt(variance / (double) trials) + 1e-9,
+	check(fabs(sum / (double) trials) <= MARGIN * sqrt(variance / (double) trials) + 1e-9,
 		  "%.0f keys in %d x %u cells are off by %.3f on average", n, m, cells,
 		  sum / (double) trials);
 	if (variance == 0)
@@ -105,10 +103,8 @@ check_keys(const Mix *mix, uint32_t cells, long trials)
 	double keys = one + mix->changed;
 	double net = fabs((double) mix->missing - mix->extra);
 	/* of the mean of two independent estimates */
-	double deviation =
-		sqrt(rows * rows / 128 + one * one * 2 / (4 * (cells - 1.0))) / 2;
-	double least =
-		COVERAGE - MARGIN * sqrt(COVERAGE * (1 - COVERAGE) / (double) trials);
+	double deviation = sqrt(rows * rows / 128 + one * one * 2 / (4 * (cells - 1.0))) / 2;
+	double least = COVERAGE - MARGIN * sqrt(COVERAGE * (1 - COVERAGE) / (double) trials);
 	double squares = 0;
 	double sum = 0;
 	long covered = 0;
@@ -133,15 +129,13 @@ check_keys(const Mix *mix, uint32_t cells, long trials)
 		  "%.0f keys (%.0f rows) in 4 x %u cells: %ld of %ld covered", keys,
 		  rows, cells, covered, trials);
 	/* at least 1, and no more keys than rows: that only helps large numbers */
-	check(sqrt(squares / (double) trials) <
-			  (1.05 + MARGIN / sqrt((double) trials)) * deviation + 1,
+	check(sqrt(squares / (double) trials) < (1.05 + MARGIN / sqrt((double) trials)) * deviation + 1,
 		  "%.0f keys (%.0f rows) in 4 x %u cells: deviation %.2f, not %.2f",
 		  keys, rows, cells, sqrt(squares / (double) trials), deviation);
 	if (keys >= 1000)
 		printf("# %u missing, %u extra, %u changed in 4 x %u cells: mean error "
 			   "%.2f %%, deviation %.2f %%, covered %.2f %%\n",
-			   mix->missing, mix->extra, mix->changed, cells,
-			   100 * sum / (double) trials / keys,
+			   mix->missing, mix->extra, mix->changed, cells, 100 * sum / (double) trials / keys,
 			   100 * sqrt(squares / (double) trials) / keys,
 			   100.0 * (double) covered / (double) trials);
 }
@@ -189,11 +183,9 @@ test_dropped(void)
 			(void) iblt_core_estimate_keys(sketch, &bound);
 			covered += bound >= keys;
 		}
-		check((double) covered >=
-				  COVERAGE * (double) trials -
+		check((double) covered >= COVERAGE * (double) trials -
 					  MARGIN * sqrt((double) trials * COVERAGE * (1 - COVERAGE)),
-			  "%u keys in one subtable: %ld of %ld covered", keys, covered,
-			  trials);
+			  "%u keys in one subtable: %ld of %ld covered", keys, covered, trials);
 	}
 	checked("the bound holds with one subtable of a few cells");
 }
@@ -202,8 +194,7 @@ test_dropped(void)
 static void
 test_duplicates(void)
 {
-	IbltParams params =
-		make_params(IBLT_KEY_INTEGER, 1, 4, 24, false, tap_random());
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 24, false, tap_random());
 	IbltSketch *sketch = sketch_new(&params);
 	double bound;
 	uint64_t rows_bound;
@@ -214,8 +205,7 @@ test_duplicates(void)
 	iblt_core_seal(sketch);
 	check(fabs(iblt_core_net_squares(sketch) - 900) < 1e-6,
 		  "30 rows of a key are %f", iblt_core_net_squares(sketch));
-	check(fabs(iblt_core_estimate_keys(sketch, &bound) - 900) < 1e-6 &&
-			  bound >= 900,
+	check(fabs(iblt_core_estimate_keys(sketch, &bound) - 900) < 1e-6 && bound >= 900,
 		  "and are estimated at %f", iblt_core_estimate_keys(sketch, &bound));
 	for (int i = 0; i < 30; i++)
 		add_integer(sketch, 1, y + 1, 1);
@@ -227,8 +217,7 @@ test_duplicates(void)
 		add_integer(sketch, 1, tap_random(), 1);
 	iblt_core_seal(sketch);
 	check(iblt_core_estimate_keys(sketch, &bound) <=
-			  (double) iblt_core_estimate(sketch, &rows_bound),
-		  "more keys than rows");
+			  (double) iblt_core_estimate(sketch, &rows_bound), "more keys than rows");
 	checked("n rows of one key count n squared, but never as more than all rows");
 }
 
@@ -247,22 +236,17 @@ test_edges(void)
 	double bound;
 	uint64_t rows_bound;
 
-	check(iblt_core_estimate_keys(empty, &bound) == 0 && bound == 0,
-		  "an empty sketch has keys");
-	check(iblt_core_estimate_keys(untyped, &bound) == 0 && bound == 0,
-		  "a template has keys");
+	check(iblt_core_estimate_keys(empty, &bound) == 0 && bound == 0, "an empty sketch has keys");
+	check(iblt_core_estimate_keys(untyped, &bound) == 0 && bound == 0, "a template has keys");
 	check(iblt_core_estimate_keys(single, &bound) ==
-				  (double) iblt_core_estimate(single, &rows_bound) &&
-			  bound == (double) rows_bound,
+				  (double) iblt_core_estimate(single, &rows_bound) && bound == (double) rows_bound,
 		  "of single cells the keys are not the rows");
 	for (uint32_t i = 0; i < crafted->ncells; i++)
 		iblt_store32(iblt_cell(crafted, i), counts[i % 3]);
 	crafted->rows = INT64_MIN;
-	check(isfinite(iblt_core_net_squares(crafted)) &&
-			  iblt_core_net_squares(crafted) > 1e18,
+	check(isfinite(iblt_core_net_squares(crafted)) && iblt_core_net_squares(crafted) > 1e18,
 		  "crafted counts give %g", iblt_core_net_squares(crafted));
-	check(isfinite(iblt_core_estimate_keys(crafted, &bound)) &&
-			  isfinite(bound),
+	check(isfinite(iblt_core_estimate_keys(crafted, &bound)) && isfinite(bound),
 		  "crafted counts are not estimated");
 	checked("no rows, single cells and crafted counts");
 }

@@ -69,8 +69,7 @@ look_up(uint8_t *bytes, const IbltSketch *header, const uint8_t *key, int enough
 
 /* Does the whole sketch tell the same of a key, with its value? */
 static bool
-whole_agrees(const IbltSketch *sketch, const uint8_t *key, uint64_t number,
-			 const Answer *part)
+whole_agrees(const IbltSketch *sketch, const uint8_t *key, uint64_t number, const Answer *part)
 {
 	size_t size = 8 * (size_t) sketch->params.value.limbs;
 	uint8_t value[8 * IBLT_MAX_LIMBS];
@@ -79,8 +78,7 @@ whole_agrees(const IbltSketch *sketch, const uint8_t *key, uint64_t number,
 	whole.presence = iblt_core_get(sketch, key, &whole.entry);
 	show_value(sketch, &whole);
 	value_of(sketch, number, value);
-	return whole.presence == part->presence &&
-		(part->presence != IBLT_PRESENT ||
+	return whole.presence == part->presence && (part->presence != IBLT_PRESENT ||
 		 (whole.entry.count == part->entry.count &&
 		  whole.has_value == (size > 0) && part->has_value == (size > 0) &&
 		  memcmp(part->value, value, size) == 0));
@@ -108,8 +106,7 @@ test_slices(void)
 		size = iblt_core_header_size(sketch->bytes);
 		bytes = memcpy(take(size), sketch->bytes, size);
 		check(iblt_core_open_header(&header, bytes, size, sketch->size) ==
-				  IBLT_OK && header.rows == sketch->rows,
-			  "the header of an honest sketch");
+				  IBLT_OK && header.rows == sketch->rows, "the header of an honest sketch");
 		for (uint64_t number = 1; number <= keys + 5; number++)
 		{
 			IbltPresence presence;
@@ -162,8 +159,7 @@ test_header_sizes(void)
 {
 	for (int kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
 	{
-		IbltParams params =
-			make_params((IbltKeyKind) kind, kind == IBLT_KEY_UUID ? 2 : 1, 4,
+		IbltParams params = make_params((IbltKeyKind) kind, kind == IBLT_KEY_UUID ? 2 : 1, 4,
 						8, false, 1);
 
 		check_header_sizes(&params);
@@ -180,8 +176,7 @@ test_header_sizes(void)
 static double
 expected_success(uint32_t cells, int hashes, uint32_t keys)
 {
-	double alone = cells == 1 ? keys <= 1
-		: exp((keys - 1.0) * log1p(-1.0 / cells));
+	double alone = cells == 1 ? keys <= 1 : exp((keys - 1.0) * log1p(-1.0 / cells));
 
 	return 1 - pow(1 - alone, hashes);
 }
@@ -231,23 +226,18 @@ test_chosen(void)
 		uint32_t cells;
 
 		hashes = chosen[i].given;
-		cells = iblt_core_get_choose(chosen[i].capacity, &hashes, 1e-4,
-									 chosen[i].success);
-		check(cells == chosen[i].cells &&
-				  (cells == 0 || hashes == chosen[i].hashes),
+		cells = iblt_core_get_choose(chosen[i].capacity, &hashes, 1e-4, chosen[i].success);
+		check(cells == chosen[i].cells && (cells == 0 || hashes == chosen[i].hashes),
 			  "%u keys at %g: %d subtables of %u cells",
-			  (unsigned) chosen[i].capacity, chosen[i].success, hashes,
-			  (unsigned) cells);
+			  (unsigned) chosen[i].capacity, chosen[i].success, hashes, (unsigned) cells);
 	}
 	for (int i = 0; i < LENGTH(refused); i++)
 	{
 		hashes = 4;
-		check(iblt_core_get_choose(100, &hashes, 1e-4, refused[i]) == 0,
-			  "%g is taken", refused[i]);
+		check(iblt_core_get_choose(100, &hashes, 1e-4, refused[i]) == 0, "%g is taken", refused[i]);
 	}
 	for (hashes = 2; hashes <= 9; hashes += 7)
-		check(iblt_core_get_choose(100, &hashes, 1e-4, 0.9) == 0,
-			  "%d hashes are taken", hashes);
+		check(iblt_core_get_choose(100, &hashes, 1e-4, 0.9) == 0, "%d hashes are taken", hashes);
 	hashes = 0;
 	check(iblt_core_get_choose(0, &hashes, 1e-4, 0.9) == 0 &&
 			  iblt_core_get_choose(UINT32_MAX, &hashes, 1e-4, 0.9) == 0 &&
@@ -258,8 +248,7 @@ test_chosen(void)
 
 /* Does a size list and get as asked, by the formula with a little leeway? */
 static bool
-is_enough(uint32_t cells, int hashes, uint32_t capacity, double goal,
-		  double leeway)
+is_enough(uint32_t cells, int hashes, uint32_t capacity, double goal, double leeway)
 {
 	return iblt_core_capacity(cells, hashes, 1e-4) >= capacity &&
 		expected_success(cells, hashes, capacity) >= goal + leeway;
@@ -288,8 +277,7 @@ test_smallest(void)
 					break;
 			check(s * (uint32_t) k >= cells * (uint32_t) hashes,
 				  "%u keys at %g: %d subtables of %u cells, not %d of %u",
-				  (unsigned) capacity, goal, k, (unsigned) s, hashes,
-				  (unsigned) cells);
+				  (unsigned) capacity, goal, k, (unsigned) s, hashes, (unsigned) cells);
 		}
 	}
 	checked("no smaller size lists and gets as asked");

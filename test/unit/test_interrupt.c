@@ -120,8 +120,7 @@ fill_with_noise(void)
 int
 main(void)
 {
-	IbltParams params =
-		make_params(IBLT_KEY_INTEGER, 1, 4, CELLS, false, 1);
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, CELLS, false, 1);
 	uint32_t cells = 4 * CELLS;
 
 	(void) tap_seed();

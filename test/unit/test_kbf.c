@@ -229,8 +229,7 @@ test_damage(void)
 		check(open_copy(kbf->bytes, kbf->size) != IBLT_OK, "bit %ld", bit);
 		/* a crafted value: whatever opens must be consistent */
 		repair_trailer(kbf->bytes, kbf->size);
-		opened += bit < 8 * ((long) kbf->size - 8) &&
-			open_copy(kbf->bytes, kbf->size) == IBLT_OK;
+		opened += bit < 8 * ((long) kbf->size - 8) && open_copy(kbf->bytes, kbf->size) == IBLT_OK;
 		kbf->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
 		repair_trailer(kbf->bytes, kbf->size);
 	}
@@ -385,11 +384,9 @@ test_compatible(void)
 	check(iblt_core_kbf_widen(&b[1], &b[0]) && b[1].values == b[0].values &&
 		  b[1].labels_size == b[0].labels_size && b[1].key.kind == a.key.kind &&
 		  b[1].key.description_size == a.key.description_size, "not widened");
-	check(!iblt_core_kbf_widen(&b[1], &a) && b[1].values == b[0].values,
-		  "labels lost");
+	check(!iblt_core_kbf_widen(&b[1], &a) && b[1].values == b[0].values, "labels lost");
 	b[1].labels = (const uint8_t *) "\3new\7shipped\5r\303\274cK\1x";
-	check(iblt_core_kbf_compatible(&a, &b[1]) == IBLT_OTHER_LABELS,
-		  "another label");
+	check(iblt_core_kbf_compatible(&a, &b[1]) == IBLT_OTHER_LABELS, "another label");
 	b[1].labels_size = 0;
 	check(iblt_core_kbf_compatible(&a, &b[1]) != IBLT_OK &&
 		  !iblt_core_kbf_labels_go(&b[1], &a), "without labels");
@@ -474,8 +471,7 @@ agree_where_not_full(const IbltKbf *a, const IbltKbf *b)
 		uint64_t	x = iblt_kbf_cell(a, i);
 		uint64_t	y = iblt_kbf_cell(b, i);
 
-		if (x != y && iblt_kbf_count(x) != IBLT_KBF_FULL &&
-			iblt_kbf_count(y) != IBLT_KBF_FULL)
+		if (x != y && iblt_kbf_count(x) != IBLT_KBF_FULL && iblt_kbf_count(y) != IBLT_KBF_FULL)
 			return false;
 	}
 	return a->keys == b->keys;
@@ -699,8 +695,7 @@ possible_values(const IbltKbfParams *params, uint64_t cell, unsigned least,
 
 /* What the cells must answer: the values that all cells have in common. */
 static IbltPresence
-expected_answer(const IbltKbfParams *params, const uint64_t *cells, unsigned turn,
-				unsigned *value)
+expected_answer(const IbltKbfParams *params, const uint64_t *cells, unsigned turn, unsigned *value)
 {
 	unsigned	all = gf_values(params->degree);
 	unsigned	common = 0;
@@ -776,8 +771,7 @@ test_answers(void)
 		params.values = 1 + below(params.values);
 		own = below(2) * (1 + below(params.values));
 		for (int i = 0; i < params.hashes; i++)
-			cells[i] = random_cell(&params, own == 0 ? 0
-								   : iblt_kbf_turned(&params, own, turn));
+			cells[i] = random_cell(&params, own == 0 ? 0 : iblt_kbf_turned(&params, own, turn));
 		answer = iblt_core_kbf_judge(&params, cells, turn, &value);
 		expected = expected_answer(&params, cells, turn, &expected_value);
 		check(answer == expected, "round %ld: %d, not %d", round, answer, expected);

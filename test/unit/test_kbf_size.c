@@ -50,8 +50,7 @@ slow_cells(const KbfSize *entry, int hashes, double keys, double failure)
 static double
 slow_bits(const KbfSize *entry, int t, int hashes, double keys, double failure)
 {
-	return entry->load == 0 ? INFINITY
-		: slow_cells(entry, hashes, keys, failure) * hashes *
+	return entry->load == 0 ? INFINITY : slow_cells(entry, hashes, keys, failure) * hashes *
 		(4 + entry->degree * t);
 }
 

@@ -22,8 +22,7 @@ test_wrapping(void)
 	for (int i = 0; i < IBLT_METER_BUCKETS; i++)
 	{
 		/* around the turn of the counters' sign and of the word */
-		unsigned many = i < 128 ? 0x8000u - 64 + (unsigned) i
-								: 0x10000u - 192 + (unsigned) i;
+		unsigned many = i < 128 ? 0x8000u - 64 + (unsigned) i : 0x10000u - 192 + (unsigned) i;
 
 		iblt_store16(left + 2 * i, (uint16_t) many);
 		iblt_store16(right + 2 * i, (uint16_t) many);
@@ -60,15 +59,13 @@ test_signs(void)
 		check(!iblt_core_meter_is_zero(meter) && iblt_core_meter_estimate(meter) == 1 &&
 			  iblt_core_meter_bound(meter) >= 1, "one row is not one");
 		iblt_meter_add(meter, hash, -1);
-		check(iblt_core_meter_is_zero(meter) &&
-				  iblt_core_meter_bound(meter) == 0,
+		check(iblt_core_meter_is_zero(meter) && iblt_core_meter_bound(meter) == 0,
 			  "a row stays when deleted");
 	}
 	iblt_store16(meter, 0x8000);
 	iblt_store16(meter + 510, 0xffff);
 	check(iblt_core_meter_estimate(meter) == 32768 * 32768 + 1,
-		  "the lowest counter is read as %" PRIu64,
-		  iblt_core_meter_estimate(meter));
+		  "the lowest counter is read as %" PRIu64, iblt_core_meter_estimate(meter));
 	checked("insert and delete cancel, counters are signed");
 }
 
@@ -85,8 +82,7 @@ test_bound(void)
 		least = 126 * iblt_core_meter_estimate(meter);
 		check((iblt_core_meter_bound(meter) - 2) * 100 >= least &&
 				  (iblt_core_meter_bound(meter) - 3) * 100 < least,
-			  "of counter %d the bound is %" PRIu64, i,
-			  iblt_core_meter_bound(meter));
+			  "of counter %d the bound is %" PRIu64, i, iblt_core_meter_bound(meter));
 	}
 	for (int i = 0; i < IBLT_METER_BUCKETS; i++)
 		iblt_store16(meter + 2 * i, 0x8000);

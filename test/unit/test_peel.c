@@ -21,8 +21,7 @@ static const uint32_t universes[][TINY_ROWS] = { { 0, 0, 1, 1, 2, 2 },
 
 /* The sketch that has row i of the universe (code's digit i) - 2 times. */
 static bool
-decode_tiny(const IbltParams *params, Model *model, const uint32_t *keys,
-			uint32_t code)
+decode_tiny(const IbltParams *params, Model *model, const uint32_t *keys, uint32_t code)
 {
 	IbltSketch *sketch = sketch_new(params);
 
@@ -153,25 +152,21 @@ test_counts(void)
 			int64_t count = sign * (INT64_C(1) << n);
 			Decoded d = decode(sketch);
 
-			check(d.result ==
-					  (fits ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCONSISTENT),
+			check(d.result == (fits ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCONSISTENT),
 				  "%" PRId64 " rows: result %d", count, (int) d.result);
 			if (fits)
 				check(d.n == 1 && d.entry[0].count == count &&
 						  iblt_core_entry_value(sketch, &d.entry[0], value) &&
-						  iblt_load64(value) == 42,
-					  "%" PRId64 " rows: count %d", count,
+						  iblt_load64(value) == 42, "%" PRId64 " rows: count %d", count,
 					  (int) d.entry[0].count);
 			iblt_core_seal(sketch);
 			if (fits)
 			{
 				fits = n + 1 < 31 || (n + 1 == 31 && sign < 0);
 				check(iblt_core_add_sketch(sketch_copy(sketch), sketch, 1) ==
-						  (fits ? IBLT_OK : IBLT_COUNT_OVERFLOW),
-					  "twice %" PRId64, count);
+						  (fits ? IBLT_OK : IBLT_COUNT_OVERFLOW), "twice %" PRId64, count);
 				check(iblt_core_add_sketch(sketch_new(&params), sketch, -1) ==
-						  (n < 31 ? IBLT_OK : IBLT_COUNT_OVERFLOW),
-					  "minus %" PRId64, count);
+						  (n < 31 ? IBLT_OK : IBLT_COUNT_OVERFLOW), "minus %" PRId64, count);
 			}
 			double_unchecked(sketch);
 		}

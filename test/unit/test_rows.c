@@ -134,8 +134,7 @@ draw_pair(void)
 {
 	unsigned limbs = draw_limbs();
 	IbltParams params = draw_params(limbs);
-	uint32_t cells =
-		params.subtable_cells * (uint32_t) iblt_core_subtable_count(&params);
+	uint32_t cells = params.subtable_cells * (uint32_t) iblt_core_subtable_count(&params);
 	uint32_t nkeys = below(below(4) ? cells + 2 : 2 * cells + 2);
 	Pair pair;
 
@@ -171,8 +170,7 @@ build_shuffled(const IbltParams *params, const Model *model)
 		int64_t n = row->count < 0 ? -row->count : row->count;
 
 		while (n-- > 0)
-			(void) sketch_add(sketch, model_key(model, row->key), row->y,
-									 row->count < 0 ? -1 : 1);
+			(void) sketch_add(sketch, model_key(model, row->key), row->y, row->count < 0 ? -1 : 1);
 	}
 	iblt_core_seal(sketch);
 	return sketch;
@@ -186,8 +184,7 @@ check_get(const IbltSketch *sketch, const Model *model)
 
 	for (uint32_t i = 0; i < model->nkeys + 10; i++)
 	{
-		uint32_t number =
-			i < model->nkeys && model->expected[i].there ? i : MODEL_NONE;
+		uint32_t number = i < model->nkeys && model->expected[i].there ? i : MODEL_NONE;
 		const uint8_t *key = i < model->nkeys ? model_key(model, i) : stranger;
 		IbltEntry entry;
 		IbltPresence expected;
@@ -197,8 +194,7 @@ check_get(const IbltSketch *sketch, const Model *model)
 			iblt_store64(stranger + 8 * (size_t) l, tap_random());
 		expected = graph_presence(&graph, sketch, key, number);
 		presence = iblt_core_get(sketch, key, &entry);
-		if (check(presence == expected, "GET says %d, not %d", (int) presence,
-				  (int) expected) &&
+		if (check(presence == expected, "GET says %d, not %d", (int) presence, (int) expected) &&
 			presence == IBLT_PRESENT)
 			check_entry(sketch, &model->expected[i], &entry, "GET");
 	}
@@ -266,20 +262,16 @@ test_not_representable(void)
 		IbltStatus status;
 
 		memset(key, 7, 8 * (size_t) limbs);
-		iblt_store64(value + 8 * (size_t) v,
-					 beyond ^ iblt_value_mask(&sketch->hasher, v));
-		status = values > 0
-			? iblt_core_add_pair(sketch, key, value, sign)
+		iblt_store64(value + 8 * (size_t) v, beyond ^ iblt_value_mask(&sketch->hasher, v));
+		status = values > 0 ? iblt_core_add_pair(sketch, key, value, sign)
 			: iblt_core_add_row(sketch, key, iblt_load64(value), sign);
 		check(status == (values > 0 ? IBLT_VALUE_NOT_REPRESENTABLE : IBLT_OK),
 			  "limb %u of a value beyond p: %d", v, (int) status);
 		if (status == IBLT_OK)
 			(void) iblt_core_add_row(sketch, key, iblt_load64(value), -sign);
-		iblt_store64(key + 8 * (size_t) l,
-					 beyond ^ iblt_limb_mask(&sketch->hasher, l));
+		iblt_store64(key + 8 * (size_t) l, beyond ^ iblt_limb_mask(&sketch->hasher, l));
 		status = sketch_add(sketch, key, 0, sign);
-		check(status == IBLT_KEY_NOT_REPRESENTABLE, "limb %u beyond p: %d", l,
-			  (int) status);
+		check(status == IBLT_KEY_NOT_REPRESENTABLE, "limb %u beyond p: %d", l, (int) status);
 		iblt_core_seal(sketch);
 		iblt_core_seal(empty);
 		check(same_bytes(sketch, empty), "a refused row leaves a trace");

@@ -43,8 +43,7 @@ add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 static Pair
 pair_new(int hashes, bool with_values, int shared)
 {
-	IbltParams params = make_params(IBLT_KEY_UUID, 2, hashes, CELLS, with_values,
-									tap_random());
+	IbltParams params = make_params(IBLT_KEY_UUID, 2, hashes, CELLS, with_values, tap_random());
 	Pair pair = { sketch_new(&params), sketch_new(&params), { { 0 } } };
 
 	for (int i = 0; i < shared; i++)
@@ -93,8 +92,7 @@ is_known(const Pair *pair, const uint8_t *key)
 
 /* Salvages from one group. */
 static void
-salvage_from(const Pair *pair, const IbltSketch *damaged, unsigned group,
-			 Outcome *out)
+salvage_from(const Pair *pair, const IbltSketch *damaged, unsigned group, Outcome *out)
 {
 	unsigned lost = damaged->params.subtables & ~group;
 	IbltSketch *whole = sketch_copy(damaged);
@@ -134,8 +132,7 @@ damage(IbltSketch *sketch, int subtable, uint32_t cells)
 {
 	while (cells-- > 0)
 	{
-		uint8_t *cell = iblt_cell(sketch, (uint32_t) subtable * CELLS +
-											 below(CELLS));
+		uint8_t *cell = iblt_cell(sketch, (uint32_t) subtable * CELLS + below(CELLS));
 		uint32_t at = below(sketch->cell_size);
 
 		switch (below(3))
@@ -202,14 +199,12 @@ check_lost(int hashes, int lost, bool with_values)
 		check((out.group & differing(damaged, pair.original)) == 0,
 			  "group %x has a damaged subtable", out.group);
 		check(out.proven == out.same, "proven %d, same %d", out.proven, out.same);
-		check(out.proven == (out.result == IBLT_PEEL_COMPLETE), "result %d",
-			  (int) out.result);
+		check(out.proven == (out.result == IBLT_PEEL_COMPLETE), "result %d", (int) out.result);
 		check(out.wrong == 0, "%u wrong keys", out.wrong);
 		unproven += !out.proven;
 	}
 	check((double) unproven <= expected + 4 * sqrt(expected) + 2,
-		  "%ld of %ld are not salvaged, and %.1f are expected", unproven, trials,
-		  expected);
+		  "%ld of %ld are not salvaged, and %.1f are expected", unproven, trials, expected);
 	snprintf(what, sizeof what, "%d of %d subtables damaged%s: the sketch comes "
 			 "back, to the byte", lost, hashes, with_values ? ", with values" : "");
 	checked(what);
@@ -240,14 +235,12 @@ test_unseen(void)
 				damaged->meter[below(512)] ^= (uint8_t) (1 + below(255));
 				break;
 			default:
-				damaged->bytes[damaged->size - 1 - below(8)] ^=
-					(uint8_t) (1 + below(255));
+				damaged->bytes[damaged->size - 1 - below(8)] ^= (uint8_t) (1 + below(255));
 		}
 		out = salvage(&pair, damaged);
 		check(out.group == 0x0f, "group %x", out.group);
 		check(out.proven == same_bytes(damaged, pair.original), "proven");
-		check(out.wrong == 0 || out.result == IBLT_PEEL_INCONSISTENT,
-			  "%u wrong keys", out.wrong);
+		check(out.wrong == 0 || out.result == IBLT_PEEL_INCONSISTENT, "%u wrong keys", out.wrong);
 	}
 	checked("damage that the sums do not show is never called the original");
 }

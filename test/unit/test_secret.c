@@ -97,8 +97,7 @@ word_of(const uint8_t *secret, size_t place)
 
 /* The likeliest bits of a mask in which the words of two places differ. */
 static uint64_t
-likeliest(uint8_t (*lessons)[IBLT_SECRET_SIZE], size_t first, size_t second,
-		  uint64_t mask)
+likeliest(uint8_t (*lessons)[IBLT_SECRET_SIZE], size_t first, size_t second, uint64_t mask)
 {
 	uint64_t difference[LESSONS], best = 0;
 	int most = 0;
@@ -135,8 +134,7 @@ add_learned(const Way *way)
 		for (second = first + STRIPE; second < BLOCK; second += STRIPE)
 		{
 			uint64_t low = likeliest(lessons, first, second, UINT32_MAX);
-			uint64_t high = likeliest(lessons, first, second,
-									  ~(uint64_t) UINT32_MAX);
+			uint64_t high = likeliest(lessons, first, second, ~(uint64_t) UINT32_MAX);
 			uint64_t both = likeliest(lessons, first, second, UINT64_MAX);
 
 			add_pair(first, second, low, top, low ^ top);
@@ -160,8 +158,7 @@ add_masked(void)
 
 /* What a word in a place adds to the lanes: the product, and to the next, it. */
 static void
-add_to_lanes(uint64_t *lane, const uint8_t *secret, size_t place, uint64_t word,
-			 uint64_t times)
+add_to_lanes(uint64_t *lane, const uint8_t *secret, size_t place, uint64_t word, uint64_t times)
 {
 	uint64_t x = word ^ word_of(secret, place);
 	size_t n = place % STRIPE / 8;

@@ -60,8 +60,7 @@ is_least(uint32_t capacity, int k, double failure)
 {
 	uint32_t	s = iblt_core_subtable_cells(capacity, k, failure);
 
-	return iblt_core_ladder_has(s) &&
-		iblt_core_capacity(s, k, failure) >= capacity &&
+	return iblt_core_ladder_has(s) && iblt_core_capacity(s, k, failure) >= capacity &&
 		(s == 1 || iblt_core_capacity(s - 1, k, failure) < capacity);
 }
 

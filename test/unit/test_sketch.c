@@ -217,14 +217,12 @@ test_spoilers(void)
 		check(status == spoiler->expected,
 			  "spoiler %ld (kind %d, offset %d, byte %d): \"%s\", not \"%s\"",
 			  i, (int) spoiler->kind, spoiler->offset, spoiler->bytes[0],
-			  iblt_core_status_text(status),
-			  iblt_core_status_text(spoiler->expected));
+			  iblt_core_status_text(status), iblt_core_status_text(spoiler->expected));
 		seen[spoiler->expected] = true;
 	}
 	for (int s = IBLT_OK; s < IBLT_BAD_CHECKSUM; s++)
 		check(seen[s], "no bytes for status %d", s);
-	checked(
-		"each finding of the validator has bytes that it refuses, and tells");
+	checked("each finding of the validator has bytes that it refuses, and tells");
 }
 
 /* Any single bit, the trailer left as it was. */
@@ -245,8 +243,7 @@ test_bits(void)
 			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
 			status = open_copy(sketch->bytes, sketch->size);
 			check(status != IBLT_OK, "kind %d with bit %ld flipped opens", kind, bit);
-			check(bit < 8 * HEADER_SIZE || kind >= IBLT_KEY_UUID ||
-					  status == IBLT_BAD_CHECKSUM,
+			check(bit < 8 * HEADER_SIZE || kind >= IBLT_KEY_UUID || status == IBLT_BAD_CHECKSUM,
 				  "kind %d, bit %ld: %d", kind, bit, (int) status);
 			refused_by_checksum += status == IBLT_BAD_CHECKSUM;
 			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
@@ -271,10 +268,8 @@ test_sizes(void)
 			memcpy(longer, sketch->bytes, kept);
 			if (size >= SMALLEST)
 				repair_trailer(longer, size);
-			check(open_copy(longer, size) ==
-					  (size == sketch->size ? IBLT_OK : IBLT_BAD_SIZE),
-				  "kind %d: %zu bytes instead of %zu", kind, size,
-				  sketch->size);
+			check(open_copy(longer, size) == (size == sketch->size ? IBLT_OK : IBLT_BAD_SIZE),
+				  "kind %d: %zu bytes instead of %zu", kind, size, sketch->size);
 		}
 	}
 	checked("a sketch opens at its own length and at no other");
@@ -335,8 +330,7 @@ check_size(const IbltParams *params, long *refused)
 		  "%u cells of %u limbs: size %zu, not %.0f", params->subtable_cells,
 		  params->key.limbs, iblt_core_size(params), size);
 	check(iblt_core_check_params(params) == (fits ? IBLT_OK : IBLT_BAD_SIZE),
-		  "%u cells of %u limbs are judged wrongly", params->subtable_cells,
-		  params->key.limbs);
+		  "%u cells of %u limbs are judged wrongly", params->subtable_cells, params->key.limbs);
 }
 
 static void
@@ -353,11 +347,9 @@ test_size_computation(void)
 			int hashes = 3 + (int) below(6);
 			/* about the limit, where that is possible */
 			double brink = (double) IBLT_MAX_BYTES / cells / hashes / 8 - 2;
-			unsigned limbs = n < 30 && brink > 3 && brink < 510
-								 ? (unsigned) brink - 2 + below(5)
+			unsigned limbs = n < 30 && brink > 3 && brink < 510 ? (unsigned) brink - 2 + below(5)
 								 : 1 + below(512);
-			IbltParams params = make_params(IBLT_KEY_CANONICAL, limbs, hashes,
-											cells, below(2), 0);
+			IbltParams params = make_params(IBLT_KEY_CANONICAL, limbs, hashes, cells, below(2), 0);
 
 			check_size(&params, &refused);
 		}
@@ -375,8 +367,7 @@ test_params(void)
 		for (unsigned mask = 0; mask < 1024; mask++)
 		{
 			IbltStatus expected = hashes < 3 || hashes > 8 ? IBLT_BAD_HASHES
-								  : mask == 0 || mask >= 1u << hashes
-									  ? IBLT_BAD_SUBTABLES
+								  : mask == 0 || mask >= 1u << hashes ? IBLT_BAD_SUBTABLES
 									  : IBLT_OK;
 
 			params.hashes = hashes;
@@ -390,8 +381,7 @@ test_params(void)
 		bool divides = cells > 0 && UINT64_C(5284823040) % cells == 0;
 
 		params.subtable_cells = cells;
-		check(iblt_core_check_params(&params) ==
-				  (divides ? IBLT_OK : IBLT_BAD_CELLS),
+		check(iblt_core_check_params(&params) == (divides ? IBLT_OK : IBLT_BAD_CELLS),
 			  "%u cells", cells);
 	}
 	checked("hashes, subtables and cells are allowed as documented");
@@ -450,11 +440,9 @@ test_compatible(void)
 		check(iblt_core_compatible(&a, &b[i]) == expected[i] &&
 				  iblt_core_compatible(&b[i], &a) == expected[i],
 			  "case %d gives %d", i, (int) iblt_core_compatible(&a, &b[i]));
-	check(iblt_core_compatible(&a, &integer) == IBLT_OTHER_KEY_TYPE,
-		  "integers are added to texts");
+	check(iblt_core_compatible(&a, &integer) == IBLT_OTHER_KEY_TYPE, "integers are added to texts");
 	/* no description is no reason to look at one */
-	check(iblt_core_compatible(&integer, &integer) == IBLT_OK,
-		  "a sketch is not like itself");
+	check(iblt_core_compatible(&integer, &integer) == IBLT_OK, "a sketch is not like itself");
 	checked("sketches are compatible if no parameter differs");
 }
 

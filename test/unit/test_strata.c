@@ -72,8 +72,7 @@ static void
 golden_row(IbltSketch *strata, IbltKeyKind kind, int n)
 {
 	uint8_t		key[200];
-	size_t		size = kind == IBLT_KEY_INTEGER ? 8
-		: kind == IBLT_KEY_UUID ? 16 : (size_t) n % 200;
+	size_t		size = kind == IBLT_KEY_INTEGER ? 8 : kind == IBLT_KEY_UUID ? 16 : (size_t) n % 200;
 
 	memset(key, 0, sizeof key);
 	if (kind == IBLT_KEY_INTEGER)
@@ -81,8 +80,7 @@ golden_row(IbltSketch *strata, IbltKeyKind kind, int n)
 	else
 		for (size_t b = 0; b < size; b++)
 			key[b] = (uint8_t) (n * 7 + (int) b * 3);
-	iblt_core_strata_add_row(strata, key, size,
-							 (uint64_t) n * (uint64_t) n - 5,
+	iblt_core_strata_add_row(strata, key, size, (uint64_t) n * (uint64_t) n - 5,
 							 n % 4 == 3 ? -1 : 1);
 }
 
@@ -198,8 +196,7 @@ test_order(void)
 {
 	TRIALS(round, scaled(50))
 	{
-		IbltParams	params = strata_params(1 + (int) below(64),
-												3 + (int) below(6), 7,
+		IbltParams	params = strata_params(1 + (int) below(64), 3 + (int) below(6), 7,
 												tap_random());
 		IbltSketch *forward = sketch_new(&params);
 		IbltSketch *backward = sketch_new(&params);
@@ -212,16 +209,14 @@ test_order(void)
 			add_to_strata(i % 3 == 0 ? part : forward, base + (uint64_t) i / 2,
 						(uint64_t) i, i % 5 == 0 ? -1 : 1);
 		for (int i = rows - 1; i >= 0; i--)
-			add_to_strata(backward, base + (uint64_t) i / 2, (uint64_t) i,
-						i % 5 == 0 ? -1 : 1);
+			add_to_strata(backward, base + (uint64_t) i / 2, (uint64_t) i, i % 5 == 0 ? -1 : 1);
 		/* a state that a worker sends is sealed */
 		iblt_core_seal(part);
 		iblt_core_add_sketch(forward, part, 1);
 		iblt_core_seal(forward);
 		iblt_core_seal(backward);
 		check(same_bytes(forward, backward), "%d rows", rows);
-		check(iblt_core_open(&view, forward->bytes, forward->size) == IBLT_OK,
-			  "opens");
+		check(iblt_core_open(&view, forward->bytes, forward->size) == IBLT_OK, "opens");
 	}
 	checked("any order and any partition of the rows gives the same bytes");
 }
@@ -242,8 +237,7 @@ test_limb(void)
 		check((limb ^ mask) < IBLT_FP_P, "word %" PRIu64, x);
 		check((limb == hash) == (x >= 59), "word %" PRIu64, x);
 		for (int n = 1; n <= IBLT_MAX_STRATA; n++)
-			check(iblt_strata_stratum(hash, n) == iblt_strata_stratum(limb, n),
-				  "stratum of %d", n);
+			check(iblt_strata_stratum(hash, n) == iblt_strata_stratum(limb, n), "stratum of %d", n);
 	}
 	for (int n = 0; n < 64; n++)
 		check(iblt_strata_stratum(UINT64_C(1) << n, 64) == n &&
@@ -274,8 +268,7 @@ stuck(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys, int number
 
 /* The paper's estimate of these keys; *exact if it is their number. */
 static uint64_t
-paper_estimate(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys,
-			   bool *exact)
+paper_estimate(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys, bool *exact)
 {
 	uint64_t	count = 0;
 	uint32_t	n;
@@ -301,8 +294,7 @@ paper_estimate(const IbltSketch *strata, const uint64_t *hash, uint32_t nkeys,
  * missing, extra, changed, and with several rows.
  */
 static IbltSketch *
-random_difference(const IbltParams *params, uint32_t nkeys,
-				  uint64_t *hash)
+random_difference(const IbltParams *params, uint32_t nkeys, uint64_t *hash)
 {
 	IbltSketch *a = sketch_new(params);
 	IbltSketch *b = sketch_new(params);
@@ -370,8 +362,7 @@ test_against_model(void)
 
 	TRIALS(round, scaled(2000))
 	{
-		IbltParams	params = strata_params(1 + (int) below(12),
-												3 + (int) below(6),
+		IbltParams	params = strata_params(1 + (int) below(12), 3 + (int) below(6),
 												sizes[below(5)], tap_random());
 		uint32_t	nkeys = below(below(4) == 0 ? 2000 : 60);
 		uint64_t   *hash = take((nkeys + 1) * sizeof *hash);
@@ -381,10 +372,8 @@ test_against_model(void)
 		uint64_t	expected = paper_estimate(d, hash, nkeys, &exact);
 		IbltPeelResult result = estimate(d, &keys);
 
-		check(keys == expected && result ==
-			  (exact ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCOMPLETE),
-			  "%" PRIu64 " instead of %" PRIu64 ", result %d", keys, expected,
-			  (int) result);
+		check(keys == expected && result == (exact ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCOMPLETE),
+			  "%" PRIu64 " instead of %" PRIu64 ", result %d", keys, expected, (int) result);
 		check(!exact || keys == nkeys, "%u keys", nkeys);
 		inexact += !exact;
 	}
@@ -437,11 +426,9 @@ test_overflow(void)
 	uint64_t	keys;
 
 	iblt_store32(strata->cells + 62 * stratum_size, 1);
-	check(estimate(strata, &keys) == IBLT_PEEL_INCOMPLETE &&
-		  keys == INT64_MAX, "%" PRIu64, keys);
+	check(estimate(strata, &keys) == IBLT_PEEL_INCOMPLETE && keys == INT64_MAX, "%" PRIu64, keys);
 	iblt_store32(strata->cells + 63 * stratum_size, 1);
-	check(estimate(strata, &keys) == IBLT_PEEL_INCOMPLETE && keys == 0,
-		  "%" PRIu64, keys);
+	check(estimate(strata, &keys) == IBLT_PEEL_INCOMPLETE && keys == 0, "%" PRIu64, keys);
 	checked("an estimate beyond 63 bits stops there; none is told as 0");
 }
 

@@ -19,8 +19,7 @@ random_sketch(const IbltParams *params, int rows)
 	{
 		for (unsigned l = 0; l < params->key.limbs; l++)
 			iblt_store64(key + 8 * (size_t) l, tap_random());
-		(void) iblt_core_add_row(sketch, key, tap_random(),
-								 below(2) == 0 ? 1 : -1);
+		(void) iblt_core_add_row(sketch, key, tap_random(), below(2) == 0 ? 1 : -1);
 	}
 	iblt_core_seal(sketch);
 	return sketch;
@@ -35,8 +34,7 @@ damage_word(IbltSketch *sketch, uint32_t i, unsigned field)
 	if (field == sketch->fields)
 		iblt_store32(cell, iblt_load32(cell) + 1);
 	else
-		iblt_cell_set_field(cell, field,
-							fp_add(iblt_cell_field(cell, field), 1));
+		iblt_cell_set_field(cell, field, fp_add(iblt_cell_field(cell, field), 1));
 }
 
 /* Honest sketches are consistent, whatever was done to them; no other is. */
@@ -53,15 +51,12 @@ test_consistent(void)
 		uint32_t cell = below(sum->ncells);
 		unsigned field = below(sum->fields + 1);
 
-		check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE &&
-				  iblt_core_sums(sum) == IBLT_SUMS_AGREE &&
-				  iblt_core_sums(folded) == IBLT_SUMS_AGREE,
-			  "an honest sketch contradicts itself");
+		check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE && iblt_core_sums(sum) == IBLT_SUMS_AGREE &&
+				  iblt_core_sums(folded) == IBLT_SUMS_AGREE, "an honest sketch contradicts itself");
 		damage_word(sum, cell, field);
 		check(iblt_core_sums(sum) == IBLT_SUMS_CONTRADICT, "cell %u, field %u", cell, field);
 		folded->rows += below(2) == 0 ? 1 : -1;
-		check(iblt_core_sums(folded) == IBLT_SUMS_CONTRADICT,
-			  "a wrong row count");
+		check(iblt_core_sums(folded) == IBLT_SUMS_CONTRADICT, "a wrong row count");
 	}
 	checked("sums agree in what rows make, and in nothing that one word is wrong in");
 }
@@ -94,8 +89,7 @@ test_cells_of_a_key(void)
 		iblt_core_seal(sketch);
 		(void) iblt_core_key_cells(sketch, key, index);
 		cell = iblt_cell(sketch, index[below((uint32_t) subtables)]);
-		check(iblt_core_get(sketch, key, &entry) == IBLT_PRESENT &&
-				  entry.count == 1,
+		check(iblt_core_get(sketch, key, &entry) == IBLT_PRESENT && entry.count == 1,
 			  "a key that is there");
 		sketch->rows += INT64_C(1) << 32;
 		check(iblt_core_get(sketch, key, &entry) == IBLT_UNKNOWN,
@@ -104,8 +98,7 @@ test_cells_of_a_key(void)
 
 		/* the same in a cell that is not the key's */
 		other = (uint32_t) (cell - sketch->cells) / sketch->cell_size;
-		move_cell(sketch, other, other % params.subtable_cells == 0
-								 ? other + 1 : other - 1);
+		move_cell(sketch, other, other % params.subtable_cells == 0 ? other + 1 : other - 1);
 		check(iblt_core_get(sketch, key, &entry) == IBLT_CONTRADICTION,
 			  "a key that one of its cells lacks");
 	}
@@ -133,8 +126,7 @@ test_other_contents(void)
 	{
 		uint64_t element = iblt_cell_field(iblt_cell(sketch, other), f);
 
-		iblt_cell_set_field(iblt_cell(sketch, index[1]), f,
-							fp_add(element, element));
+		iblt_cell_set_field(iblt_cell(sketch, index[1]), f, fp_add(element, element));
 		iblt_cell_set_field(iblt_cell(sketch, other), f, fp_neg(element));
 	}
 	check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE, "the sums agree");
@@ -150,8 +142,7 @@ count_rows(IbltSketch *sketch, uint32_t cell, uint64_t rows)
 	uint32_t i;
 
 	for (i = cell; i < sketch->ncells; i += sketch->params.subtable_cells)
-		iblt_store32(iblt_cell(sketch, i),
-					 iblt_load32(iblt_cell(sketch, i)) + (uint32_t) rows);
+		iblt_store32(iblt_cell(sketch, i), iblt_load32(iblt_cell(sketch, i)) + (uint32_t) rows);
 	sketch->rows += (int64_t) rows;
 }
 
@@ -184,8 +175,7 @@ test_inserted(void)
 		count_rows(sketch, 3, cases[i].rows[0]);
 		count_rows(sketch, 5, cases[i].rows[1]);
 		check(iblt_core_inserted_fit(sketch) == cases[i].fits,
-			  "%" PRIu64 " and %" PRIu64 " rows", cases[i].rows[0],
-			  cases[i].rows[1]);
+			  "%" PRIu64 " and %" PRIu64 " rows", cases[i].rows[0], cases[i].rows[1]);
 		sketch->rows = -1;
 		check(!iblt_core_inserted_fit(sketch), "rows below none");
 	}
