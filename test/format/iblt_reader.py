@@ -9,6 +9,7 @@ incomplete and 2 if the value is refused.  A value has one column, whatever its 
 import argparse
 import base64
 import ctypes
+import inspect
 import re
 import struct
 import sys
@@ -323,24 +324,29 @@ def write_value(data):
     print(base64.b64encode(data).decode())
 
 
-def packed(kind, types, fields):
+def packed(kind, description, fields):
     """The bytes of a key or value."""
-    return (struct.pack("<q", int(fields[0])) if kind == "integer" else
-            uuid.UUID(fields[0]).bytes if kind == "uuid" else b"".join(map(item, types, fields)))
+    return (struct.pack("<q", int(fields[0])) if kind == INTEGER else uuid.UUID(fields[0]).bytes if kind == UUID else
+            b"".join(map(item, key_types(description), fields)))
 
 
-def build(hashes, cells, seed, values, value_size, kind, key_size):
-    number, limbs = KINDS.get(kind, (CANONICAL, key_size // 8))
-    of_value = (0, 0, "") if values is None else (*KINDS.get(values, (CANONICAL, value_size // 8)),
-                                                  "" if values in KINDS else values)
-    sketch = Sketch(hashes, cells, seed, of_value, number, limbs, kind if number == CANONICAL else "")
-    types, unescape = key_types(kind), {escape: char for char, escape in ESCAPES.items()}
+def lines():
+    """The columns of each line of standard input, in the text format of COPY."""
+    unescape = {escape: char for char, escape in ESCAPES.items()}
     for line in sys.stdin:
-        fields = [None if field == "\\N" else re.sub(r"\\.", lambda match: unescape[match[0]], field)
-                  for field in line.rstrip("\n").split("\t")]
-        y, sign = fields[len(types)], fields[len(types) + 1:]
-        sketch.insert(packed(kind, types, fields),
-                      int(y) if values is None else packed(values, [values], [y]), *map(int, sign))
+        yield [None if field == "\\N" else re.sub(r"\\.", lambda match: unescape[match[0]], field)
+               for field in line.rstrip("\n").split("\t")]
+
+
+def build(*, hashes=4, cells=1, seed=0, values="", value_size=32, kind="integer", key_size=32):
+    """kind and values: integer, uuid, or a description as text or (int4,text), with bytes of a size."""
+    number, limbs = KINDS.get(kind, (CANONICAL, key_size // 8))
+    of_value = (*KINDS.get(values, (CANONICAL, value_size // 8)), "" if values in KINDS else values) if values else (0, 0, "")
+    sketch = Sketch(hashes, cells, seed, of_value, number, limbs, kind if number == CANONICAL else "")
+    n = len(key_types(kind))
+    for fields in lines():
+        sketch.insert(packed(number, kind, fields[:n]), packed(of_value[0], values, [fields[n]]) if values else int(fields[n]),
+                      *map(int, fields[n + 1:]))
     write_value(sketch.to_bytes())
 
 
@@ -374,28 +380,28 @@ def reseal(value):
     write_value(seal(read_value(value)[:-8]))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    commands = parser.add_subparsers(required=True)
-    for run in (build, decode, subtract, estimate, reseal):
-        command = commands.add_parser(run.__name__)
-        command.set_defaults(run=run)
-        for name in {subtract: ("value", "other"), build: ()}.get(run, ("value",)):
-            command.add_argument(name)
-    command = commands.choices["build"]
-    command.add_argument("--hashes", type=int, default=4)
-    command.add_argument("--cells", type=int, required=True, help="in each subtable")
-    command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--values", nargs="?", const="integer", help="or uuid, or a description: text")
-    command.add_argument("--value-size", type=int, default=32, help="bytes of a value with a description")
-    command.add_argument("--kind", default="integer", help="or uuid, or a description: text, (int4,text)")
-    command.add_argument("--key-size", type=int, default=32, help="bytes of a key with a description")
+def command(description, *commands):
+    """Run the command that the arguments name.  It has an option for each parameter with a default."""
+    parser = argparse.ArgumentParser(description=description)
+    parsers = parser.add_subparsers(required=True)
+    for run in commands:
+        arguments = parsers.add_parser(run.__name__)
+        arguments.set_defaults(run=run)
+        for name, parameter in inspect.signature(run).parameters.items():
+            if parameter.default is parameter.empty:
+                arguments.add_argument(name)
+            else:
+                arguments.add_argument("--" + name.replace("_", "-"), type=type(parameter.default), default=parameter.default)
     options = vars(parser.parse_args())
     try:
         return options.pop("run")(**options)
     except Refused as refusal:
         print(f"refused: {refusal}", file=sys.stderr)
         return 2
+
+
+def main():
+    return command(__doc__, build, decode, subtract, estimate, reseal)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,11 @@ format of COPY: the columns of the key, its value, and - if the pair is to be de
 value is to be changed.  "get" reads keys and writes status and value of each.  The exit status is 2 if
 the value is refused or an operation is."""
 
-import argparse
 import re
 import struct
 import sys
-import uuid
 
-from iblt_reader import (CANONICAL, ESCAPES, INTEGER, U64, UNTYPED, UUID, Refused, item, key_types, keystream,
+from iblt_reader import (CANONICAL, KINDS, U64, UNTYPED, Refused, command, key_types, keystream, lines, packed,
                          read_value, require, seal, write_value, xxh3_128)
 
 HEADER = struct.Struct("<4sBBBBBBHIQQHHI")
@@ -252,36 +250,17 @@ def parse_labels(data, values):
     return labels
 
 
-def encode_key(kbf, fields):
-    fields = [None if field == "\\N" else re.sub(r"\\.", lambda match: UNESCAPE[match[0]], field) for field in fields]
-    if kbf.kind == INTEGER:
-        return struct.pack("<q", int(fields[0]))
-    if kbf.kind == UUID:
-        return uuid.UUID(fields[0]).bytes
-    return b"".join(map(item, key_types(kbf.description), fields))
-
-
-UNESCAPE = {escape: char for char, escape in ESCAPES.items()}
-
-
-def columns(kbf):
-    return 1 if kbf.kind in (INTEGER, UUID) else len(key_types(kbf.description))
-
-
-def lines():
-    return (line.rstrip("\n").split("\t") for line in sys.stdin)
-
-
 # --- the command line ---
 
-def build(hashes, cells, degree, superposed, values, labels, seed, kind):
-    number = {"integer": INTEGER, "uuid": UUID}.get(kind, CANONICAL)
+def build(*, hashes=4, cells=1, degree=8, superposed=3, values=255, labels="", seed=0, kind="integer"):
+    """kind: integer, uuid, or a description as text or (int4,text).  There are commas between labels."""
+    number = KINDS.get(kind, (CANONICAL,))[0]
     labels = labels.split(",") if labels else []
     kbf = Filter(hashes, degree, superposed, cells, len(labels) or values, number, seed,
                  kind if number == CANONICAL else "", labels)
-    n = columns(kbf)
+    n = len(key_types(kbf.description))
     for fields in lines():
-        key, value, change = encode_key(kbf, fields[:n]), int(fields[n]), fields[n + 1:]
+        key, value, change = packed(number, kind, fields[:n]), int(fields[n]), fields[n + 1:]
         if not change:
             kbf.insert(key, value)
         elif change == ["-"]:
@@ -294,7 +273,7 @@ def build(hashes, cells, degree, superposed, values, labels, seed, kind):
 def get(value):
     kbf = Filter.from_bytes(read_value(value))
     for fields in lines():
-        status, found = kbf.get(encode_key(kbf, fields))
+        status, found = kbf.get(packed(kbf.kind, kbf.description, fields))
         print(status, "\\N" if found is None else found, sep="\t")
 
 
@@ -323,25 +302,7 @@ def fold(value, divisor):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    commands = parser.add_subparsers(required=True)
-    for run in (build, get, check, add, subtract, fold):
-        command = commands.add_parser(run.__name__)
-        command.set_defaults(run=run)
-        for name in {add: ("value", "other"), subtract: ("value", "other"), fold: ("value", "divisor"),
-                     build: ()}.get(run, ("value",)):
-            command.add_argument(name)
-    command = commands.choices["build"]
-    for name, default in (("hashes", None), ("cells", None), ("degree", None), ("superposed", 3), ("values", 255), ("seed", 0)):
-        command.add_argument(f"--{name}", type=int, default=default, required=default is None)
-    command.add_argument("--labels", help="with commas between them")
-    command.add_argument("--kind", default="integer", help="or uuid, or a description: text, (int4,text)")
-    options = vars(parser.parse_args())
-    try:
-        return options.pop("run")(**options)
-    except Refused as refusal:
-        print(f"refused: {refusal}", file=sys.stderr)
-        return 2
+    return command(__doc__, build, get, check, add, subtract, fold)
 
 
 if __name__ == "__main__":

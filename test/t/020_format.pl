@@ -207,7 +207,7 @@ foreach my $n (0 .. $#kinds)
 
 # Row by row instead of with the aggregate, and some rows deleted again.
 {
-	my $built = reader("-1\t-1\n5\t7\n5\t7\t-1\n6\t8\t-1\n", 'build', '--cells' => 28, '--values');
+	my $built = reader("-1\t-1\n5\t7\n5\t7\t-1\n6\t8\t-1\n", 'build', '--cells' => 28, '--values' => 'integer');
 	my $inserted = sql(<<'SQL');
 SELECT iblt_delete(iblt_delete(iblt_insert(iblt_insert(
 	iblt_new(10, with_values => true), -1, -1), 5, 7), 5, 7), 6, 8)
