@@ -255,16 +255,11 @@ make_live() {
 # Both in turn, in one session, which keeps its connection.
 measure_live() {
 	local r table
-	{
-		for r in 0 $(seq $((6 * REPEAT))); do
-			for table in live_small live_large live_equal; do
-				echo "\\echo @ $table $r"
-				echo '\timing on'
-				echo "SELECT count(*), 'found' FROM iblt_compare('$table', $(peer $THERE_PORT), live => 'require');"
-				echo '\timing off'
-			done
+	for r in 0 $(seq $((6 * REPEAT))); do
+		for table in live_small live_large live_equal; do
+			timed_sql $table "$r" "SELECT count(*), 'found' FROM iblt_compare('$table', $(peer $THERE_PORT), live => 'require');"
 		done
-	} | sql $HERE_PORT >"$WORK/compare.out"
+	done | sql $HERE_PORT >"$WORK/compare.out"
 	[ "$(grep -c "^$DIFFERING found" "$WORK/compare.out") $(grep -c "^0 found" "$WORK/compare.out")" = "$((12 * REPEAT + 2)) $((6 * REPEAT + 1))" ] || { head -n 20 "$WORK/compare.out"; die "live digests found something else"; }
 	grep -v found "$WORK/compare.out" >>"$WORK/timing.out"
 	for table in live_equal live_large; do
@@ -279,7 +274,7 @@ measure_kept() {
 	for r in $(seq 0 $((6 * REPEAT))); do
 		for way in kept new; do
 			[ $way = kept ] || echo 'SELECT iblt_disconnect() \gset'
-			printf '%s\n' "\\echo @ few_rows_$way $r" '\timing on' "SELECT count(*) FROM iblt_compare('few_rows', $(peer $THERE_PORT));" '\timing off'
+			timed_sql few_rows_$way "$r" "SELECT count(*) FROM iblt_compare('few_rows', $(peer $THERE_PORT));"
 		done
 	done | sql $HERE_PORT >"$WORK/kept.out"
 	[ "$(grep -c '^0$' "$WORK/kept.out")" = $((12 * REPEAT + 2)) ] || { head -n 20 "$WORK/kept.out"; die "small tables differ"; }
@@ -315,14 +310,6 @@ measure_cpu() {
 
 # --- both sides elsewhere ---------------------------------------------------------------------
 
-# delayed PORT TARGET: until "wait_for_proxies", a port on which a server is 50 ms away.
-PROXIES=()
-delayed() {
-	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$1" "$WORK/s/.s.PGSQL.$2" 25 >/dev/null &
-	PROXIES+=($!)
-	while [ ! -S "$WORK/s/.s.PGSQL.$1" ]; do sleep 0.05; done
-}
-
 # conduct NAME DATABASE DIFFERENCES CALL: a comparison, again and again in one session, without
 # parallel workers.  Its times go to timing.out, its processors to MEDIAN, and its messages to
 # MESSAGES.
@@ -331,8 +318,8 @@ conduct() {
 	ms=$(spent "$2" "$({
 		echo "SET max_parallel_workers_per_gather = 0;"
 		for r in $(seq 0 $((2 * REPEAT))); do
-			printf '%s\n' "\\echo @ $1 $r" '\timing on' "SELECT count(*), 'found' FROM iblt_compare($4);" '\timing off' \
-				"SELECT 'messages', messages FROM iblt_compare_stats();"
+			timed_sql "$1" "$r" "SELECT count(*), 'found' FROM iblt_compare($4);"
+			echo "SELECT 'messages', messages FROM iblt_compare_stats();"
 		done
 	})")
 	[ "$(grep -c "^$3 found" "$WORK/spent.out")" -eq $n ] || { head -n 20 "$WORK/spent.out"; die "found something else"; }
@@ -355,9 +342,7 @@ measure_elsewhere() {
 		conduct ${name}_one postgres $DIFFERING "'few', $there"
 		conduct ${name}_third desk $DIFFERING "here_peer => $here, here_relation => 'public.few', peer => $there"
 	done
-	kill -TERM "${PROXIES[@]}"
-	wait "${PROXIES[@]}" || die "a proxy failed"
-	rm -f "$WORK/s/.s.PGSQL.$PROXY_PORT" "$WORK/s/.s.PGSQL.$((PROXY_PORT + 1))"
+	end_delays
 }
 
 # The memory of the session that conducts where half of the rows differ.  Sets MEMORY_THIRD.

@@ -45,6 +45,22 @@ timed() {
 # note NAME REPETITION MILLISECONDS: for read_medians.
 note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
 
+# timed_sql NAME REPETITION QUERY: what psql has to run for a time that read_medians finds in its output.
+timed_sql() { printf '%s\n' "\\echo @ $1 $2" '\timing on' "$3" '\timing off'; }
+
+# delayed PORT TARGET: until "end_delays", a port on which a server is 50 ms away.
+PROXIES=()
+delayed() {
+	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$1" "$WORK/s/.s.PGSQL.$2" 25 >/dev/null &
+	PROXIES+=($!)
+	until [ -S "$WORK/s/.s.PGSQL.$1" ]; do sleep 0.05; done
+}
+
+end_delays() {
+	kill -TERM "${PROXIES[@]}"
+	wait "${PROXIES[@]}" || die "a proxy failed"
+}
+
 # table_sql ROWS: a table of four columns that take 8 + 8 + 33 + 79 = 128 bytes.
 table_sql() {
 	cat <<-SQL

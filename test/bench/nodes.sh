@@ -19,7 +19,6 @@ PORT=54323
 ROWS=${BENCH_NODES_ROWS:-3000000}
 REPEAT=${BENCH_NODES_REPEAT:-5}
 NODES=(2 4 8)
-PROXIES=()
 SCAN="SELECT (iblt_info(s)).rows FROM (SELECT iblt_agg(id, iblt_checksum_seeded(1, id, a, b, c), iblt_internal.iblt_compare_template(60000, 9, 1)) FROM t OFFSET 0) AS x(s)"
 
 # sql DATABASE ARGUMENT ...
@@ -78,8 +77,7 @@ make_far() {
 	sql f1 -c "CREATE EXTENSION iblt_audit CASCADE" -c "CREATE TABLE small AS SELECT g AS id FROM generate_series(1, 100) g; ALTER TABLE small ADD PRIMARY KEY (id)"
 	for n in $(seq 2 $FAR); do sql postgres -c "CREATE DATABASE f$n TEMPLATE f1"; done
 	for n in $(seq 1 $FAR); do
-		perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$((PORT + n))" "$WORK/s/.s.PGSQL.$PORT" 25 >/dev/null &
-		PROXIES+=($!)
+		delayed $((PORT + n)) $PORT
 		sql postgres -c "CREATE SERVER f$n FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '$WORK/s', port '$((PORT + n))', dbname 'f$n')" \
 			-c "CREATE USER MAPPING FOR postgres SERVER f$n OPTIONS (user 'postgres')"
 	done
@@ -92,8 +90,7 @@ measure_far() {
 			timed "far_$n" "$r" $PORT postgres 0 '' "SELECT count(*) FROM iblt_compare_nodes('public.small', '{$(seq -s, -f 'f%.0f' 1 "$n")}')"
 		done
 	done
-	kill -TERM "${PROXIES[@]}"
-	wait "${PROXIES[@]}" || true
+	end_delays
 }
 
 report_bars() {

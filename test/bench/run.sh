@@ -94,14 +94,11 @@ measure_small() {
 # The same audit by here, and by a database that has neither table, in turn; far, with a delay of
 # 25 ms in each direction.
 measure_elsewhere() {
-	local r proxies=() arguments far near there
+	local r arguments far near there
 	sql $HERE_PORT -c "CREATE DATABASE conductor"
 	asked $HERE_PORT conductor -c "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live"
-	for r in "$NEAR_PORT $HERE_PORT" "$FAR_PORT $THERE_PORT"; do
-		perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.${r% *}" "$WORK/s/.s.PGSQL.${r#* }" 25 >/dev/null &
-		proxies+=($!)
-	done
-	until [ -S "$WORK/s/.s.PGSQL.$NEAR_PORT" ] && [ -S "$WORK/s/.s.PGSQL.$FAR_PORT" ]; do sleep 0.1; done
+	delayed $NEAR_PORT $HERE_PORT
+	delayed $FAR_PORT $THERE_PORT
 	for r in $(seq 0 "$REPEAT"); do
 		for arguments in "t schema => 'public'" "small schema => 'small'"; do
 			for far in "" far_; do
@@ -114,7 +111,7 @@ measure_elsewhere() {
 		timed direct_run "$r" $HERE_PORT postgres "" "" "$(run_sql t)"
 		timed elsewhere_run "$r" $HERE_PORT conductor "" "" "CALL iblt_audit_run($(peer $THERE_PORT), here_tables => '{public.t}', here_peer => $(peer $HERE_PORT), progress => false)"
 	done
-	kill "${proxies[@]}"
+	end_delays
 }
 
 report_elsewhere() {
