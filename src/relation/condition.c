@@ -262,6 +262,7 @@ static bool
 check_node(Node *node, void *context)
 {
 	Expression *expression = context;
+	List	   *enums = NIL;
 	ListCell   *lc;
 
 	CHECK_FOR_INTERRUPTS();
@@ -299,7 +300,13 @@ check_node(Node *node, void *context)
 	if (expression->portable)
 		check_portable(expression, node);
 	check_functions_in_node(node, check_function, expression);
-	iblt_call_depends(node, &expression->collations, &expression->enums);
+	iblt_call_depends(node, &expression->collations, &enums);
+	if (enums != NIL && IsA(node, FuncExpr) && ((FuncExpr *) node)->funcid < FirstNormalObjectId &&
+		strncmp(get_func_name(((FuncExpr *) node)->funcid), "hash", 4) == 0)
+		refuse(expression, exprLocation(node), psprintf("function %s hashes the OIDs of labels",
+														format_procedure(((FuncExpr *) node)->funcid)),
+			   HINT_CONSTANT);
+	expression->enums = list_concat_unique_oid(expression->enums, enums);
 	foreach(lc, expression->collations)
 		if (OidIsValid(lfirst_oid(lc)) && lfirst_oid(lc) != C_COLLATION_OID)
 			refuse_portable(expression, "a collation");
