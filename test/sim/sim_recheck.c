@@ -10,7 +10,7 @@
  * one look or wait, there has to be a way to confirm a row in flight: otherwise
  * the model, or that step, would be for nothing.
  *
- * A transaction commits in the steps of committing.c: it writes, it inserts its
+ * A transaction commits in the steps of position.c: it writes, it inserts its
  * commit record, it becomes visible, it releases its locks.  A record may be
  * sent as soon as it is inserted.  A follower applies records one after the other, in
  * transactions of its own with records of its own, which it sends on.  A
