@@ -19,14 +19,14 @@ RETURNS audit_target
 		coalesce(nullif(schema, '*'), publication, subscription), tables, here_tables,
 		peer_schema)::audit_target;
 
--- The other arguments of an audit.  Mappings of columns are an object from the names of tables to
--- objects with the arguments of iblt_compare.
-CREATE FUNCTION audit_make_options(compare options, trust_filters boolean, mappings jsonb)
-RETURNS audit_options
+-- The options of an audit.  Mappings of columns are an object from the names of tables to objects
+-- with the arguments of iblt_compare.
+CREATE FUNCTION audit_make_options(options options) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
+	mappings jsonb := options.mappings;
 	twice boolean;
 BEGIN
 	IF jsonb_path_exists(mappings, 'strict $ ? (@.type() != "object")')
@@ -47,13 +47,14 @@ BEGIN
 	IF twice THEN
 		PERFORM refuse_early('mappings names a table twice', NULL);
 	END IF;
-	mappings := (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
+	options.mappings := (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
 				FROM unnest(parse_ident(key)) AS part), jsonb_build_object(
 			'here', make_mapping(NULL, value -> 'expressions'), 'there', make_mapping(
 				value -> 'peer_columns',
 				coalesce(value -> 'peer_expressions', value -> 'expressions'))))
 		FROM jsonb_each(mappings));
-	RETURN ROW(compare, coalesce(trust_filters, false), mappings)::audit_options;
+	options.trust_filters := coalesce(options.trust_filters, false);
+	RETURN options;
 END
 $$;
 
@@ -188,8 +189,7 @@ END
 $$;
 
 -- Makes the list, and compares one table after the other: the row of each.
-CREATE FUNCTION audit_drive(a attempt, target audit_target, options audit_options, label text)
-RETURNS audit_row[]
+CREATE FUNCTION audit_drive(a attempt, target audit_target, label text) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -219,23 +219,22 @@ BEGIN
 			PERFORM warn_left_out(a.failed, e);
 		END;
 	END LOOP;
-	options.compare := a.options;
-	items := audit_list(a.conns, target, options.mappings, of_nodes);
-	IF (options.compare).live <> 'off' AND (options.compare).method <> 'plain'
-			AND options.mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
+	items := audit_list(a.conns, target, (a.options).mappings, of_nodes);
+	IF (a.options).live <> 'off' AND (a.options).method <> 'plain'
+			AND (a.options).mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
 		items := audit_by_parent(a.conns, items);
 	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
 		IF n % 100 = 1 AND NOT of_nodes AND cardinality(items) > 1 THEN
-			equal := audit_batch(a.conns, a.peers, items, n, 100, options);
+			equal := audit_batch(a.conns, a.peers, items, n, 100, a.options);
 		END IF;
 		result := equal[n];
 		IF result.status IS NULL THEN
-			compared := audit_table(a, items[n], options, stuck);
+			compared := audit_table(a, items[n], stuck);
 			stuck := compared.stuck;
 			result := compared.result;
 		END IF;
-		PERFORM progress((options.compare).progress, format('table %s of %s, %s: %s%s', n,
+		PERFORM progress((a.options).progress, format('table %s of %s, %s: %s%s', n,
 			cardinality(items), coalesce(result.relation, result.peer_relation), result.status,
 			': ' || result.detail));
 		rows[n] := result;
@@ -274,8 +273,7 @@ AS $$
 DECLARE
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
-	options audit_options := audit_make_options(@arguments options@, trust_filters, mappings);
-	a attempt := first_attempt(ARRAY[here_peer, peer], options.compare);
+	a attempt := first_attempt(ARRAY[here_peer, peer], audit_make_options(@arguments options@));
 	kept jsonb;
 	e failure;
 BEGIN
@@ -286,7 +284,7 @@ BEGIN
 			a.peers[2] := audit_peer(target.name, peer);
 		END IF;
 		a.conns := peer_conns(a.peers);
-		kept := to_jsonb(audit_drive(a, target, options, 'iblt_audit'));
+		kept := to_jsonb(audit_drive(a, target, 'iblt_audit'));
 		PERFORM keep_stats('iblt_audit', kept);
 		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
 	EXCEPTION WHEN @on_any_error@ THEN

@@ -78,7 +78,8 @@ BEGIN
 	IF filter IS NOT NULL THEN
 		-- Another server can send any SQL.  The filters of this server hold operators and
 		-- functions of PostgreSQL alone.
-		IF NOT (alone OR trust_filters OR item.subscriber = 'there' AND conns[1] IS NULL) THEN
+		IF (alone OR trust_filters OR item.subscriber = 'there' AND conns[1] IS NULL) IS NOT TRUE
+		THEN
 			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 				MESSAGE = CASE item.subscriber
 					WHEN 'here' THEN 'refusing to run the peer''s row filter here'

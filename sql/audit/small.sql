@@ -135,7 +135,7 @@ $$;
 
 -- The rows for equal small tables, at their places in the list, of that many items at most.
 CREATE FUNCTION audit_batch(conns text[], peers text[], items audit_item[], first integer,
-	most integer, options audit_options) RETURNS audit_row[]
+	most integer, options options) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -144,7 +144,7 @@ DECLARE
 	places integer[] := ARRAY(SELECT n
 		FROM generate_series(first, least(first + most - 1, cardinality(items))) AS n,
 			LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
-		WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'
+		WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND options.live = 'off'
 		AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
 	candidates audit_item[];
 	small audit_small;
@@ -178,7 +178,7 @@ BEGIN
 			RETURN NULL;
 		END IF;
 		PERFORM iblt_traffic_take();
-		smalls := CASE (options.compare).method
+		smalls := CASE options.method
 			WHEN 'plain' THEN plain_compare_small(conns, smalls)
 			ELSE audit_compare_small(conns, smalls) END;
 		traffic := iblt_traffic_take();

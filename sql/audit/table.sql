@@ -1,11 +1,10 @@
 -- One table of an audit ----------------------------------------------------------------
 
 -- What is asked of the comparison of one table, whose scope is known.
-CREATE FUNCTION audit_compare_options(item audit_item, options audit_options) RETURNS options
+CREATE FUNCTION audit_compare_options(item audit_item, compare options) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
-	compare options := options.compare;
 	published jsonb;		-- the mapping of the publisher
 BEGIN
 	compare.relation_name := audit_name(item);
@@ -13,8 +12,8 @@ BEGIN
 	compare.own_rows := CASE WHEN item.subscriber IS NOT NULL THEN 'always' END;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
-	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
-	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'there'],
+	compare.mapping := nullif(compare.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
+	compare.peer_mapping := nullif(compare.mappings #> ARRAY[compare.relation_name, 'there'],
 		'null');
 	published := CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
 		WHEN 'there' THEN compare.mapping END;
@@ -87,7 +86,7 @@ $$;
 
 -- The plan of the comparison of one table, perhaps of nodes, and its item with what there is to say
 -- of it.
-CREATE FUNCTION audit_plan(conns text[], INOUT item audit_item, options audit_options,
+CREATE FUNCTION audit_plan(conns text[], INOUT item audit_item, options options,
 	OUT plan plan, nodes text[] DEFAULT NULL, named integer DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -96,7 +95,7 @@ DECLARE
 	checked record;
 BEGIN
 	IF nodes IS NULL AND conns[1] IS NULL THEN
-		PERFORM check_options(item.relid, options.compare);
+		PERFORM check_options(item.relid, options);
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
 		item := audit_scope(conns, item, options.trust_filters);
@@ -244,8 +243,8 @@ $$;
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
-CREATE FUNCTION audit_table(a attempt, item audit_item, options audit_options,
-	INOUT stuck text, OUT result audit_row) RETURNS record
+CREATE FUNCTION audit_table(a attempt, item audit_item, INOUT stuck text,
+	OUT result audit_row) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -274,10 +273,9 @@ BEGIN
 				-- another table may have been compared without one of them
 				PERFORM plain_method(a.conns, (a.options).method, a.names);
 			END IF;
-			options.compare := a.options;
 			SELECT 0, 0, 0, 0
 			INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed;
-			planned := audit_plan(a.conns, item, options, a.names, a.named);
+			planned := audit_plan(a.conns, item, a.options, a.names, a.named);
 			noted := planned.item;
 			plan := planned.plan;
 			plan.stuck := stuck;

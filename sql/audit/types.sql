@@ -4,13 +4,6 @@
 -- table, before it compares the first (list.sql), and a row of the answer of each
 -- (table.sql).
 
--- What the caller asks of an audit.
-CREATE TYPE audit_options AS (
-	compare options,	-- for each table
-	trust_filters boolean,	-- may a row filter that the peer tells run here?
-	mappings jsonb			-- of columns, by names of tables here as audit_name gives them
-);
-
 -- What an audit compares; kind is NULL if the caller gave several things.
 CREATE TYPE audit_target AS (
 	kind text,				-- 'tables', 'schema', 'publication', 'subscription' or 'database'

@@ -20,7 +20,6 @@ DECLARE
 	content text := 'none';
 	extra_columns text := 'ignore';
 	a attempt := first_attempt(nodes, @arguments options@, coalesce(without, ''));
-	options audit_options;
 	target audit_target := audit_make_target(NULL, schema, NULL, NULL, NULL, tables);
 	rows audit_row[];
 	e failure;
@@ -29,7 +28,7 @@ BEGIN
 		a.conns := peer_conns(nodes);
 		a.names := nodes_names(nodes, a.without);
 		PERFORM audit_check(false, 'here' <> ALL (a.names), target, a.options, true);
-		rows := audit_drive(a, target, options, 'iblt_audit_nodes');
+		rows := audit_drive(a, target, 'iblt_audit_nodes');
 		RETURN QUERY SELECT n.* FROM unnest(rows) AS r, jsonb_populate_record(
 			NULL::node_audit_row, to_jsonb(r) || coalesce(r.differences, '{}')) AS n;
 	EXCEPTION WHEN @on_any_error@ THEN

@@ -46,8 +46,10 @@ CREATE TYPE options AS (
 	not_unique text,		-- what it said of several rows of a unique key: keys are hashes then
 	method text,			-- 'sketch', 'plain' or 'auto'
 	by_index boolean,		-- may scans trust indexes and the bounds of partitions?
-	own_rows text			-- of tables that others inherit from: 'always' their own rows alone,
+	own_rows text,			-- of tables that others inherit from: 'always' their own rows alone,
 							-- which are published, or 'of two' if both are such tables; NULL: never
+	trust_filters boolean,	-- may a row filter that the peer tells an audit run here?
+	mappings jsonb			-- those of an audit, by names of tables here as audit_name gives them
 );
 
 -- A column of a relation, as describe gives it.

@@ -9,7 +9,7 @@
 
 -- The steps for the differences of a table that a run has kept, those of each seed together, which
 -- are looked at again and are the same.
-CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options,
+CREATE FUNCTION run_repair_find(w run_worker, t run_table, options options,
 	asked repair_options) RETURNS run_table_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -24,7 +24,7 @@ DECLARE
 	part run_difference[];
 	ids text[];
 	found difference[];
-	reviewed boolean := (((w.options).audit).compare).content <> 'none';
+	reviewed boolean := ((w.options).compare).content <> 'none';
 	again record;
 	cause text;
 	judged record;
@@ -144,7 +144,7 @@ DECLARE
 	w run_worker := run_worker_of(NULL, NULL, options.progress);
 	name text := CASE WHEN here_relation IS NOT NULL
 		THEN nodes_relation(here_relation, 'here_relation') END;
-	of_run audit_options;
+	of_run options;
 	tables run_table[];
 	repairs run_table_repair[] := '{}';
 	rest text[];
@@ -168,12 +168,12 @@ BEGIN
 	IF asked.apply THEN
 		PERFORM run_lock_to_write(run);
 	END IF;
-	of_run := (w.options).audit;
-	of_run.compare.content := 'texts';
-	of_run.compare.extra_columns := 'ignore';	-- the columns have to be those of the run
-	of_run.compare.recheck := coalesce(options.recheck, (of_run.compare).recheck);
-	of_run.compare.timeout := options.timeout;
-	of_run.compare.progress := options.progress;
+	of_run := (w.options).compare;
+	of_run.content := 'texts';
+	of_run.extra_columns := 'ignore';	-- the columns have to be those of the run
+	of_run.recheck := coalesce(options.recheck, of_run.recheck);
+	of_run.timeout := options.timeout;
+	of_run.progress := options.progress;
 	tables := ARRAY(SELECT x FROM iblt_run_rows(NULL::run_table, run) AS x
 		WHERE (run_repair.relation IS NULL OR x.item ->> 'relid' = run_repair.relation::oid::text)
 			AND (name IS NULL OR x.relation = name)

@@ -83,7 +83,7 @@ BEGIN
 				doubtful := '{}';
 				still := '{}';
 				planned := audit_plan(w.conns,
-					jsonb_populate_record(NULL::audit_item, t.item), (w.options).audit);
+					jsonb_populate_record(NULL::audit_item, t.item), (w.options).compare);
 				w.item := planned.item;
 				w.plan := planned.plan;
 				plan := w.plan;

@@ -45,7 +45,7 @@ DECLARE
 	head run_head;
 	sides side[];
 	given text[] := '{here_peer,peer}';
-	compare options := ((w.options).audit).compare;
+	compare options := (w.options).compare;
 BEGIN
 	IF run_is_connected(w.conns) THEN
 		RETURN w;
@@ -58,7 +58,7 @@ BEGIN
 				THEN 'indexes of the peer are not checked' END,
 			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 	END IF;
-	w.options.audit.compare := compare;
+	w.options.compare := compare;
 	head := CASE WHEN w.run IS NOT NULL THEN run_head_of(w.run) END;
 	sides := audit_check_peers(w.conns, 'iblt_audit_run');
 	FOR n IN 1 .. 2 LOOP
@@ -102,7 +102,7 @@ CREATE FUNCTION run_begin(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	target audit_target := w.target;
-	compare options := ((w.options).audit).compare;
+	compare options := (w.options).compare;
 	elsewhere boolean := w.conns[1] IS NOT NULL;
 	items audit_item[];
 	probes text[];
@@ -114,7 +114,7 @@ BEGIN
 	compare.content := content_of((w.options).rows);
 	compare.seed := coalesce(compare.seed, random_seed());
 	compare.progress := false;
-	w.options.audit.compare := compare;
+	w.options.compare := compare;
 	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, compare);
 	PERFORM run_check_options(w.options);
 	IF target.kind = 'subscription' AND NOT elsewhere THEN
@@ -124,7 +124,7 @@ BEGIN
 	PERFORM peers_close(w.conns);
 	w := run_connect(w);
 	PERFORM run_lagging(w.conns, (w.options).max_lag);
-	items := audit_list(w.conns, target, ((w.options).audit).mappings);
+	items := audit_list(w.conns, target, compare.mappings);
 	probes := audit_ask_each(w.conns[1], items, ARRAY['run_probe(c.oid::regclass)']);
 	w.run := iblt_run_add(ROW(NULL, 0, 0, 0,
 		ARRAY[CASE WHEN NOT iblt_peer_is_string(w.peers[1]) THEN w.peers[1] END,

@@ -113,7 +113,7 @@ DECLARE
 	how text;				-- a table that begins is read
 BEGIN
 	IF w.planned IS NULL THEN
-		planned := audit_plan(w.conns, w.item, (w.options).audit);
+		planned := audit_plan(w.conns, w.item, (w.options).compare);
 		w.item := planned.item;
 		w.plan := planned.plan;
 		w.planned := started;

@@ -104,14 +104,14 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	LANGUAGE plpgsql
 AS $$
 DECLARE
-	audit iblt_internal.audit_options;
+	compare iblt_internal.options;
 	w iblt_internal.run_worker;
 BEGIN
 	PERFORM iblt_internal.iblt_require_no_block('iblt_audit_run');
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'begin', max_time);
 	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
-	audit := iblt_internal.audit_make_options(@arguments options@, trust_filters, mappings);
+	compare := iblt_internal.audit_make_options(@arguments options@);
 	w.options := @arguments run_options@;
 	WHILE w.act IS NOT NULL LOOP
 		w := iblt_internal.run_step(w);

@@ -35,7 +35,7 @@ BEGIN
 	END IF;
 	items := ARRAY(SELECT jsonb_populate_record(NULL::audit_item, u.item) FROM unnest(tables) AS u);
 	w.tried := tables[cardinality(tables)].table_number;
-	equal := audit_batch(w.conns, w.peers, items, 1, cardinality(tables), (w.options).audit);
+	equal := audit_batch(w.conns, w.peers, items, 1, cardinality(tables), (w.options).compare);
 	IF equal IS NULL THEN
 		RETURN;
 	END IF;

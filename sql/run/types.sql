@@ -2,7 +2,7 @@
 
 -- What the caller asks of a run.
 CREATE TYPE run_options AS (
-	audit audit_options,
+	compare options,
 	slice_ms integer,
 	check_indexes boolean,
 	most_kept bigint,		-- differences of a table

@@ -74,7 +74,7 @@ CREATE FUNCTION run_store(w run_worker, s run_slice, compared comparison, counte
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	most bigint := (((w.options).audit).compare).max_differences;
+	most bigint := ((w.options).compare).max_differences;
 	r audit_row;
 	seen bigint := 0;
 	differences bigint;
