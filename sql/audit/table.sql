@@ -273,17 +273,14 @@ BEGIN
 				-- another table may have been compared without one of them
 				PERFORM plain_method(a.conns, (a.options).method, a.names);
 			END IF;
-			SELECT 0, 0, 0, 0
-			INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed;
+			counted := audit_count('{}', NULL);
 			planned := audit_plan(a.conns, item, a.options, a.names, a.named);
 			noted := planned.item;
 			plan := planned.plan;
 			plan.stuck := stuck;
 			found := find_keys(plan);
 			FOR b IN SELECT * FROM differences(found) LOOP
-				IF b.differences <> '{}' THEN
-					counted := audit_count(b.differences, counted);
-				END IF;
+				counted := audit_count(b.differences, counted);
 				IF of_nodes THEN
 					shown := shown || b.differences;
 				ELSIF plan.content <> 'none' AND cardinality(shown) < 25 THEN
