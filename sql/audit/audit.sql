@@ -220,10 +220,6 @@ BEGIN
 		END;
 	END LOOP;
 	items := audit_list(a.conns, target, (a.options).mappings, of_nodes);
-	IF (a.options).live <> 'off' AND (a.options).method <> 'plain'
-			AND (a.options).mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
-		items := audit_by_parent(a.conns, items);
-	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
 		IF n % 100 = 1 AND NOT of_nodes AND cardinality(items) > 1 THEN
 			equal := audit_batch(a.conns, a.peers, items, n, 100, a.options);

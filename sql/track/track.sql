@@ -98,9 +98,6 @@ BEGIN
 		PERFORM audit_check_peers(ARRAY[NULL, conn]);
 	END IF;
 	items := audit_list(ARRAY[NULL, conn], target);
-	IF conn IS NOT NULL AND target.kind IN ('publication', 'subscription') THEN
-		items := audit_by_parent(ARRAY[NULL, conn], items);
-	END IF;
 	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
