@@ -87,7 +87,7 @@ bytea_output = 'escape'
 quote_all_identifiers = on
 xmlbinary = hex
 CONF
-$b->append_conf('postgresql.conf', "default_toast_compression = pglz\n") if major_version() >= 14;
+$b->append_conf('postgresql.conf', "default_toast_compression = pglz\n");
 $b->start;
 
 # Databases on the second server; where there is no C.UTF-8, C must do.

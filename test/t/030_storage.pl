@@ -98,9 +98,7 @@ is(sql(q{
 	'5000|t', 'and gives the right sketches');
 
 # Rows of changing types elsewhere in the query take no memory at each row.
-SKIP:
 {
-	skip 'no view of memory before PostgreSQL 14', 1 if sql('SHOW server_version_num') < 140000;
 	sql(q{CREATE FUNCTION memory() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT sum(used_bytes)::bigint FROM pg_backend_memory_contexts'});
 	my $grown = sql(q{
 		SELECT memory[2] - memory[1] FROM (SELECT

@@ -157,7 +157,7 @@ like(error(), $differ, 'one database: an error');
 # The planner looks the partitions up, and waits for the lock on one of them. A transaction that
 # attaches another one holds it, and has moved rows there.
 foreach my $window ([ $here, $there, $altering_here, $described ], [ $there, $here, $altering_there, $scan ],
-	major_version() < 14 ? () : [ $there, $here, $altering_there, [ 'sent', 'AS total' ], "method => 'plain'" ])
+	[ $there, $here, $altering_there, [ 'sent', 'AS total' ], "method => 'plain'" ])
 {
 	my ($on, $other, $altering, $held, $options) = @$window;
 	my $name = 'split' . ++$names;

@@ -98,8 +98,7 @@ my $through = literal($proxy->connstr);
 # What the figures say, against what passed the proxy.  Not counted are the
 # protocol's own bytes: setting up (2 KB, most of it what the server reports of
 # its settings), and 16 bytes around a query and some 220 around an answer, which
-# are half of the messages each.  Before PostgreSQL 14, an answer also has each setting
-# that a function has and clients are told of, twice: at its begin and at its end.
+# are half of the messages each.
 sub check_wire
 {
 	my ($through_proxy, $messages, $sent, $received, $sketches) = @_;
@@ -110,7 +109,7 @@ sub check_wire
 	cmp_ok($wire_sent, '>=', $sent, 'bytes sent: no more than there were');
 	cmp_ok($wire_sent - $sent, '<=', 2048 + 8 * $messages, 'and all but the protocol\'s own');
 	cmp_ok($wire_received, '>=', $received, 'bytes received: no more than there were');
-	cmp_ok($wire_received - $received, '<=', 2048 + (major_version() < 14 ? 130 : 110) * $messages, 'and all but the protocol\'s own');
+	cmp_ok($wire_received - $received, '<=', 2048 + 110 * $messages, 'and all but the protocol\'s own');
 	return;
 }
 
@@ -232,46 +231,6 @@ SKIP:
 	my $sketch = text_bytes(cells($total)) / 1048576;
 	cmp_ok($used[0], '<=', 12 * $sketch + 10 * 250 * $total / 1048576, 'memory here: twelve times a sketch and ten times the differences');
 	cmp_ok($used[1], '<=', 8 * $sketch + 4 * 250 * $total / 1048576, 'memory there: eight times a sketch and four times the rows');
-}
-
-# --- messages grow ------------------------------------------------------------------------
-#
-# Whatever the size of a sketch and of the fold that could not be decoded, and even
-# if the estimate is far too small, the next is at least twice as large, and not much more, until it is
-# the whole; and what was put together of halves is what one message would have been.
-
-foreach my $capacity (100, 4000, 16000)
-{
-	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT iblt_internal.connect(ARRAY[$peer], '{grow}'); BEGIN;
-		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_keep(E''iblt there\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g');
-		SELECT answer FROM iblt_internal.iblt_peer_fetch('grow', 0, ''::text);
-		SELECT iblt_internal.iblt_peer_send('grow', 'SELECT iblt_session_get(E''iblt there\\tkept'')');
-		CREATE TEMP TABLE kept AS SELECT answer AS s FROM iblt_internal.iblt_peer_fetch('grow', 0, NULL::iblt); COMMIT;
-		" . q{DO $$
-		DECLARE
-			mine iblt := (SELECT iblt_agg(g, 1, (SELECT s FROM kept)) FROM generate_series(1, 3000) g);
-			whole iblt := (SELECT s FROM kept);
-			plan iblt_internal.plan := jsonb_populate_record(NULL::iblt_internal.plan, '{"kept": "kept", "there": {"side": "there", "place": "grow", "schema": "public"}}');
-			theirs iblt;
-			before integer;
-			steps integer;
-		BEGIN
-			FOR n IN 1 .. 40 LOOP
-				theirs := iblt_fold(whole, n, 0.1);
-				steps := 0;
-				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
-					before := (iblt_info(theirs)).cells;
-					theirs := iblt_internal.ask_one('grow', format('SELECT iblt_internal.iblt_compare_fold(iblt_internal.iblt_session_get(%L), %s)::text',
-						iblt_internal.kept_name(plan, plan.there), iblt_internal.iblt_compare_next(mine, before / (iblt_info(theirs)).hashes, (1.2 * n)::integer)));
-					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
-					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
-					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);
-					steps := steps + 1;
-				END LOOP;
-				ASSERT theirs = whole AND steps > 0, 'not the whole';
-			END LOOP;
-		END $$});
-	is("$rc$err", '0', "capacity $capacity: each fold is twice the one before it, and the right one");
 }
 
 # A peer that always answers with the same small fold does not keep the exchange going.

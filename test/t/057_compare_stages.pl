@@ -116,7 +116,7 @@ foreach my $stage (@stages)
 		if ($stage->{held} == $there)
 		{
 			check_error($session, $text);
-			nothing_left($text) if $how eq 'terminate' || $^O eq 'linux' && $there->safe_psql('postgres', 'SHOW server_version_num') >= 140000;
+			nothing_left($text) if $how eq 'terminate' || $^O eq 'linux';
 			$holding->run('COMMIT');
 		}
 		else

@@ -97,7 +97,7 @@ my %values = (
 	'public."Com posite"' => [ q{ROW('t "''\\\\,()', 'infinity', '0.1', INTERVAL 'P1Y-2M3DT-4H', '\x00ff', NULL, ARRAY['it''s']::public."E num"[])}, q{ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL)} ],
 	'public."Ra nge"' => [ q{'[-0.2,0.1]'}, q{'(,NaN)'} ],
 );
-push @{ $values{numeric} }, q{'-Infinity'} if major_version() >= 14;
+push @{ $values{numeric} }, q{'-Infinity'};
 push @{ $values{interval} }, q{INTERVAL '-infinity'} if major_version() >= 17;
 
 both(q{CREATE ROLE "Ro ""le"; CREATE SCHEMA "Sche ma"; CREATE TABLE "T able" (a int); CREATE FUNCTION "F unc"("T able", text[]) RETURNS int LANGUAGE sql AS 'SELECT 1';
@@ -130,10 +130,7 @@ foreach my $type (@types)
 	# some types have no array of modified elements that reads well: the plain type will do
 	next if $sql =~ /[ (]/ && $sql !~ /^public/ || $type eq 'bit';
 	push @columns, "a$n $sql\[]";
-	# before PostgreSQL 14, ARRAY[] took these two for arrays themselves
-	my $array_of = $type =~ /^(int2|oid)vector$/
-	  ? sub { "'{" . join(',', map { s/^'(.*)'$/"$1"/r } @_) . "}'::$sql\[]" }
-	  : sub { 'ARRAY[' . join(', ', map { $_ eq 'NULL' ? $_ : $cast->($_) } @_) . "]::$sql\[]" };
+	my $array_of = sub { 'ARRAY[' . join(', ', map { $_ eq 'NULL' ? $_ : $cast->($_) } @_) . "]::$sql\[]" };
 	my ($array, $first) = ($array_of->(@v, 'NULL'), $array_of->($v[0]));
 	my @other = ("'{}'::$sql\[]", $first, "ARRAY[$first, $first]");
 	push @lists, [ map { $_ == 0 ? $array : $_ == 9 ? 'NULL' : $other[ $_ % 3 ] } 0 .. $rows - 1 ];

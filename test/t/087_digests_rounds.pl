@@ -87,7 +87,7 @@ my $load = start_load($publisher, $script{bench}, '-c', 3, '-R', 300, "--random-
 
 # One table is tracked before its initial copy, the others afterwards, all under the load.
 $subscriber->safe_psql('postgres', "CALL iblt_track('pgbench_accounts', peer => ${\ conninfo($publisher)})");
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION bench CONNECTION ${\ conninfo($publisher)} PUBLICATION bench" . (major_version() >= 14 ? ' WITH (streaming = on)' : ''));
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION bench CONNECTION ${\ conninfo($publisher)} PUBLICATION bench WITH (streaming = on)");
 subscribed($subscriber, 5);
 $subscriber->safe_psql('postgres', "CALL iblt_track('$_', peer => ${\ conninfo($publisher)})") foreach grep { $_ ne 'pgbench_accounts' } @tables;
 

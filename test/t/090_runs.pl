@@ -375,19 +375,6 @@ while ($killed < $kills)
 	nothing_left('after it');
 }
 
-# --- two sessions, one of which dies: the other one does its slice ---------------------------
-
-{
-	my ($first, $run) = start_run("'{large,pair}', slice_ms => 1, max_load => 0.3, progress => false");
-	my $second = background($here, "CALL iblt_audit_resume($run, ${\ conninfo($there)}, progress => false)");
-	wait_for($here, "SELECT cardinality(workers) = 2 OR state = 'finished' FROM iblt_audit_runs WHERE run = $run");
-	$here->safe_psql('postgres', "SELECT pg_terminate_backend(workers[1]) FROM iblt_audit_runs WHERE run = $run AND workers <> '{}'");
-	eval { finish($_) } foreach $first, $second;
-	is(run_row($run)->{state}, 'finished', 'the other session ends the run');
-	is(found($run, $_), $truth{$_}, "$_: the differences of a full comparison") foreach qw(large pair);
-	is(join(' ', @{ tables($run)->{"public.$_"} }{qw(rows_here rows_there)}), $rows{$_}, 'and each row was counted once') foreach qw(large pair);
-}
-
 # --- small tables, which are compared together: none counts before all are stored ------------
 
 both("CREATE SCHEMA small; DO \$\$ BEGIN FOR i IN 1 .. 8 LOOP EXECUTE format('CREATE TABLE small.t%s (id int PRIMARY KEY, v int); INSERT INTO small.t%1\$s SELECT g, g FROM generate_series(1, 10) g', i); END LOOP; END \$\$");

@@ -157,9 +157,8 @@ like(failure("SELECT * FROM sliced('weak', $peer, 2000, thorough => true)"), qr/
 
 # --- the order of text ----------------------------------------------------------------------------
 
-SKIP:
+if (major_version() >= 15)
 {
-	skip 'a database has no version of its collation before PostgreSQL 15', 4 if major_version() < 15;
 	foreach my $node ($here, $there)
 	{
 		my $schema = $node == $here ? 'public' : '"Their Iblt"';

@@ -37,12 +37,8 @@ foreach my $n (0, 1)
 	$here->safe_psql('postgres', "CREATE SERVER shard_$n FOREIGN DATA WRAPPER postgres_fdw
 			OPTIONS (host '$host', port '$port', dbname 'shard_$n', extensions 'iblt', async_capable 'true');
 		CREATE USER MAPPING FOR PUBLIC SERVER shard_$n OPTIONS (password_required 'false', user " . literal($here->safe_psql('postgres', 'SELECT current_user')) . ");
-		CREATE FOREIGN TABLE one_$n ($columns) SERVER shard_$n OPTIONS (table_name 'items')") if major_version() >= 14;
+		CREATE FOREIGN TABLE one_$n ($columns) SERVER shard_$n OPTIONS (table_name 'items')");
 	$partitions .= "CREATE FOREIGN TABLE items_$n PARTITION OF items FOR VALUES IN ($n) SERVER shard_$n OPTIONS (table_name 'items');";
-}
-if (major_version() < 14)
-{
-	plan(skip_all => 'async_capable is from PostgreSQL 14 on');
 }
 $here->safe_psql('postgres', "CREATE TABLE items ($columns) PARTITION BY LIST ((id % 2)); $partitions");
 

@@ -5,7 +5,6 @@ use IbltTest;
 
 IbltTest::share_sessions(0);
 
-my $version = major_version();
 my $node = server('ddl', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 2');
 inside($node);
 sides($node, $node);
@@ -54,7 +53,7 @@ foreach my $case (
 	[ 'columns', 'ALTER TABLE p ADD COLUMN more int DEFAULT 5', 'p,solo,mid,mid_a' ],
 	[ 'another owner', 'CREATE ROLE someone LOGIN; ALTER TABLE p_1 OWNER TO someone', '' ],
 	[ 'DETACH of a tracked table', 'ALTER TABLE p DETACH PARTITION solo', 'p' ],
-	[ 'DETACH of a tracked partitioned table', 'ALTER TABLE p DETACH PARTITION mid' . ($version < 14 ? '' : ' CONCURRENTLY'), 'p' ],
+	[ 'DETACH of a tracked partitioned table', 'ALTER TABLE p DETACH PARTITION mid CONCURRENTLY', 'p' ],
 	[ 'DETACH of one that is not', 'ALTER TABLE p DETACH PARTITION bare', 'p' ],
 	[ 'ATTACH and DETACH of a table between', 'ALTER TABLE mid DETACH PARTITION mid_b; DROP TABLE mid_b; CREATE TABLE top (LIKE mid INCLUDING ALL) PARTITION BY LIST (k); ALTER TABLE top ATTACH PARTITION mid FOR VALUES IN (4);
 		ALTER TABLE p ATTACH PARTITION solo FOR VALUES IN (3); ALTER TABLE p DETACH PARTITION solo', 'mid' ],
@@ -105,9 +104,7 @@ foreach my $case (
 }
 
 # A transaction that sees a partition which is being detached writes to it.
-SKIP:
 {
-	skip 'DETACH CONCURRENTLY is from PostgreSQL 14 on', 3 if $version < 14;
 	my ($old, $ddl) = map { IbltTest::Session->new($node) } 1 .. 2;
 	$old->run('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM p');
 	$ddl->start('ALTER TABLE p DETACH PARTITION p_1 CONCURRENTLY');

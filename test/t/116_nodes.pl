@@ -216,12 +216,6 @@ is(compare('shop.t', [qw(n1 n2 n3)], 'rows => true', ', node_rows'), join("\n",
 	'{"id": 3} majority {n2,n3} {n1} {n1} t {"n1": null, "n2": {"v": "row 3", "id": 3}, "n3": {"v": "row 3", "id": 3}}'), 'rows by node');
 batch_size(10000);
 
-# --- no time to look again ---------------------------------------------------------------------
-
-sql('here', "UPDATE shop.t SET v = 'wrong' WHERE id = 7");
-is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '{"id": 7} tie {here} {n3} {} f', 'no time to look again: not confirmed');
-sql('here', "UPDATE shop.t SET v = 'row 7' WHERE id = 7");
-
 # --- nodes that cannot be compared --------------------------------------------------------
 
 sql('n4', 'DROP TABLE shop.t; CREATE TABLE shop.t (id int PRIMARY KEY, v text, more int); INSERT INTO shop.t SELECT g, $$row $$ || g FROM generate_series(1, 11993) g');

@@ -136,9 +136,8 @@ is(scalar(() = audited($here, 'conductor', "$peer, subscription => 'sub', here_p
 $here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_feeds(regclass) RENAME TO audit_feeds');
 like(fails("SELECT * FROM iblt_audit($peer, subscription => 'none', here_peer => $near)"), qr/42704: subscription "none" does not exist in the database of "here"/, 'no such subscription');
 like(fails("SELECT * FROM iblt_audit(subscription => 'sub', here_peer => $near)"), qr/22004: peer must not be null.*connection string of a subscription may lead elsewhere/s, 'its connection string is not used elsewhere');
-SKIP:
+if (major_version() >= 15)
 {
-	skip 'no row filters', 3 if major_version() < 15;
 	# a second source, so that the filter would have to run on the subscriber
 	$there->safe_psql('postgres', 'CREATE PUBLICATION second FOR TABLE p.a');
 	$here->safe_psql('postgres', "CREATE SUBSCRIPTION other CONNECTION $peer PUBLICATION second WITH (copy_data = false, enabled = false, create_slot = false, slot_name = other)");

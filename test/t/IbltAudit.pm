@@ -10,7 +10,6 @@
 #	counts(TABLE)                the same from a full comparison
 #	program(ARGUMENTS)           runs iblt-audit.sh: its status ("signal N" if it did not exit), stdout and stderr
 #	node_b()                     a foreign server of here for the peer
-#	hostile_search_path()        on both sides, names and operators that hide those of pg_catalog
 package IbltAudit;
 
 use IbltCompare ();
@@ -19,7 +18,7 @@ use IPC::Run ();
 use JSON::PP;
 
 our @ISA = qw(IbltTest);
-our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts program node_b hostile_search_path $audit_sh));
+our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts program node_b $audit_sh));
 
 # where "make install" put it
 chomp(our $audit_sh = `pg_config --bindir`);
@@ -114,16 +113,6 @@ sub node_b
 	my ($there) = $IbltTest::there;
 	$IbltTest::here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
 		CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
-	return;
-}
-
-sub hostile_search_path
-{
-	both(q{CREATE SCHEMA evil; CREATE FUNCTION evil.format(text, VARIADIC text[]) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
-		CREATE FUNCTION evil.hijack(int, int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
-		CREATE OPERATOR evil.= (LEFTARG = int, RIGHTARG = int, FUNCTION = evil.hijack); CREATE OPERATOR evil.> (LEFTARG = int, RIGHTARG = int, FUNCTION = evil.hijack);
-		CREATE VIEW evil.pg_subscription AS SELECT 'x'::name AS subname; CREATE VIEW evil.pg_class AS SELECT 1 AS oid;
-		ALTER DATABASE postgres SET search_path = evil, pg_catalog, public});
 	return;
 }
 

@@ -72,7 +72,6 @@ sub random_seed
 	return $seed;
 }
 
-# PostgreSQL 13's module has no method pg_version.
 sub major_version { return (`postgres --version` =~ /(\d+)/)[0] }
 
 # For settings that later servers refuse.
