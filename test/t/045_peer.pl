@@ -5,12 +5,11 @@ use IO::Socket::UNIX ();
 
 use IbltTest;
 
-my $here = server('here', "timezone = 'Asia/Kolkata'");
+my $here = ready('here', "timezone = 'Asia/Kolkata'");
 inside($here);
 sides($here, $here);
-$here->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(there bare older newer);
-$here->safe_psql($_, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live') foreach qw(postgres there older newer);
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
+$here->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE postgres") foreach qw(there older newer);
+$here->safe_psql('postgres', 'CREATE DATABASE bare');
 my $tables = 'CREATE TABLE items (id int PRIMARY KEY, v text); INSERT INTO items SELECT g, md5(g::text) FROM generate_series(1, 3000) g;
 	CREATE VIEW one AS SELECT 1 AS id, 2 AS v;';
 $here->safe_psql($_, $tables) foreach qw(postgres there);

@@ -9,9 +9,9 @@ use IbltTest;
 
 IbltTest::share_sessions(0);
 
-my $here = server('here');
+my $here = ready('here');
 inside($here);
-$here->safe_psql('postgres', 'CREATE EXTENSION iblt_audit CASCADE; CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, g FROM generate_series(1, 50) g');
+$here->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, g FROM generate_series(1, 50) g');
 
 # --- their server --------------------------------------------------------------------------------
 

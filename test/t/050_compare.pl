@@ -9,12 +9,8 @@ random_seed();
 
 # --- two servers ------------------------------------------------------------------
 
-my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
-my $there = server('there', "bytea_output = 'escape'", "extra_float_digits = -5");
+my ($here, $there) = awkward_servers([ "timezone = 'Asia/Kolkata'", "datestyle = 'German'" ], [ "bytea_output = 'escape'", "extra_float_digits = -5" ]);
 my $peer = $there->connstr('postgres');
-sides($here, $there);
-
-awkward_extensions();
 
 # --- shapes of tables -----------------------------------------------------------------
 

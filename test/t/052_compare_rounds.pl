@@ -6,9 +6,8 @@
 # that changes rows first, so that nothing depends on time.
 use IbltTest;
 
-my $node = server('node');
+my $node = ready('node');
 sides($node, $node);
-$node->safe_psql('postgres', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 

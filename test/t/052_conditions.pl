@@ -4,12 +4,11 @@
 use IbltCompare;
 
 # Settings that a condition must not depend on.
-my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'", "timezone_abbreviations = 'India'",
+my $here = ready('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'", "timezone_abbreviations = 'India'",
 	before(19, 'standard_conforming_strings = off', 'escape_string_warning = off'));
-my $there = server('there', "datestyle = 'ISO, MDY'", 'transform_null_equals = on', 'gin_fuzzy_search_limit = 3', "xmloption = 'document'");
+my $there = ready('there', "datestyle = 'ISO, MDY'", 'transform_null_equals = on', 'gin_fuzzy_search_limit = 3', "xmloption = 'document'");
 my $peer = conninfo($there);
 sides($here, $there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 
 my $refused = qr/^(?:psql\S+ )?ERROR:  0A000: condition depends on more than the row: /m;
 

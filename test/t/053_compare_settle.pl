@@ -6,10 +6,9 @@
 # gone at once, and slots that have the name of another subscription's.
 use IbltTest;
 
-my ($publisher, $subscriber) = map { server($_, 'max_prepared_transactions = 5') } qw(publisher subscriber);
+my ($publisher, $subscriber) = map { ready($_, 'max_prepared_transactions = 5') } qw(publisher subscriber);
 inside($publisher, $subscriber);
 sides($subscriber, $publisher);
-$_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live') foreach ($publisher, $subscriber);
 
 # Statements, each a transaction of its own, that wait for a synchronous standby; once they do.
 sub hanging
@@ -238,8 +237,7 @@ sub blocking
 
 # --- a publisher and its subscriber -----------------------------------------------------
 
-my $last = server('last');
-$last->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
+my $last = ready('last');
 foreach my $table (qw(t by_text))
 {
 	my $type = $table eq 't' ? 'int' : 'text';

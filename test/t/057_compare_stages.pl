@@ -12,12 +12,8 @@ IbltTest::share_sessions(0);
 
 random_seed();
 
-my $here = server('here');
-my $there = server('there');
-sides($here, $there);
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
-	CREATE TABLE staged (id int PRIMARY KEY, v text); INSERT INTO staged SELECT g, md5(g::text) FROM generate_series(1, 2000) g;
+my ($here, $there) = two_servers();
+both(q{CREATE TABLE staged (id int PRIMARY KEY, v text); INSERT INTO staged SELECT g, md5(g::text) FROM generate_series(1, 2000) g;
 	-- waits where the lock of its stage is held: 1 for a scan, 2 for a lookup
 	-- (conditions take immutable functions only)
 	CREATE FUNCTION gate(id int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$

@@ -3,14 +3,10 @@
 use IbltTest;
 
 random_seed();
-my $node = server('here', 'max_prepared_transactions = 2');
-foreach my $database (qw(a b))
-{
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	$node->safe_psql($database, 'CREATE SCHEMA s');
-}
-$node->safe_psql('postgres', 'CREATE DATABASE conductor');
-$node->safe_psql($_, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink') foreach qw(a conductor);
+my $node = ready('here', 'max_prepared_transactions = 2');
+$node->safe_psql('postgres', 'CREATE DATABASE a TEMPLATE postgres');
+$node->safe_psql('postgres', 'CREATE DATABASE b');
+$node->safe_psql($_, 'CREATE SCHEMA s') foreach qw(a b);
 my ($peer, $near) = map { literal($node->connstr($_)) } qw(b a);
 my $repairs = 0;
 
@@ -24,14 +20,14 @@ sub audit
 	my ($options, $user) = @_;
 	my ($rc, $out, $err) = $node->psql('a', "SELECT concat_ws('|', kind, object, property, coalesce(here, ''), coalesce(there, ''), severity)
 		FROM iblt_audit_structure($peer, schema => 's'" . ($options // '') . ')', extra_params => [ $user ? ('-U', $user) : () ]);
-	is(on('conductor', "SELECT concat_ws('|', kind, object, property, coalesce(here, ''), coalesce(there, ''), severity)
+	is(on('postgres', "SELECT concat_ws('|', kind, object, property, coalesce(here, ''), coalesce(there, ''), severity)
 		FROM iblt_audit_structure($peer, schema => 's', here_peer => $near" . ($options // '') . ')'), $out, 'conducted from elsewhere') if !$user;
 	return $rc == 0 ? $out : $err;
 }
 sub repair
 {
 	my ($options, $user) = @_;
-	my ($from, $here) = $user || ++$repairs % 2 ? ('a', '') : ('conductor', ", here_peer => $near");
+	my ($from, $here) = $user || ++$repairs % 2 ? ('a', '') : ('postgres', ", here_peer => $near");
 	my ($rc, $out, $err) = $node->psql($from, "SELECT concat_ws('|', sequence, coalesce(here::text, ''), coalesce(there::text, ''), coalesce(reached::text, ''), coalesce(sql, ''), status, coalesce(detail, ''))
 		FROM iblt_repair_sequences($peer, schema => 's'" . ($options // '') . "$here)", extra_params => [ $user ? ('-U', $user) : () ]);
 	return $rc == 0 ? $out : $err;
@@ -60,7 +56,7 @@ setval(a => "'s.q'", 16, 'false');
 is(audit(), '', 'the next value counts, and not how it was set');
 
 # The rows of every pair of states, against arithmetic.
-foreach my $case ([ 1, 1, undef ], [ 5, 3, 0 ], [ -1, -1, undef ], [ -4, -9, 2 ], [ 3, 1, 1 ], [ -2, -3, 1 ], (map { [ 0 ] } 1 .. 20))
+foreach my $case ([ 1, 1, undef ], [ 5, 3, 0 ], [ -1, -1, undef ], [ -4, -9, 2 ], [ 3, 1, 1 ], [ -2, -3, 1 ], (map { [ 0 ] } 1 .. 8))
 {
 	my ($increment, $other) = @$case;
 	$increment ||= (1 + int rand 7) * (rand() < 0.5 ? -1 : 1);
@@ -217,7 +213,7 @@ is(state('a', 's.q'), '301|f', 'the one before it is not moved, either');
 $busy->run('COMMIT');
 like(repair(', apply => true'), qr/^s\.q.*\|applied\|\ns\.z.*\|applied\|$/, 'both are moved');
 # Another sequence gets the name while the repair waits for the lock.
-foreach my $from ('a', 'conductor')
+foreach my $from ('a', 'postgres')
 {
 	both_run('DROP SCHEMA IF EXISTS old CASCADE');
 	drop();
@@ -237,7 +233,6 @@ $_->quit foreach $other, $busy, $repair;
 
 # --- arguments, and schemas of another name ------------------------------------------------------
 
-like(failure("SELECT * FROM iblt_audit_structure(NULL)", node => $node), qr/does not exist/, 'iblt is in database a alone');
 sub fails { my ($sql) = @_; my (undef, undef, $err) = $node->psql('a', "\\set VERBOSITY verbose\nSELECT * FROM $sql"); return $err }
 like(fails('iblt_audit_structure(NULL)'), qr/22004: peer must not be null/, 'no peer');
 like(fails("iblt_audit_structure($peer, peer_schema => 's')"), qr/22023: peer_schema can only be given with schema/, 'peer_schema alone');
@@ -250,10 +245,10 @@ both_run('CREATE SEQUENCE s.q');
 setval(a => "'s.q'", 40);
 my $move = "SELECT status FROM iblt_repair_sequences($near, schema => 's', here_peer => $peer, apply => true)";
 on('a', 'ALTER DATABASE b SET default_transaction_read_only = on');
-like(($node->psql('conductor', $move))[2], qr/cannot execute ALTER SEQUENCE in a read-only transaction/, 'a server that is to be read only');
+like(($node->psql('postgres', $move))[2], qr/cannot execute ALTER SEQUENCE in a read-only transaction/, 'a server that is to be read only');
 on('a', 'ALTER DATABASE b RESET default_transaction_read_only');
 is(state('b', 's.q'), '1|f', 'is left as it is');
-is(on('conductor', $move), 'applied', 'a sequence of a database without iblt');
+is(on('postgres', $move), 'applied', 'a sequence of a database without iblt');
 is(state('b', 's.q'), '40|t', 'is moved');
 
 like(fails("iblt_audit_structure($peer, here_peer => $peer)"), qr/22023: here and the peer are the same database/, 'the same database twice');

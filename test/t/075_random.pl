@@ -157,11 +157,9 @@ sub sorted_rows { my ($rows) = @_; return join "\n", sort map { $_->[1] } @$rows
 
 # --- rounds --------------------------------------------------------------------------
 
-my ($here, $there) = (server('here'), server('there'));
-sides($here, $there);
-both(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TYPE mood AS ENUM ('sad', 'it''s', '"ok"'); CREATE DOMAIN short AS varchar(3) CHECK (VALUE <> 'z'); CREATE TYPE pair AS (i int, t text);
+my ($here, $there) = two_servers();
+both(q{CREATE TYPE mood AS ENUM ('sad', 'it''s', '"ok"'); CREATE DOMAIN short AS varchar(3) CHECK (VALUE <> 'z'); CREATE TYPE pair AS (i int, t text);
 	CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level1', deterministic = false)});
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 %session = (here => IbltTest::Session->new($here), there => IbltTest::Session->new($there));
 
 # What an audit and a repair must come to, for a table that has drifted.

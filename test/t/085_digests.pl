@@ -7,7 +7,7 @@ use IbltTest;
 
 my $seed = random_seed();
 my $long = $ENV{IBLT_TEST_LONG} ? 10 : 1;
-my $node = server('tracked', 'max_connections = 40', 'max_prepared_transactions = 40', 'deadlock_timeout = 50ms', 'fsync = off', 'autovacuum_naptime = 1s');
+my $node = ready('tracked', 'max_connections = 40', 'max_prepared_transactions = 40', 'deadlock_timeout = 50ms', 'fsync = off', 'autovacuum_naptime = 1s');
 inside($node);
 my $dir = $node->basedir;
 # before PostgreSQL 15, pgbench gives a client up after a deadlock
@@ -18,7 +18,6 @@ my $deadlock = major_version() < 15 ? 'EXCEPTION WHEN deadlock_detected THEN RET
 append_to_file("$dir/items.copy", join('', map { "$_\tcopied $_\t0.5\n" } 500 .. 620));
 chmod 0644, "$dir/items.copy";
 $node->safe_psql('postgres', qq{
-	CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
 	CREATE TABLE items (id int PRIMARY KEY, name text, price numeric);
 	CREATE TABLE parts (item int REFERENCES items ON DELETE CASCADE ON UPDATE CASCADE, n smallint, note text COLLATE "C", PRIMARY KEY (item, n));
 	CREATE TABLE names (name text PRIMARY KEY, id uuid, tags text[], doc jsonb, twice int GENERATED ALWAYS AS (length(name) * 2) STORED);

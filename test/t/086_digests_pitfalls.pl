@@ -4,10 +4,10 @@
 #	IBLT_TEST_LONG    1: changes five million rows in a transaction, not 500,000
 use IbltTest;
 
-my $node = server('pitfalls', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
+my $node = ready('pitfalls', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
 inside($node);
 sides($node, $node);
-$node->safe_psql('postgres', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE ROLE other LOGIN});
+$node->safe_psql('postgres', 'CREATE ROLE other LOGIN');
 
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 

@@ -13,7 +13,7 @@ use Time::HiRes qw(time);
 my $seed = random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 5;
 my @settings = ('fsync = off', 'autovacuum_naptime = 1s', 'deadlock_timeout = 100ms', 'logical_decoding_work_mem = 64kB');
-my ($publisher, $subscriber) = (server('publisher', @settings), server('subscriber', @settings));
+my ($publisher, $subscriber) = map { ready($_, @settings) } 'publisher', 'subscriber';
 inside($publisher, $subscriber);
 sides($subscriber, $publisher);
 
@@ -26,7 +26,7 @@ my @tables = split /, /, $bench;
 my %key = (pgbench_accounts => 'aid', pgbench_tellers => 'tid', pgbench_branches => 'bid');
 my %balance = (pgbench_accounts => 'abalance', pgbench_tellers => 'tbalance', pgbench_branches => 'bbalance');
 
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink; CREATE TABLE marker (id int PRIMARY KEY, n int)');
+both('CREATE TABLE marker (id int PRIMARY KEY, n int)');
 foreach my $node ($publisher, $subscriber)
 {
 	$node->command_ok([ 'pgbench', '-i', '-q', '-I', $node == $publisher ? 'dtgp' : 'dtp', $node->connstr('postgres') ], 'the tables of pgbench on ' . $node->name);

@@ -6,7 +6,7 @@ use IbltTest;
 
 IbltTest::share_sessions(0);
 
-my $node = server('late', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
+my $node = ready('late', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
 inside($node);
 sides($node, $node);
 my $dir = $node->basedir;
@@ -19,8 +19,7 @@ sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
 chomp(my $include = `$pg_config --includedir-server`);
 command_ok([ 'cc', '-shared', '-fPIC', "-I$include", '-o', "$dir/late.so", 'test/late/late.c' ], 'an extension that runs SQL late is built');
-sql(qq{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
-	CREATE FUNCTION late(text, read_only boolean DEFAULT false) RETURNS void AS '$dir/late.so' LANGUAGE C STRICT;
+sql(qq{CREATE FUNCTION late(text, read_only boolean DEFAULT false) RETURNS void AS '$dir/late.so' LANGUAGE C STRICT;
 	CREATE TABLE t (id int PRIMARY KEY, a int DEFAULT 0);
 	CREATE TABLE u (id int PRIMARY KEY);
 	INSERT INTO t SELECT generate_series(1, 100);

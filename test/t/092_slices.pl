@@ -5,10 +5,8 @@ use IbltTest;
 IbltTest::share_sessions(0);
 
 random_seed();
-my ($here, $there) = map { server($_) } ('here', 'there');
+my ($here, $there) = awkward_servers([], []);
 inside($here, $there);
-sides($here, $there);
-awkward_extensions();
 both('CREATE SCHEMA checks; CREATE EXTENSION amcheck SCHEMA checks');
 
 # All slices of about that many rows: what each finds.

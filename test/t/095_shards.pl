@@ -7,14 +7,13 @@ use IbltProxy;
 IbltTest::share_sessions(0);
 
 # The shards have other settings than the server that asks them.
-my $here = server('here');
+my $here = ready('here');
 inside($here);
-my $there = server('there', "datestyle = 'SQL, DMY'", "timezone = 'America/Caracas'", "intervalstyle = 'postgres_verbose'",
+my $there = ready('there', "datestyle = 'SQL, DMY'", "timezone = 'America/Caracas'", "intervalstyle = 'postgres_verbose'",
 	"bytea_output = 'escape'", "extra_float_digits = -5", "xmlbinary = 'hex'", "log_statement = all");
 sides($here, $there);
 my @shards = ('shard_0', 'shard_1');
-$there->safe_psql('postgres', "CREATE DATABASE $_") foreach @shards;
-$_->safe_psql('postgres', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink') foreach ($here, $there);
+$there->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE postgres") foreach @shards;
 my $proxy = IbltProxy->new($there);
 my ($host, $port) = $proxy->connstr =~ /host=(\S+) port=(\d+)/;
 $here->safe_psql('postgres', 'CREATE EXTENSION postgres_fdw');
@@ -32,7 +31,7 @@ $there->safe_psql('postgres', "CREATE TABLE items ($columns, PRIMARY KEY (id)); 
 my $partitions = '';
 foreach my $n (0, 1)
 {
-	$there->safe_psql($shards[$n], "CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE items ($columns, PRIMARY KEY (id));
+	$there->safe_psql($shards[$n], "CREATE TABLE items ($columns, PRIMARY KEY (id));
 		INSERT INTO items SELECT * FROM ($rows) AS r(id) WHERE id % 2 = $n");
 	$here->safe_psql('postgres', "CREATE SERVER shard_$n FOREIGN DATA WRAPPER postgres_fdw
 			OPTIONS (host '$host', port '$port', dbname 'shard_$n', extensions 'iblt', async_capable 'true');

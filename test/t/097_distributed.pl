@@ -4,10 +4,8 @@ use File::Basename qw(dirname);
 
 use IbltCompare;
 
-my ($here, $there) = (server('here'), server('there'));
-sides($here, $there);
-both(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink;
-	CREATE TABLE items (id int PRIMARY KEY, name text, price numeric);
+my ($here, $there) = two_servers();
+both(q{CREATE TABLE items (id int PRIMARY KEY, name text, price numeric);
 	INSERT INTO items SELECT i, 'n' || i, i / 3.0 FROM generate_series(1, 3000) AS i;
 	CREATE TABLE pairs (a uuid, b int, v text, PRIMARY KEY (a, b));
 	INSERT INTO pairs SELECT md5(i::text)::uuid, i, 'v' FROM generate_series(1, 500) AS i;

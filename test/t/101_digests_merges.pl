@@ -3,13 +3,13 @@
 # pg_visibility say of the pages.  The worker that merges: tables that fail, DROP DATABASE, slots.
 use IbltTest;
 
-my $node = server('merges', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
+my $node = ready('merges', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
 inside($node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
 # --- nine tables, so that the first and the last one share a store ----------------------
 
-sql('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION amcheck; CREATE EXTENSION pg_visibility');
+sql('CREATE EXTENSION amcheck; CREATE EXTENSION pg_visibility');
 sql(join '', map { "CREATE TABLE t$_ (id int PRIMARY KEY, v int); INSERT INTO t$_ SELECT g, 0 FROM generate_series(1, 1000) g; CALL iblt_track('t$_', capacity => 20);\n" } 1 .. 9);
 
 # Transactions of one change each, in turns, and one with so many that it writes a sketch.

@@ -4,7 +4,7 @@ use IbltTest;
 
 IbltTest::share_sessions(0);
 
-my $node = server('forged', 'fsync = off', 'autovacuum = off', 'allow_system_table_mods = on');
+my $node = ready('forged', 'fsync = off', 'autovacuum = off', 'allow_system_table_mods = on');
 inside($node);
 sides($node, $node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
@@ -22,8 +22,7 @@ sub forge
 	return;
 }
 
-sql(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
-	CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g;
+sql(q{CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g;
 	CREATE TABLE two (a int, b date, PRIMARY KEY (a, b)); INSERT INTO two VALUES (1, '2020-01-01');
 	CALL iblt_track('t', capacity => 3000); CALL iblt_track('two', capacity => 100); INSERT INTO t VALUES (0, 'new')});
 

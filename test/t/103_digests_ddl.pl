@@ -5,7 +5,7 @@ use IbltTest;
 
 IbltTest::share_sessions(0);
 
-my $node = server('ddl', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 2');
+my $node = ready('ddl', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 2');
 inside($node);
 sides($node, $node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
@@ -22,8 +22,7 @@ sub triggers { my ($table) = @_; return sql("SELECT count(*) FROM pg_trigger WHE
 
 # --- partitions and what they are partitions of, each tracked or not ------------------------
 
-sql(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
-	CREATE TABLE p (id int, k int, a text, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
+sql(q{CREATE TABLE p (id int, k int, a text, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
 	CREATE TABLE p_1 PARTITION OF p FOR VALUES IN (1);
 	CREATE TABLE p_2 PARTITION OF p FOR VALUES IN (2) PARTITION BY RANGE (id);
 	CREATE TABLE p_2a PARTITION OF p_2 FOR VALUES FROM (0) TO (10000);

@@ -2,8 +2,7 @@
 use IbltTest;
 use JSON::PP;
 
-my $node = server('trust', 'autovacuum = off');
-$node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
+my $node = ready('trust', 'autovacuum = off');
 
 # --- parallel plans -------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@
 use IbltTest;
 use File::Basename qw(dirname);
 
-my $node = server('deciding', 'max_parallel_workers_per_gather = 2', 'min_parallel_table_scan_size = 0', 'parallel_setup_cost = 0');
-$node->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(here there);
+my $node = ready('deciding', 'max_parallel_workers_per_gather = 2', 'min_parallel_table_scan_size = 0', 'parallel_setup_cost = 0');
+$node->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE postgres") foreach qw(here there);
 our $peer = literal($node->connstr('there'));
 
 sub sql
@@ -40,8 +40,6 @@ sub hide
 	sql($sides, $_) foreach ($lose, $sql, $back);
 	return;
 }
-
-sql('both', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 
 # --- a damaged index ---------------------------------------------------------------------
 #

@@ -8,10 +8,10 @@ IbltTest::share_sessions(0);
 plan skip_all => 'REPACK came with PostgreSQL 19' if major_version() < 19;
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 100;
 
-my ($there, $here) = (server('there'), server('here'));
+my ($there, $here) = (ready('there'), ready('here'));
 sides($here, $there);
 my $peer = conninfo($there);
-both('CREATE EXTENSION dblink; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE SCHEMA s; CREATE TABLE s.item (id int PRIMARY KEY, v int);
+both('CREATE SCHEMA s; CREATE TABLE s.item (id int PRIMARY KEY, v int);
 	CREATE TABLE s.drift (id int PRIMARY KEY, v int); INSERT INTO s.drift SELECT g, g FROM generate_series(1, 3000) g');
 $here->safe_psql('postgres', 'DELETE FROM s.drift WHERE id = 7; UPDATE s.drift SET v = 0 WHERE id = 8; INSERT INTO s.drift VALUES (0, 0)');
 my $drift = "0 here\n7 there\n8 both";

@@ -12,7 +12,7 @@ random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 14;
 
 # The nodes n1 to n8 are databases of two servers, and "here" is the one that conducts.
-my @servers = (server('one'), server('two'));
+my @servers = (ready('one'), ready('two'));
 my %nodes = ('here' => [ $servers[0], 'postgres' ], map { ("n$_" => [ $servers[ $_ % 2 ], "n$_" ]) } 1 .. 8);
 my @names = sort keys %nodes;
 sides($servers[0], $servers[0]);
@@ -20,9 +20,9 @@ sides($servers[0], $servers[0]);
 sub sql { my ($name, $sql) = @_; my ($server, $db) = @{ $nodes{$name} }; return $server->safe_psql($db, $sql) }
 sub all { my ($sql) = @_; sql($_, $sql) foreach @names; return }
 
-$nodes{$_}[0]->safe_psql('postgres', "CREATE DATABASE $_") foreach grep { $_ ne 'here' } @names;
-all('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE SCHEMA shop');
-sql('here', 'CREATE EXTENSION dblink; CREATE EXTENSION postgres_fdw');
+$nodes{$_}[0]->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE postgres") foreach grep { $_ ne 'here' } @names;
+all('CREATE SCHEMA shop');
+sql('here', 'CREATE EXTENSION postgres_fdw');
 foreach my $name (grep { $_ ne 'here' } @names)
 {
 	my ($server, $db) = @{ $nodes{$name} };
@@ -311,7 +311,6 @@ is(compare('shop.m', [qw(n1 n2)], "method => 'plain', exclude => '{m}', rows => 
 # --- live digests -------------------------------------------------------------------------------
 
 # n1 and n2 have digests of two sizes, made as those here; n3 has none at first, and n6 one of its own.
-sql($_, 'CREATE EXTENSION dblink') foreach 'n1', 'n2', 'n3';
 sql($_, 'CREATE TABLE shop.live (id int PRIMARY KEY, v text)') foreach qw(here n1 n2 n3 n6);
 sql($_, "INSERT INTO shop.live SELECT g, 'row ' || g FROM generate_series(1, 3000) g") foreach qw(here n1 n2 n3);
 sql($_, "CALL iblt_track('shop.live', capacity => 4000)") foreach 'here', 'n6';

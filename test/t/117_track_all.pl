@@ -4,9 +4,7 @@ use IbltTest;
 
 sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }
 
-my ($here, $there) = (server('here', 'wal_level = logical'), server('there', 'wal_level = logical'));
-sides($here, $there);
-awkward_extensions();
+my ($here, $there) = awkward_servers([], []);
 sql($there, 'ALTER ROLE CURRENT_USER SET search_path = public, "Their Iblt"');
 my $peer = conninfo($there);
 

@@ -4,15 +4,14 @@ use IbltAudit;
 use IPC::Run;
 use JSON::PP;
 
-my ($here, $there) = (server('here'), server('there', 'log_connections = on'));
+my ($here, $there) = (ready('here'), ready('there', 'log_connections = on'));
 sides($here, $there);
-$here->safe_psql('postgres', 'CREATE DATABASE conductor');
-$here->safe_psql('conductor', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
+$here->safe_psql('postgres', 'CREATE DATABASE conductor TEMPLATE postgres');
 my ($near, $peer) = (conninfo($here), conninfo($there));
 
 # --- two databases ------------------------------------------------------------------------------
 
-both(q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink; CREATE SCHEMA m; SET search_path = m, public;
+both(q{CREATE SCHEMA m; SET search_path = m, public;
 	CREATE TYPE m.mood AS ENUM ('sad', 'ok'); CREATE DOMAIN m.word AS text; CREATE COLLATION m.german (provider = libc, locale = 'C');
 	CREATE TABLE a_same AS SELECT g AS id, md5(g::text) AS v FROM generate_series(1, 50) g; ALTER TABLE a_same ADD PRIMARY KEY (id);
 	CREATE TABLE b_empty (id int PRIMARY KEY); CREATE TABLE c_no_key AS SELECT g % 3 AS v FROM generate_series(1, 9) g;

@@ -5,19 +5,18 @@ use IbltTest;
 
 # The rows flow from a on the first server to b and d on the second, and from b to c there.
 # The database "postgres" of the second conducts.
-my @servers = (server('one'), server('two'));
+my @servers = (ready('one'), ready('two'));
 my %nodes = (a => $servers[0], b => $servers[1], c => $servers[1], d => $servers[1]);
 sides($servers[1], $servers[0]);
 
 sub sql { my ($name, $sql) = @_; return $nodes{$name}->safe_psql($name, $sql) }
 sub here { my ($sql) = @_; return $servers[1]->safe_psql('postgres', $sql) }
 
-here('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
 foreach my $name (sort keys %nodes)
 {
 	my $server = $nodes{$name};
-	$server->safe_psql('postgres', "CREATE DATABASE $name");
-	sql($name, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v int); CREATE TABLE shop.u (id int PRIMARY KEY); CREATE TABLE shop.other (id int PRIMARY KEY)');
+	$server->safe_psql('postgres', "CREATE DATABASE $name TEMPLATE postgres");
+	sql($name, 'CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v int); CREATE TABLE shop.u (id int PRIMARY KEY); CREATE TABLE shop.other (id int PRIMARY KEY)');
 	here(sprintf("CREATE SERVER $name FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host %s, port '%s', dbname '$name'); CREATE USER MAPPING FOR CURRENT_USER SERVER $name", literal($server->host), $server->port));
 }
 sql('a', 'INSERT INTO shop.t SELECT g, g FROM generate_series(1, 20) g; INSERT INTO shop.u VALUES (1)');
@@ -106,7 +105,7 @@ sql('c', 'UPDATE shop.t SET v = 3 WHERE id = 3');
 
 # A view that asks another node by a function, a materialized view, and a view of a table.
 sql($_, 'CREATE SCHEMA far; CREATE TABLE far.t (id int PRIMARY KEY, v int); INSERT INTO far.t VALUES (1, 1)') foreach qw(a b);
-sql('c', 'CREATE SCHEMA far; CREATE EXTENSION dblink');
+sql('c', 'CREATE SCHEMA far');
 my $asks = "SELECT * FROM dblink(${\ literal($nodes{b}->connstr('b'))}, 'SELECT id, v FROM far.t') AS x(id int, v int)";
 sql('b', 'UPDATE far.t SET v = 2');
 foreach my $case ([ 'a view that asks another node', "CREATE VIEW far.t AS $asks" ], [ 'a materialized view that has asked it', "CREATE MATERIALIZED VIEW far.t AS $asks" ], [ 'a view of a table', 'CREATE TABLE far.u (id int, v int); CREATE VIEW far.t AS TABLE far.u' ])

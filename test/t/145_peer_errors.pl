@@ -3,12 +3,11 @@
 # string may be, and no function takes an error for an answer.  And errors in another language.
 use IbltTest;
 
-my $here = server('here', 'log_min_error_statement = debug1', 'log_min_messages = notice');
+my $here = ready('here', 'log_min_error_statement = debug1', 'log_min_messages = notice');
 sides($here, $here);
-$here->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(hostile honest);
-$here->safe_psql($_, 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, g FROM generate_series(1, 50) g; CREATE SEQUENCE s')
+$here->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE postgres") foreach qw(hostile honest);
+$here->safe_psql($_, 'CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, g FROM generate_series(1, 50) g; CREATE SEQUENCE s')
   foreach qw(postgres hostile honest);
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 my $string = literal($here->connstr('hostile') . ' password=s3cr3t');
 my $honest = literal($here->connstr('honest') . ' password=s3cr3t');
 

@@ -5,11 +5,9 @@
 use IbltCompare;
 use IbltTest;
 
-my $here = server('here', 'client_min_messages = warning', 'allow_system_table_mods = on');
-my $there = server('there', 'allow_system_table_mods = on');
+my $here = ready('here', 'client_min_messages = warning', 'allow_system_table_mods = on');
+my $there = ready('there', 'allow_system_table_mods = on');
 sides($here, $there);
-$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live');
 $there->safe_psql('postgres', 'CREATE DATABASE bare');
 my $peer = conninfo($there);
 my $bare = literal($there->connstr('bare'));

@@ -4,10 +4,9 @@
 # what is there just before the repair has locked it.
 use IbltTest;
 
-my $publisher = server('publisher');
-my $subscriber = server('subscriber');
+my ($publisher, $subscriber) = map { ready($_) } 'publisher', 'subscriber';
 sides($subscriber, $publisher);
-both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION dblink; CREATE TABLE t (id int PRIMARY KEY, v int)');
+both('CREATE TABLE t (id int PRIMARY KEY, v int)');
 $publisher->safe_psql('postgres', 'CREATE PUBLICATION pub FOR TABLE t');
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($publisher)} PUBLICATION pub");
 subscribed($subscriber, 1);

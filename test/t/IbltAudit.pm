@@ -26,10 +26,7 @@ $audit_sh .= '/iblt-audit.sh';
 
 sub audit_servers
 {
-	my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
-	my $there = server('there', "bytea_output = 'escape'", 'log_connections = on');
-	sides($here, $there);
-	awkward_extensions();
+	my ($here, $there) = awkward_servers([ "timezone = 'Asia/Kolkata'", "datestyle = 'German'" ], [ "bytea_output = 'escape'", 'log_connections = on' ]);
 	$there->safe_psql('postgres', 'CREATE EXTENSION dblink');
 	return ($here, $there);
 }

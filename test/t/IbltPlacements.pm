@@ -88,9 +88,8 @@ sub string { my ($db) = @_; return server_of($db)->connstr($db) }
 sub servers_of_placements
 {
 	my (@settings) = @_;
-	@servers = map { server($_, 'max_connections = 100', @settings) } qw(one two);
+	@servers = map { ready($_, 'max_connections = 100', @settings) } qw(one two);
 	sides(@servers);
-	$_->safe_psql('postgres', 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink') foreach @servers;
 	server_of($_)->safe_psql('template1', "CREATE DATABASE $_ TEMPLATE " . ($_ eq 'far' ? 'template0' : 'postgres')) foreach sort keys %role_of;
 	on('both', 'CREATE SCHEMA shop');
 	return @servers;

@@ -31,11 +31,8 @@ sub repair_servers
 	my @awkward = ('track_activity_query_size = 16384', "datestyle = 'German'", "intervalstyle = 'sql_standard'", "bytea_output = 'escape'", "extra_float_digits = -5",
 		"xmlbinary = 'hex'", "xmloption = 'document'", "timezone = 'Asia/Kolkata'",
 		before(19, "standard_conforming_strings = off", "escape_string_warning = off"), ($money ? "lc_monetary = '$money'" : ()));
-	$here = server('here', @awkward);
-	$there = server('there', @awkward, "datestyle = 'SQL, DMY'", "timezone = 'America/Caracas'", "intervalstyle = 'postgres_verbose'");
+	($here, $there) = awkward_servers(\@awkward, [ @awkward, "datestyle = 'SQL, DMY'", "timezone = 'America/Caracas'", "intervalstyle = 'postgres_verbose'" ]);
 	$peer = conninfo($there);
-	sides($here, $there);
-	awkward_extensions();
 	return ($here, $there);
 }
 

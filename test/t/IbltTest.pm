@@ -5,8 +5,10 @@
 #	major_version()              that of the servers under test
 #	before(VERSION, LIST)        the list on servers before that version, nothing on later ones
 #	server(NAME, SETTING, ...)   starts a server that can publish
-#	two_servers(SETTING, ...)    the two that the functions below use, here and there, with the extensions and
-#	                             dblink, and the connection string of the second one as an SQL literal
+#	ready(NAME, SETTING, ...)    one whose database postgres has dblink and our extensions except kbf
+#	two_servers(SETTING, ...)    two such that the functions below use, here and there, and
+#	                             the connection string of the second one as an SQL literal
+#	awkward_servers([SETTING, ...], [SETTING, ...])  these two with the extensions in awkward schemas, and dblink here alone
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
 #	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
@@ -15,7 +17,6 @@
 #	extensions(), create_extensions(OPTIONS), of_extensions()
 #	                             the names of our extensions, the statements that create all, and
 #	                             the condition on pg_extension that chooses them
-#	awkward_extensions()         installs dblink here and iblt on both sides, in awkward schemas
 #	inside(NODE, ...)            sessions find the functions of iblt_internal by their names alone
 #	both(SQL)                    runs SQL on both
 #	literal(TEXT)                TEXT as an SQL literal
@@ -50,10 +51,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @ISA = qw(Exporter);
-our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server two_servers standby replayed hba sides extensions create_extensions of_extensions awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
+our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server ready two_servers awkward_servers standby replayed hba sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
 	synchronous background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
+my $ready = 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink';
 
 # As "use strict" and "use warnings" do, for the file that uses this or a module made of it.
 sub import
@@ -81,9 +83,14 @@ sub before
 	return major_version() < $version ? @list : ();
 }
 
-sub server
+sub server { my ($name, @settings) = @_; return prepared('', $name, @settings) }
+sub ready { my ($name, @settings) = @_; return prepared($ready, $name, @settings) }
+
+# test/lib/initdb.sh may have run the SQL already, once for many servers.
+sub prepared
 {
-	my ($name, @settings) = @_;
+	my ($sql, $name, @settings) = @_;
+	local $ENV{INITDB_SQL} = $sql;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
 	# The 1 MB of Cluster.pm is less than the catalogs that a comparison reads.
@@ -92,14 +99,14 @@ sub server
 		"max_parallel_workers_per_gather = 2", "wal_receiver_status_interval = 1s", "wal_retrieve_retry_interval = 100ms",
 		"shared_buffers = 16MB", "password_encryption = 'scram-sha-256'", "log_statement = none", "log_min_messages = warning", @settings) . "\n");
 	$node->start;
+	$node->safe_psql('postgres', $sql) unless $sql eq '' || -e $node->data_dir . '/prepared';
 	return $node;
 }
 
 sub two_servers
 {
 	my (@settings) = @_;
-	sides(map { server($_, @settings) } 'here', 'there');
-	both('CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink');
+	sides(map { ready($_, @settings) } 'here', 'there');
 	return ($here, $there, conninfo($there));
 }
 
@@ -155,11 +162,12 @@ sub create_extensions { my ($options) = @_; return join ' ', map { "CREATE EXTEN
 sub of_extensions { return 'extname IN (' . join(', ', map { "'$_'" } extensions()) . ')' }
 
 # The schemas are not in search_path, and their names must be quoted.
-sub awkward_extensions
+sub awkward_servers
 {
-	$here->safe_psql('postgres', q{CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live});
-	$there->safe_psql('postgres', q{CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt_audit SCHEMA "Their Iblt" CASCADE; CREATE EXTENSION iblt_live SCHEMA "Their Iblt"});
-	return;
+	my ($of_here, $of_there) = @_;
+	sides(prepared(q{CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live}, 'here', @$of_here),
+		prepared(q{CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt_audit SCHEMA "Their Iblt" CASCADE; CREATE EXTENSION iblt_live SCHEMA "Their Iblt"}, 'there', @$of_there));
+	return ($here, $there);
 }
 
 sub both
