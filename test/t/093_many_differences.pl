@@ -42,16 +42,14 @@ foreach my $table (sort keys %keys)
 	my $key = $columns{$table} // 'n, v';
 	my $number = lines(truth($table, $key));
 	is(lines($whole), $number, "$table: $number differences in one lookup");
-	foreach my $size (1000, 101)
-	{
-		batch_size($size);
-		my ($rows, $messages, @same) = differences($table, $options);
-		is($by_hash ? join("\n", sort split /\n/, $rows) : $rows, $by_hash ? join("\n", sort split /\n/, $whole) : $whole,
-			"$table, $size at a time: the same rows" . ($by_hash ? '' : ', in the same order'));
-		is("@same", "@figures", "$table, $size at a time: the same figures");
-		my $lookups = int(($number + $size - 1) / $size);
-		is($messages, $one + 2 * ($lookups - 1), "$table, $size at a time: $lookups lookups");
-	}
+	my $size = 101;
+	batch_size($size);
+	my ($rows, $messages, @same) = differences($table, $options);
+	is($by_hash ? join("\n", sort split /\n/, $rows) : $rows, $by_hash ? join("\n", sort split /\n/, $whole) : $whole,
+		"$table, $size at a time: the same rows" . ($by_hash ? '' : ', in the same order'));
+	is("@same", "@figures", "$table, $size at a time: the same figures");
+	my $lookups = int(($number + $size - 1) / $size);
+	is($messages, $one + 2 * ($lookups - 1), "$table, $size at a time: $lookups lookups");
 }
 
 # --- an index that lacks a row of the first lookup -------------------------------------------

@@ -385,8 +385,8 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 }
 
 # Many small tables are described in one message and summed up in another.
-both('CREATE SCHEMA many; ' . join(' ', map { "CREATE TABLE many.t$_ (id int PRIMARY KEY, v text); INSERT INTO many.t$_ SELECT g, g FROM generate_series(1, $_) g;" } 1 .. 120) . ' CREATE TABLE many.other (id int PRIMARY KEY, v text); CREATE TABLE many.gone (id int); CREATE TABLE many.coins (id int PRIMARY KEY, v money)');
-$there->safe_psql('postgres', q{UPDATE many.t77 SET v = '' WHERE id = 5; ALTER TABLE many.other ALTER v TYPE varchar; ALTER TABLE many.t5 ADD w int; DROP TABLE many.gone; DELETE FROM many.t119; CREATE TABLE many.twice (id int); REVOKE pg_read_all_data FROM reader; GRANT USAGE ON SCHEMA many TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA many TO reader});
+both('CREATE SCHEMA many; ' . join(' ', map { "CREATE TABLE many.t$_ (id int PRIMARY KEY, v text); INSERT INTO many.t$_ SELECT g, g FROM generate_series(1, $_) g;" } 1 .. 40) . ' CREATE TABLE many.other (id int PRIMARY KEY, v text); CREATE TABLE many.gone (id int); CREATE TABLE many.coins (id int PRIMARY KEY, v money)');
+$there->safe_psql('postgres', q{UPDATE many.t37 SET v = '' WHERE id = 5; ALTER TABLE many.other ALTER v TYPE varchar; ALTER TABLE many.t5 ADD w int; DROP TABLE many.gone; DELETE FROM many.t39; CREATE TABLE many.twice (id int); REVOKE pg_read_all_data FROM reader; GRANT USAGE ON SCHEMA many TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA many TO reader});
 sub many_tables
 {
 	my $before = -s $there->logfile;
@@ -394,16 +394,12 @@ sub many_tables
 	my $statements = () = slurp_file($there->logfile, $before) =~ /LOG:  statement:/g;
 	return ($statements, { map { ($_ =~ s/^many\.//r => line($got->{$_})) } keys %$got });
 }
-my %expected = ((map { ("t$_" => "equal $_ $_ 0 0 0 0") } 1 .. 120), t77 => 'differs 77 77 0 0 1 0', t119 => 'differs 119 0 0 119 0 0', other => 'not comparable - - - - - -', gone => 'not comparable - - - - - -', twice => 'not comparable - - - - - -',
+my %expected = ((map { ("t$_" => "equal $_ $_ 0 0 0 0") } 1 .. 40), t37 => 'differs 37 37 0 0 1 0', t39 => 'differs 39 0 0 39 0 0', other => 'not comparable - - - - - -', gone => 'not comparable - - - - - -', twice => 'not comparable - - - - - -',
 	coins => 'not comparable - - - - - -', t5 => 'equal 5 5 0 0 0 0');
 {
 	my ($statements, $got) = many_tables();
 	is_deeply($got, \%expected, 'many small tables');
 	cmp_ok($statements, '<', 30, 'in few messages');
-	# of fewer tables, each of which costs messages then
-	my @gone = map { "t$_" } 31 .. 118;
-	both('DROP TABLE ' . join(', ', map { "many.$_" } @gone));
-	delete @expected{@gone};
 	$there->safe_psql('postgres', 'REVOKE SELECT ON many.t3 FROM reader');
 	($statements, $got) = many_tables();
 	is_deeply($got, { %expected, t3 => 'error - - - - - -' }, 'after an error on the peer, each for itself');

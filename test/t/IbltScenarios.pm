@@ -99,6 +99,8 @@ my @scenarios = (
 		there => q{UPDATE %s SET m = '{ok}' WHERE "K ""k" = 7000000000; UPDATE %1$s SET "t %%" = '2026-01-01 12:00+02' WHERE "K ""k" = 8000000000; UPDATE %1$s SET j = 'null' WHERE "K ""k" = 9000000000; DELETE FROM %1$s WHERE "K ""k" = 10000000000},
 		rows => [ '2026-01-08,7000000000 both', '2026-01-09,8000000000 both', '2026-01-10,9000000000 both', '2026-01-11,10000000000 here' ] },
 	{ group => 'rest', name => 'other types', of_there => 'CREATE TABLE %s (id bigint PRIMARY KEY, v text)', error => qr/^42804: .*column types differ: "id" is integer here and bigint/ },
+	{ group => 'rest', name => 'arrays of another modifier', table => '(id int PRIMARY KEY, v numeric(10,2)[])', fill => "SELECT g, ARRAY[g] FROM generate_series(1, 200) AS g", of_there => 'CREATE TABLE %s (id int PRIMARY KEY, v numeric(12,4)[])',
+		error => qr/^42804: .*column types differ: "v" is numeric\(10,2\)\[\] here and numeric\(12,4\)\[\] on the peer/ },
 	{ group => 'rest', name => 'not there', of_there => 'SELECT', error => qr/^42P01: relation shop\.\w+ does not exist/, not => { digests => 'nothing is tracked' } },
 	{ group => 'rest', name => 'no right there', user => 'stranger', error => qr/^42501: permission denied for (?:schema shop|table|the digest)/ },
 	{ group => 'rest', name => 'rights to the columns compared', there => 'DELETE FROM %s WHERE id = 7; GRANT SELECT (id, v) ON %1$s TO reader', user => 'reader', rows => ['7 here'], not => { digests => $all_rights } },
@@ -111,6 +113,8 @@ my @scenarios = (
 	{ group => 'rest', name => 'a row that an index there lacks', fill => $indexed, there => 'DELETE FROM %s WHERE id = 7', lacks => "INSERT INTO %s VALUES (30000, 'hidden')", of => { plain => [ '7 here', '30000 there' ] }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
 	{ group => 'rest', name => 'a row that an index here lacks', fill => $indexed, lacks => "INSERT INTO %s VALUES (30000, 'hidden')", by => 'here', of => { plain => ['30000 here'] }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
 	{ group => 'rest', name => 'a second row of a unique key', fill => $indexed, lacks => "INSERT INTO %s VALUES (7, 'again')", of => { plain => ['7 both'] }, error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
+	{ group => 'rest', name => 'a second row of a unique key on both sides', fill => $indexed, here => "UPDATE %s SET v = 'a' WHERE id = 7", lacks => 'INSERT INTO %s VALUES (7, current_database())', by => 'both', of => { plain => ['7 both'] },
+		error => qr/^XX002: an index of shop\.\w+ does not find rows that the table has/, not => { digests => $unproven } },
 	{ group => 'rest', name => 'an entry of an index that leads to another row', fill => $indexed, here => "INSERT INTO %s VALUES (-1, repeat('v', 40))", stale => 1, rows => ['19990 here'], not => { digests => $unproven } },
 	(map { my ($option, $value) = @$_; { group => 'rest', name => "$option => $value", options => { $option => $value }, error => qr/^22(?:023|004): $option must (?:not )?be/, not => $option eq 'live' ? { run => 'a run has no such option' } : {} } }
 		[ 'max_differences', 0 ], [ 'max_differences', 'NULL' ], [ 'recheck', -1 ], [ 'timeout', "'-1 s'" ], [ 'timeout', "'1 year 1 day'" ], [ 'timeout', 'NULL' ], [ 'method', "'other'" ], [ 'method', 'NULL' ], [ 'live', "'other'" ], [ 'live', 'NULL' ]),
