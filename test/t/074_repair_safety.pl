@@ -107,43 +107,32 @@ foreach my $side ([ $here, $there, 'pull' ], [ $there, $here, 'push' ])
 both("CREATE TABLE busy (id int PRIMARY KEY, v text); INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g");
 my $waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE OF%' AND state = 'active'";
 my $waiting_here = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%iblt_repair(%' AND state = 'active'";
-# a trigger on the target is slow: it is interrupted in the middle, or while it waits for a lock
-both("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 4 THEN PERFORM pg_sleep(60); END IF; RETURN NEW; END'");
+# A repair ends while it waits for a lock.  076_repair_errors.pl has those that end while they write.
 foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
 {
 	my ($node, $direction) = @$side;
-	foreach my $stage ('waits for a lock', 'writes')
+	foreach my $how ([ $here, 'pg_cancel_backend', qr/canceling statement due to user request/ ], [ $here, 'pg_terminate_backend', qr/terminating connection|server closed/ ],
+		[ $there, 'pg_cancel_backend', qr/on the peer: canceling statement/ ], [ $there, 'pg_terminate_backend', qr/on the peer: |could not/ ])
 	{
-		foreach my $how ([ $here, 'pg_cancel_backend', qr/canceling statement due to user request/ ], [ $here, 'pg_terminate_backend', qr/terminating connection|server closed/ ],
-			[ $there, 'pg_cancel_backend', qr/on the peer: canceling statement/ ], [ $there, 'pg_terminate_backend', qr/on the peer: |could not/ ])
-		{
-			my ($victim, $what, $error) = @$how;
-			# while this side waits or writes, the peer has nothing to cancel
-			next if $direction eq 'pull' && $victim == $there && $what =~ /cancel/;
-			$node->safe_psql('postgres', "UPDATE busy SET v = 'drift' || random() WHERE id BETWEEN 3 AND 9; DELETE FROM busy WHERE id > 90 OR id < 0; INSERT INTO busy VALUES (-1)");
-			my $before = contents($node, 'busy');
-			my $holder = IbltTest::Session->new($node);
-			$node->safe_psql('postgres', 'CREATE TRIGGER slow BEFORE UPDATE ON busy FOR EACH ROW EXECUTE FUNCTION slow()') if $stage eq 'writes';
-			$holder->run('BEGIN; SELECT * FROM busy WHERE id = 5 FOR UPDATE') unless $stage eq 'writes';
-			my $repair = background($here, 'SELECT count(*) FROM ' . call('busy', $direction, 'apply => true'));
-			ok($node->poll_query_until('postgres', $stage eq 'writes' ? "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair_execute%' OR query LIKE '%iblt_repair(%' AND wait_event = 'PgSleep' AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = pg_stat_activity.pid AND l.mode = 'RowExclusiveLock' AND l.relation = 'busy_pkey'::regclass)"
-				: $direction eq 'pull' ? $waiting_here : $waiting), "$direction, while it $stage");
-			$victim->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
-				  . ($victim == $here ? "query LIKE 'SELECT count(*) FROM iblt_repair(%'" : "application_name LIKE 'iblt_repair%'"));
-			# what ends there is noticed here when its answer is wanted
-			if ($direction eq 'pull' && $victim == $there)
-			{
-				$holder->run('COMMIT') unless $stage eq 'writes';
-				$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair(%'") if $stage eq 'writes';
-			}
-			finish($repair);
-			like($repair->{err}, $stage eq 'writes' && $direction eq 'pull' && $victim == $there ? qr/ERROR/ : $error, "$what of " . $victim->name . ': an error');
-			is($repair->{out}, '', 'and no rows');
-			$holder->quit;
-			nothing_open("$direction, $stage, $what of " . $victim->name);
-			is(contents($node, 'busy'), $before, 'nothing was changed');
-			$node->safe_psql('postgres', 'DROP TRIGGER IF EXISTS slow ON busy');
-		}
+		my ($victim, $what, $error) = @$how;
+		# while this side waits, the peer has nothing to cancel
+		next if $direction eq 'pull' && $victim == $there && $what =~ /cancel/;
+		$node->safe_psql('postgres', "UPDATE busy SET v = 'drift' || random() WHERE id BETWEEN 3 AND 9; DELETE FROM busy WHERE id > 90 OR id < 0; INSERT INTO busy VALUES (-1)");
+		my $before = contents($node, 'busy');
+		my $holder = IbltTest::Session->new($node);
+		$holder->run('BEGIN; SELECT * FROM busy WHERE id = 5 FOR UPDATE');
+		my $repair = background($here, 'SELECT count(*) FROM ' . call('busy', $direction, 'apply => true'));
+		ok($node->poll_query_until('postgres', $direction eq 'pull' ? $waiting_here : $waiting), "$direction waits");
+		$victim->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+			  . ($victim == $here ? "query LIKE 'SELECT count(*) FROM iblt_repair(%'" : "application_name LIKE 'iblt_repair%'"));
+		# what ends there is noticed here when its answer is wanted
+		$holder->run('COMMIT') if $direction eq 'pull' && $victim == $there;
+		finish($repair);
+		like($repair->{err}, $error, "$what of " . $victim->name . ': an error');
+		is($repair->{out}, '', 'and no rows');
+		$holder->quit;
+		nothing_open("$direction, $what of " . $victim->name);
+		is(contents($node, 'busy'), $before, 'nothing was changed');
 	}
 }
 repair('busy', $_, 'apply => true') foreach ('pull', 'push');
