@@ -163,6 +163,20 @@ sub track
 	return;
 }
 
+# The table of a scenario.  All that only read it share one.
+my $shared;
+
+sub made
+{
+	my ($s) = @_;
+	my $own = grep { $s->{$_} } qw(table fill of_there here there lacks stale locked);
+	return $shared if !$own && $shared;
+	my @made = make($s);
+	track($made[0]) if !$s->{not}{digests} && !$s->{of_there};
+	$shared = \@made if !$own;
+	return \@made;
+}
+
 # An index is not told of a row.
 sub unnoticed_by
 {
@@ -363,12 +377,8 @@ sub scenarios
 	my $only = $ENV{IBLT_TEST_SCENARIO} ? qr/$ENV{IBLT_TEST_SCENARIO}/ : qr/./;
 	foreach my $s (grep { $_->{group} eq $group && $_->{name} =~ $only } @scenarios)
 	{
-		my ($relation, $name, $text) = $s->{flow} ? @{ $flow{ $s->{flow} } //= flow($s->{flow}) } : make($s);
-		if (!$s->{flow})
-		{
-			track($relation) if !$s->{not}{digests} && !$s->{of_there};
-			on($_, $text->($s->{$_})) foreach grep { $s->{$_} } qw(here there);
-		}
+		my ($relation, $name, $text) = @{ $s->{flow} ? $flow{ $s->{flow} } //= flow($s->{flow}) : made($s) };
+		if (!$s->{flow}) { on($_, $text->($s->{$_})) foreach grep { $s->{$_} } qw(here there) }
 		if ($s->{lacks})
 		{
 			on('both', $_) foreach "VACUUM $relation", "ANALYZE $relation";
