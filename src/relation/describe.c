@@ -15,11 +15,11 @@
 #include "sketch/iblt.h"
 
 #include "relation/fingerprint.h"
+#include "relation/rights.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/sysattr.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xlog.h"
@@ -413,23 +413,10 @@ append_storage(StringInfo json, Described *d)
 static bool
 version_rights(Described *d)
 {
-	static const AttrNumber numbers[] = {TableOidAttributeNumber,
-		SelfItemPointerAttributeNumber, MinTransactionIdAttributeNumber};
-	bool		missing = false;
-
-	if (d->class.relkind != RELKIND_RELATION && d->class.relkind != RELKIND_MATVIEW &&
-		d->class.relkind != RELKIND_PARTITIONED_TABLE)
-		return false;
-	if (pg_class_aclcheck_ext(d->relid, GetUserId(), ACL_SELECT,
-							  &missing) == ACLCHECK_OK || missing ||
-		pg_attribute_aclcheck_all(d->relid, GetUserId(), ACL_SELECT,
-								  ACLMASK_ANY) != ACLCHECK_OK)
-		return true;
-	for (int i = 0; i < (int) lengthof(numbers); i++)
-		if (pg_attribute_aclcheck(d->relid, numbers[i], GetUserId(),
-								  ACL_SELECT) != ACLCHECK_OK)
-			return false;
-	return true;
+	return (d->class.relkind == RELKIND_RELATION || d->class.relkind == RELKIND_MATVIEW ||
+			d->class.relkind == RELKIND_PARTITIONED_TABLE) &&
+		(pg_attribute_aclcheck_all(d->relid, GetUserId(), ACL_SELECT, ACLMASK_ANY) != ACLCHECK_OK ||
+		 iblt_has_rights(d->relid, list_make3("tableoid", "ctid", "xmin")));
 }
 
 PG_FUNCTION_INFO_V1(iblt_describe);

@@ -18,8 +18,8 @@
 
 #include "relation/fingerprint.h"
 
-static bool
-has_rights(Oid relid, List *columns)
+bool
+iblt_has_rights(Oid relid, List *columns)
 {
 	ListCell   *cell;
 
@@ -42,7 +42,7 @@ iblt_is_readable(Oid relid, List *columns)
 	ListCell   *cell;
 
 	check_stack_depth();
-	if (has_rights(relid, columns) &&
+	if (iblt_has_rights(relid, columns) &&
 		check_enable_rls(relid, InvalidOid, true) != RLS_ENABLED)
 		return true;
 	/* other children may have columns that the table above does not have */
@@ -63,7 +63,7 @@ iblt_require_readable(Relation relation, List *columns)
 
 	if (iblt_is_readable(relid, columns))
 		return;
-	if (!has_rights(relid, columns))
+	if (!iblt_has_rights(relid, columns))
 		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(relation->rd_rel->relkind),
 					   RelationGetRelationName(relation));
 	ereport(ERROR,

@@ -10,6 +10,9 @@
 #include "nodes/pg_list.h"
 #include "utils/rel.h"
 
+/* Has this role SELECT on the columns of a relation, which are names, or on all of it? */
+extern bool iblt_has_rights(Oid relid, List *columns);
+
 /*
  * May this role read the columns of a relation, which are names, or without names all columns, of
  * all its rows?  So may a query that names a table above a partition or a child, whose policies
