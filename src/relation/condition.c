@@ -243,6 +243,7 @@ static void
 check_portable(Expression *expression, Node *node)
 {
 	Oid			type;
+	Oid			element;
 
 	/* an operator of a user may have one of PostgreSQL's own functions */
 	if (iblt_call_operator(node) >= FirstGenbkiObjectId)
@@ -253,7 +254,9 @@ check_portable(Expression *expression, Node *node)
 	/* ON ERROR of SQL/JSON may have no type; of an enum, only the order may be another one */
 	if (IsA(node, List) || IsA(node, CaseWhen) || !OidIsValid(exprType(node)))
 		return;
-	type = iblt_base_type(exprType(node));
+	/* a literal of an array runs the checks of a domain of its elements */
+	element = get_base_element_type(exprType(node));
+	type = OidIsValid(element) ? element : getBaseType(exprType(node));
 	if (type >= FirstNormalObjectId && !type_is_enum(type))
 		refuse_portable(expression, psprintf("type %s", format_type_be(exprType(node))));
 }

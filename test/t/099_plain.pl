@@ -260,7 +260,7 @@ is(truth('two', 'a, b'), '', 'repairs');
 
 both(q{CREATE SCHEMA own; CREATE FUNCTION own.is_even(int) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 % 2 = 0';
 	CREATE FUNCTION own.felt(int) RETURNS mood LANGUAGE sql IMMUTABLE AS 'SELECT ''ok''::public.mood';
-	CREATE OPERATOR own.=== (leftarg = int, rightarg = int, function = int4eq); CREATE OPERATOR own.=== (leftarg = anyenum, rightarg = anyenum, function = enum_eq);
+	CREATE OPERATOR own.=== (leftarg = int, rightarg = int, function = int4eq); CREATE OPERATOR own.=== (leftarg = anyenum, rightarg = anyenum, function = enum_eq); CREATE DOMAIN own.even AS int CHECK (own.is_even(VALUE)); CREATE DOMAIN own.good AS mood;
 	CREATE TABLE c (id int PRIMARY KEY, v text, feeling mood, day timestamptz, w text COLLATE "C", n numeric, more mood[], letters letters, one int, two text);
 	INSERT INTO c SELECT g, 'v' || g, CASE WHEN g % 3 = 0 THEN 'ok' ELSE 'sad' END::mood, '2024-01-01 00:00+00'::timestamptz + g * interval '1 day', 'w' || g, g / 2.0, '{ok}', 'ab', g, g FROM generate_series(1, 200) g});
 $there->safe_psql('postgres', q{UPDATE c SET v = 'other' WHERE id IN (10, 50, 120); UPDATE c SET feeling = 'sad' WHERE id IN (30, 33); DELETE FROM c WHERE id = 60; UPDATE c SET n = 500 WHERE id = 70;
@@ -276,6 +276,7 @@ foreach my $case ([ 'own.is_even(id)', 'function is_even' ], [ "v > 'v5'", 'a co
 	[ 'one < 5', '"one"' ], [ 'two IS NULL', '"two"' ], [ 'ROW(id, v) < ROW(5, v)', 'a collation' ], [ 't IS NULL', 'a whole row' ], [ "v = '\\'", 'a backslash' ],
 	# what is behind a name of a user may be something else there
 	[ 'id OPERATOR(own.===) 3', 'operator ===' ], [ "feeling OPERATOR(own.===) 'ok'", 'operator ===' ], [ "feeling = ANY (ARRAY[own.felt(id), 'ok'])", 'function felt' ], [ 'enum_larger(feeling, feeling) IS NULL', 'the order of an enum' ],
+	[ q('{2}'::own.even[] IS NULL), 'type own.even[]' ], [ q('{ok}'::own.good[] IS NULL), 'type own.good[]' ],
 	[ 'id < random()', 'more than the row', 'condition depends on' ], [ 'EXISTS (SELECT FROM c)', 'a subquery', 'condition depends on' ])
 {
 	my ($condition, $reason, $message) = @$case;
