@@ -9,9 +9,9 @@ CREATE FUNCTION iblt_track_truncate() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Begins to record changes of a table whose triggers exist, and returns a number for this
--- digest.
-CREATE FUNCTION iblt_track_begin(relation regclass, key_columns text[],
-	columns text[], all_columns boolean, by_hash boolean, from_peer boolean, capacity integer,
+-- digest.  The first columns are its keys.
+CREATE FUNCTION iblt_track_begin(relation regclass, columns text[], keys integer,
+	all_columns boolean, by_hash boolean, from_peer boolean, capacity integer,
 	template @extschema@.iblt) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 

@@ -200,7 +200,8 @@ BEGIN
 			END IF;
 		END LOOP;
 	END LOOP;
-	RETURN iblt_track_begin(relation, options.key_columns, options.columns,
+	RETURN iblt_track_begin(relation, options.key_columns || options.columns,
+		cardinality(options.key_columns),
 		options.all_columns, options.by_hash, options.from_peer, options.capacity,
 		options.template);
 END

@@ -8,7 +8,7 @@
 CREATE MATERIALIZED VIEW tracked USING heap AS
 	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::integer AS version,
 		NULL::bigint AS system, NULL::oid AS database, NULL::oid AS store,
-		NULL::smallint[] AS key_columns, NULL::smallint[] AS columns, NULL::oid[] AS types,
+		NULL::integer AS keys, NULL::smallint[] AS columns, NULL::oid[] AS types,
 		NULL::oid[] AS parts, NULL::oid AS trigger,
 		NULL::boolean AS all_columns, NULL::boolean AS by_hash,
 		NULL::boolean AS from_peer, NULL::integer AS capacity, NULL::bytea AS template,

@@ -40,14 +40,14 @@ COMMENT ON OPERATOR @extschema@.<> (@extschema@.iblt_strata, @extschema@.iblt_st
 CREATE FUNCTION @extschema@.iblt_strata_insert(s @extschema@.iblt_strata, key anyelement,
 	checksum bigint)
 RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'iblt_insert' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_strata_insert IS
 'the estimator with one row more';
 
 CREATE FUNCTION @extschema@.iblt_strata_delete(s @extschema@.iblt_strata, key anyelement,
 	checksum bigint)
 RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME', 'iblt_delete' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_strata_delete IS
 'the estimator with one row less, which need not have been in it';
 

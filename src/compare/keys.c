@@ -214,7 +214,7 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	Datum		values[4] = {0};
 	bool		nulls[4] = {false};
 
-	iblt_open_arg(&decoding.original, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &decoding.original, fcinfo, 0);
 	key_list_begin(&buf);
 	iblt_decoding_start(&decoding);
 	while (iblt_core_peel_next(decoding.peeler, &entry))
@@ -259,7 +259,7 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 	Datum		values[3];
 	bool		nulls[3] = {false};
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(1), PG_GETARG_INT32(2),
 				  PG_GETARG_INT32(3));
 	sides = palloc(Max(list.n, 1) * sizeof(Datum));
@@ -336,7 +336,7 @@ iblt_compare_join(PG_FUNCTION_ARGS)
 	StringInfoData buf;
 	size_t		n;
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	key_list_begin(&buf);
 	for (int i = 1; i <= 2; i++)
 	{

@@ -30,29 +30,15 @@
 #include "digest/store.h"
 #include "relation/rights.h"
 
-/* The items of an array of int2 or oid. */
+/* A copy of an array, which is an int2vector or oidvector. */
 static void *
-read_items(Datum value, Oid type, int *n)
+read_vector(Datum value, Oid type)
 {
 	ArrayType  *array = DatumGetArrayTypePCopy(value);
 
-	*n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != type)
+	if (ARR_NDIM(array) != 1 || ARR_HASNULL(array) || ARR_ELEMTYPE(array) != type)
 		elog(ERROR, "unexpected array in iblt_internal.tracked");
-	return ARR_DATA_PTR(array);
-}
-
-static Datum
-write_items(const void *items, Oid type, int n)
-{
-	bool		oids = type == OIDOID;
-	Datum	   *values = palloc(sizeof(Datum) * Max(n, 1));
-
-	for (int i = 0; i < n; i++)
-		values[i] = oids ? ObjectIdGetDatum(((const Oid *) items)[i])
-			: Int16GetDatum(((const int16 *) items)[i]);
-	return PointerGetDatum(construct_array(values, n, type, oids ? 4 : 2, true,
-										   oids ? 'i' : 's'));
+	return array;
 }
 
 bool
@@ -61,7 +47,6 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 	IbltStoreScan scan;
 	const Datum *values = scan.values;
 	bool		found;
-	int			ntypes;
 
 	if (!iblt_store_begin(&scan, iblt_store_tracked(), relid, snapshot,
 						  AccessShareLock))
@@ -77,13 +62,13 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 		config->system = DatumGetInt64(values[TRACKED_SYSTEM]);
 		config->database = DatumGetObjectId(values[TRACKED_DATABASE]);
 		config->store = DatumGetObjectId(values[TRACKED_STORE]);
-		config->keys = read_items(values[TRACKED_KEYS], INT2OID,
-								  &config->nkeys);
-		config->columns = read_items(values[TRACKED_COLUMNS], INT2OID,
-									 &config->ncolumns);
-		config->types = read_items(values[TRACKED_TYPES], OIDOID, &ntypes);
-		config->parts = read_items(values[TRACKED_PARTS], OIDOID,
-								   &config->nparts);
+		config->nkeys = DatumGetInt32(values[TRACKED_KEYS]);
+		config->columns = read_vector(values[TRACKED_COLUMNS], INT2OID);
+		config->types = read_vector(values[TRACKED_TYPES], OIDOID);
+		config->parts = read_vector(values[TRACKED_PARTS], OIDOID);
+		if (config->columns->dim1 != config->types->dim1 ||
+			config->nkeys < 1 || config->nkeys >= config->types->dim1)
+			elog(ERROR, "unexpected columns in iblt_internal.tracked");
 		config->trigger = DatumGetObjectId(values[TRACKED_OWN_TRIGGER]);
 		config->all_columns = DatumGetBool(values[TRACKED_ALL_COLUMNS]);
 		config->by_hash = DatumGetBool(values[TRACKED_BY_HASH]);
@@ -111,12 +96,10 @@ write_config(const IbltTrackConfig *config)
 	values[TRACKED_SYSTEM] = Int64GetDatum(config->system);
 	values[TRACKED_DATABASE] = ObjectIdGetDatum(config->database);
 	values[TRACKED_STORE] = ObjectIdGetDatum(config->store);
-	values[TRACKED_KEYS] = write_items(config->keys, INT2OID, config->nkeys);
-	values[TRACKED_COLUMNS] = write_items(config->columns, INT2OID,
-										  config->ncolumns);
-	values[TRACKED_TYPES] = write_items(config->types, OIDOID,
-										config->nkeys + config->ncolumns);
-	values[TRACKED_PARTS] = write_items(config->parts, OIDOID, config->nparts);
+	values[TRACKED_KEYS] = Int32GetDatum(config->nkeys);
+	values[TRACKED_COLUMNS] = PointerGetDatum(config->columns);
+	values[TRACKED_TYPES] = PointerGetDatum(config->types);
+	values[TRACKED_PARTS] = PointerGetDatum(config->parts);
 	values[TRACKED_OWN_TRIGGER] = ObjectIdGetDatum(config->trigger);
 	values[TRACKED_ALL_COLUMNS] = BoolGetDatum(config->all_columns);
 	values[TRACKED_BY_HASH] = BoolGetDatum(config->by_hash);
@@ -156,14 +139,14 @@ iblt_config_params(const IbltTrackConfig *config, IbltParams *params)
 	IbltSketch	template;
 	IbltKeyCoder *coder;
 
-	iblt_open(&template, PointerGetDatum(config->template));
+	iblt_value_open(&iblt_type, &template, PointerGetDatum(config->template));
 	*params = template.params;
 	if (config->by_hash)
 		coder = iblt_key_coder(INT8OID, CurrentMemoryContext);
 	else if (config->nkeys == 1)
-		coder = iblt_key_coder(config->types[0], CurrentMemoryContext);
+		coder = iblt_key_coder(config->types->values[0], CurrentMemoryContext);
 	else
-		coder = iblt_key_coder_for_columns(config->nkeys, config->types,
+		coder = iblt_key_coder_for_columns(config->nkeys, config->types->values,
 										   CurrentMemoryContext);
 	iblt_key_set_params(coder, params);
 	return coder;
@@ -177,7 +160,7 @@ iblt_config_fits(const IbltTrackConfig *config, const IbltParams *params)
 	for (int i = 0; i < config->nkeys; i++)
 	{
 		if (!SearchSysCacheExists1(TYPEOID,
-								   ObjectIdGetDatum(config->types[i])))
+								   ObjectIdGetDatum(config->types->values[i])))
 			return false;
 	}
 	iblt_config_params(config, &own);
@@ -238,29 +221,32 @@ announce(Relation relation)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 }
 
-/* The numbers of the columns with these names. */
-static AttrNumber *
-column_numbers(Relation relation, Datum names, int *n)
+/* Sets the columns to those with these names, with their types. */
+static void
+set_columns(IbltTrackConfig *config, Relation relation, Datum names)
 {
-	AttrNumber *numbers;
 	Datum	   *items;
 	bool	   *nulls;
+	int			n;
 
 	deconstruct_array(DatumGetArrayTypeP(names), TEXTOID, -1, false, 'i',
-					  &items, &nulls, n);
-	numbers = palloc(sizeof(AttrNumber) * Max(*n, 1));
-	for (int i = 0; i < *n; i++)
+					  &items, &nulls, &n);
+	config->columns = buildint2vector(NULL, n);
+	config->types = buildoidvector(NULL, n);
+	for (int i = 0; i < n; i++)
 	{
 		char	   *name = nulls[i] ? "" : TextDatumGetCString(items[i]);
+		AttrNumber	number = get_attnum(RelationGetRelid(relation), name);
 
-		numbers[i] = get_attnum(RelationGetRelid(relation), name);
-		if (numbers[i] <= 0)
+		if (number <= 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_COLUMN),
 					 errmsg("column \"%s\" of table \"%s\" does not exist",
 							name, RelationGetRelationName(relation))));
+		config->columns->values[i] = number;
+		config->types->values[i] = TupleDescAttr(RelationGetDescr(relation),
+												 number - 1)->atttypid;
 	}
-	return numbers;
 }
 
 /* ERROR if there is a problem. */
@@ -300,14 +286,14 @@ check_options(const IbltTrackConfig *config)
 	IbltSketch	template;
 	IbltParams	params;
 
-	iblt_open(&template, PointerGetDatum(config->template));
+	iblt_value_open(&iblt_type, &template, PointerGetDatum(config->template));
 	if (template.params.key.kind != IBLT_KEY_UNTYPED ||
 		template.params.value.limbs > 0 ||
 		iblt_core_subtable_count(&template.params) != template.params.hashes)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a digest needs an empty template without values, with all subtables")));
-	if (config->nkeys == 0 || config->ncolumns == 0)
+	if (config->nkeys < 1 || config->nkeys >= config->columns->dim1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a digest needs key columns and columns")));
@@ -318,10 +304,9 @@ check_options(const IbltTrackConfig *config)
 PG_FUNCTION_INFO_V1(iblt_track_begin);
 
 /*
- * iblt_track_begin(regclass, key_columns text[], columns text[], all_columns
- * boolean, by_hash boolean, from_peer boolean, capacity integer, template
- * iblt) -> bigint: the generation.  From the commit of this transaction on,
- * changes are recorded.
+ * iblt_track_begin(regclass, columns text[], keys integer, all_columns boolean,
+ * by_hash boolean, from_peer boolean, capacity integer, template iblt) -> bigint:
+ * the generation.  From the commit of this transaction on, changes are recorded.
  */
 Datum
 iblt_track_begin(PG_FUNCTION_ARGS)
@@ -340,18 +325,11 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	config.store = choose_store();
 	iblt_store_require(iblt_store_tracked());
 	iblt_store_require(config.store);
-	config.keys = column_numbers(relation, PG_GETARG_DATUM(1), &config.nkeys);
-	config.columns = column_numbers(relation, PG_GETARG_DATUM(2),
-									&config.ncolumns);
-	config.types = palloc(sizeof(Oid) * Max(config.nkeys + config.ncolumns, 1));
-	for (int i = 0; i < config.nkeys + config.ncolumns; i++)
-		config.types[i] = TupleDescAttr(RelationGetDescr(relation),
-										(i < config.nkeys ? config.keys[i]
-										 : config.columns[i - config.nkeys]) - 1)->atttypid;
-	config.nparts = list_length(parts);
-	config.parts = palloc(sizeof(Oid) * config.nparts);
-	for (int i = 0; i < config.nparts; i++)
-		config.parts[i] = list_nth_oid(parts, i);
+	set_columns(&config, relation, PG_GETARG_DATUM(1));
+	config.nkeys = PG_GETARG_INT32(2);
+	config.parts = buildoidvector(NULL, list_length(parts));
+	for (int i = 0; i < list_length(parts); i++)
+		config.parts->values[i] = list_nth_oid(parts, i);
 	config.trigger = iblt_shape_own_trigger(relation);
 	config.all_columns = PG_GETARG_BOOL(3);
 	config.by_hash = PG_GETARG_BOOL(4);
@@ -385,7 +363,7 @@ iblt_track_end(PG_FUNCTION_ARGS)
 
 /* The names that these columns have now, NULL for those that are gone. */
 static Datum
-column_names(const AttrNumber *numbers, int n, Oid relid)
+column_names(const int16 *numbers, int n, Oid relid)
 {
 	Datum	   *names = palloc(sizeof(Datum) * Max(n, 1));
 	bool	   *nulls = palloc0(sizeof(bool) * Max(n, 1));
@@ -423,8 +401,9 @@ iblt_live_options(PG_FUNCTION_ARGS)
 		!iblt_config_read(&config, relid, GetActiveSnapshot()))
 		PG_RETURN_NULL();
 	values[0] = Int64GetDatum(config.generation);
-	values[1] = column_names(config.keys, config.nkeys, relid);
-	values[2] = column_names(config.columns, config.ncolumns, relid);
+	values[1] = column_names(config.columns->values, config.nkeys, relid);
+	values[2] = column_names(config.columns->values + config.nkeys,
+							 config.columns->dim1 - config.nkeys, relid);
 	values[3] = BoolGetDatum(config.all_columns);
 	values[4] = BoolGetDatum(config.by_hash);
 	values[5] = BoolGetDatum(config.from_peer);

@@ -34,13 +34,10 @@ typedef struct IbltTrackConfig
 	int64		system;			/* identifier of the server */
 	Oid			database;
 	Oid			store;			/* of changes; names can be exchanged */
-	int			nkeys;
-	AttrNumber *keys;			/* of the tracked table, not of a partition */
-	int			ncolumns;
-	AttrNumber *columns;
-	Oid		   *types;			/* of the keys, then of the columns */
-	int			nparts;
-	Oid		   *parts;			/* the table and its partitions, in order */
+	int			nkeys;			/* the first columns are keys */
+	int2vector *columns;		/* of the tracked table, not of a partition */
+	oidvector  *types;			/* of these */
+	oidvector  *parts;			/* the table and its partitions, in order */
 	Oid			trigger;		/* the row trigger that records changes */
 	bool		all_columns;	/* the columns were not asked for by name */
 	bool		by_hash;		/* keys are in the sketch as hashes */

@@ -31,35 +31,30 @@
 #include "digest/pending.h"
 #include "digest/store.h"
 #include "relation/rights.h"
-#include "sketch/slice.h"
-
-/* Why a base that does not fit cannot be used, unless a change of the table (shape.c) explains it. */
-static const char damaged[] = "its base is damaged, or not a sketch of these keys";
 
 static const char unreadable[] = "a change in its store cannot be read";
 
-bool
+void
 iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 			   Snapshot snapshot, bool with_value)
 {
 	IbltStoreScan scan;
 	IbltStatus	status = IBLT_BAD_SIZE;
-	bool		found;
+	Datum		stored = 0;
 
 	memset(base, 0, sizeof *base);
 	if (!iblt_store_begin(&scan, iblt_store_base(), config->relid, snapshot,
 						  AccessShareLock))
-		return false;
-	found = iblt_store_next(&scan) != NULL;
-	if (found)
+		return;
+	if (iblt_store_next(&scan) != NULL)
 	{
+		/* a column that is null has the value 0 */
 		base->generation = DatumGetInt64(scan.values[BASE_GENERATION]);
 		base->verified = DatumGetTimestampTz(scan.values[BASE_VERIFIED]);
+		stored = scan.values[BASE_SKETCH];
 	}
-	if (found && memchr(scan.nulls, true, BASE_WIDTH) == NULL)
+	if (stored != 0)
 	{
-		Datum		stored = scan.values[BASE_SKETCH];
-
 		base->bytes = toast_raw_datum_size(stored);
 		if (with_value)
 		{
@@ -70,18 +65,15 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 		else
 		{
 			IbltSlices	slices;
-			const uint8 *bytes;
 			Size		size;
+			uint8	   *bytes = iblt_slices_open(&slices, stored, iblt_core_header_size,
+												 &size);
 
-			iblt_slices_open(&slices, stored);
-			bytes = iblt_slices_header(&slices, iblt_core_header_size, &size);
-			status = iblt_core_open_header(&base->sketch, unconstify(uint8 *, bytes), size,
-										   slices.size);
+			status = iblt_core_open_header(&base->sketch, bytes, size, slices.size);
 		}
 	}
 	base->fits = status == IBLT_OK && iblt_config_fits(config, &base->sketch.params);
 	iblt_store_end(&scan);
-	return found;
 }
 
 /*
@@ -195,18 +187,28 @@ iblt_changes_problem(const IbltChanges *changes)
 	return changes->started ? NULL : "its changes were removed from the store";
 }
 
-/* Why the base is not that of the digest, or NULL.  base is NULL if there is none. */
+/*
+ * Why a base and changes do not give the digest of a table, or NULL.  A change of the table
+ * explains a base that does not fit.
+ */
 static const char *
-base_problem(const IbltTrackConfig *config, const IbltBase *base)
+digest_problem(Relation relation, const IbltTrackConfig *config,
+			   const IbltBase *base, const IbltChanges *changes)
 {
+	const char *problem = NULL;
+
 	if (config->version != IBLT_TRACK_VERSION)
 		return "another version of iblt made it";
 	if ((uint64) config->system != GetSystemIdentifier() ||
 		config->database != MyDatabaseId)
 		return "this is a copy of the database that made it";
-	if (base == NULL || base->generation != config->generation)
+	if (base->generation != config->generation)
 		return "its first scan has not been finished";
-	return NULL;
+	problem = iblt_changes_problem(changes);
+	if (problem == NULL)
+		problem = iblt_shape_problem(relation, config);
+	return problem == NULL && !base->fits
+		? "its base is damaged, or not a sketch of these keys" : problem;
 }
 
 /* The error for a digest that is not trustworthy. */
@@ -301,24 +303,14 @@ iblt_live(PG_FUNCTION_ARGS)
 	IbltParams	params;
 	IbltSketch	sketch;
 	struct varlena *value;
-	bool		found;
 	const char *problem;
 
 	require_config(&config, relation);
-	found = iblt_base_read(&base, &config, snapshot, true);
-	problem = base_problem(&config, found ? &base : NULL);
-	if (problem == NULL && !base.fits)
-	{
-		problem = iblt_shape_problem(relation, &config);
-		if (problem == NULL)
-			problem = damaged;
-	}
-	if (problem != NULL)
-		refuse(relation, problem);
+	iblt_base_read(&base, &config, snapshot, true);
 	sketch = base.sketch;
 	value = base.value;
 	params = base.sketch.params;
-	if (!PG_ARGISNULL(1))
+	if (base.fits && !PG_ARGISNULL(1))
 		params.subtable_cells = iblt_params_fold_cells(&params, PG_GETARG_INT32(1),
 													   IBLT_DEFAULT_FAILURE);
 	if (params.subtable_cells != base.sketch.params.subtable_cells)
@@ -326,14 +318,12 @@ iblt_live(PG_FUNCTION_ARGS)
 		value = iblt_make(&sketch, &params);
 		iblt_core_fold(&sketch, &base.sketch);
 	}
-	iblt_changes_read(&changes, relation, &config, sketch.params.key.limbs, snapshot,
-					  &sketch);
-	problem = iblt_changes_problem(&changes);
+	iblt_changes_read(&changes, relation, &config, base.fits ? params.key.limbs : 0,
+					  snapshot, base.fits ? &sketch : NULL);
+	problem = digest_problem(relation, &config, &base, &changes);
 	if (problem == NULL)
 		problem = iblt_pending_apply(config.relid, snapshot, &sketch,
 									 &changes.added);
-	if (problem == NULL)
-		problem = iblt_shape_problem(relation, &config);
 	if (problem != NULL)
 		refuse(relation, problem);
 	/* a base as it was stored is sealed */
@@ -360,11 +350,10 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	IbltSketch	scanned;
 	IbltSketch	sum;
 	IbltSketch	base;
-	struct varlena *value;
 	const char *problem;
 
 	require_config(&config, relation);
-	iblt_open_arg(&scanned, fcinfo, 1);
+	iblt_value_open_arg(&iblt_type, &scanned, fcinfo, 1);
 	iblt_config_require_fit(&config, &scanned.params);
 	iblt_make(&sum, &scanned.params);
 	iblt_changes_read(&changes, relation, &config, sum.params.key.limbs,
@@ -375,22 +364,12 @@ iblt_live_base(PG_FUNCTION_ARGS)
 		problem = iblt_shape_problem(relation, &config);
 	if (problem != NULL)
 		refuse(relation, problem);
-	value = iblt_copy(&base, &scanned);
-	iblt_check_counts(&base.params, iblt_core_add_sketch(&base, &sum, -1));
-	iblt_core_seal(&base);
 	relation_close(relation, NoLock);
-	PG_RETURN_POINTER(value);
+	PG_RETURN_POINTER(iblt_combine(&base, &scanned, &sum, -1));
 }
 
 /* iblt_live_tables() -> oid[]: the tracked tables */
 IBLT_FUNCTION(iblt_live_tables, ((void) fcinfo, iblt_value_oids(iblt_config_tables(InvalidOid))))
-
-/* The columns of iblt_live_state. */
-enum
-{
-	STATE_REASON, STATE_ROWS, STATE_UNMERGED, STATE_BYTES, STATE_VERIFIED,
-	STATE_STORE_BYTES, STATE_COLUMNS
-};
 
 PG_FUNCTION_INFO_V1(iblt_live_state);
 
@@ -403,14 +382,11 @@ iblt_live_state(PG_FUNCTION_ARGS)
 {
 	Relation	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	Snapshot	snapshot = GetActiveSnapshot();
-	Datum		values[STATE_COLUMNS];
-	bool		nulls[STATE_COLUMNS] = {false};
+	IbltRow		row = {0};
 	IbltTrackConfig config;
 	IbltBase	base;
 	IbltChanges changes;
-	bool		has_base;
 	int64		store_bytes;
-	const char *reason;
 
 	if (relation == NULL)
 		PG_RETURN_NULL();
@@ -420,30 +396,19 @@ iblt_live_state(PG_FUNCTION_ARGS)
 		relation_close(relation, AccessShareLock);
 		PG_RETURN_NULL();
 	}
-	has_base = iblt_base_read(&base, &config, snapshot, false);
-	reason = base_problem(&config, has_base ? &base : NULL);
+	iblt_base_read(&base, &config, snapshot, false);
 	iblt_changes_read(&changes, relation, &config, base.fits ? base.sketch.params.key.limbs : 0,
 					  snapshot, NULL);
-	if (reason == NULL)
-		reason = iblt_changes_problem(&changes);
-	if (reason == NULL)
-		reason = iblt_shape_problem(relation, &config);
-	if (reason == NULL && !base.fits)
-		reason = damaged;
-	nulls[STATE_REASON] = reason == NULL;
-	if (reason != NULL)
-		values[STATE_REASON] = CStringGetTextDatum(reason);
-	nulls[STATE_ROWS] = !base.fits;
-	values[STATE_ROWS] = Int64GetDatum(base.sketch.rows + changes.rows);
-	values[STATE_UNMERGED] = Int64GetDatum(changes.number);
-	values[STATE_BYTES] = Int64GetDatum((int64) (base.bytes + changes.bytes));
-	base.verified = Max(base.verified, changes.verified);
-	nulls[STATE_VERIFIED] = base.verified == 0;
-	values[STATE_VERIFIED] = TimestampTzGetDatum(base.verified);
 	iblt_store_file(config.store, &store_bytes);
-	values[STATE_STORE_BYTES] = Int64GetDatum(store_bytes);
+	base.verified = Max(base.verified, changes.verified);
+	iblt_column_text(&row, digest_problem(relation, &config, &base, &changes));
+	iblt_column(&row, Int64GetDatum(base.sketch.rows + changes.rows), !base.fits);
+	iblt_column(&row, Int64GetDatum(changes.number), false);
+	iblt_column(&row, Int64GetDatum((int64) (base.bytes + changes.bytes)), false);
+	iblt_column(&row, TimestampTzGetDatum(base.verified), base.verified == 0);
+	iblt_column(&row, Int64GetDatum(store_bytes), false);
 	relation_close(relation, AccessShareLock);
-	return iblt_value_row(fcinfo, values, nulls);
+	return iblt_value_row(fcinfo, row.values, row.nulls);
 }
 
 PG_FUNCTION_INFO_V1(iblt_live_note_scan);

@@ -46,10 +46,10 @@ typedef struct IbltChanges
 	((char[]) {IBLT_CHANGES_PACKED, IBLT_CHANGES_SKETCH, IBLT_CHANGES_VERIFIED, '\0'})
 
 /*
- * Reads the base.  False if there is none.  Without its value only the header
- * is looked at.
+ * Reads the base, which is all zero if there is none.  Without its value only the
+ * header is looked at.
  */
-extern bool iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
+extern void iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 						   Snapshot snapshot, bool with_value);
 
 /*

@@ -68,9 +68,10 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	IbltChanges changes;
 
 	if (!iblt_config_read(&config, relid, snapshot) ||
-		config.version != IBLT_TRACK_VERSION ||
-		!iblt_base_read(&base, &config, snapshot, true) ||
-		base.generation != config.generation || !base.fits)
+		config.version != IBLT_TRACK_VERSION)
+		return 0;
+	iblt_base_read(&base, &config, snapshot, true);
+	if (base.generation != config.generation || !base.fits)
 		return 0;
 	iblt_changes_read(&changes, NULL, &config, base.sketch.params.key.limbs, snapshot,
 					  &base.sketch);
@@ -144,7 +145,7 @@ iblt_track_set_base(PG_FUNCTION_ARGS)
 	Snapshot	snapshot;
 
 	iblt_config_require_owner(relid);
-	iblt_open_arg(&base, fcinfo, 2);
+	iblt_value_open_arg(&iblt_type, &base, fcinfo, 2);
 	iblt_store_lock(relid, false);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	if (!iblt_config_read(&config, relid, snapshot) ||

@@ -220,10 +220,8 @@ hash_columns(uint64 hash, Relation root, Relation relation,
 {
 	int			live = 0;
 
-	for (int i = 0; i < config->nkeys; i++)
-		hash = hash_column(hash, root, relation, config->keys[i], problem);
-	for (int i = 0; i < config->ncolumns; i++)
-		hash = hash_column(hash, root, relation, config->columns[i], problem);
+	for (int i = 0; i < config->columns->dim1; i++)
+		hash = hash_column(hash, root, relation, config->columns->values[i], problem);
 	for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
 		live += !TupleDescAttr(RelationGetDescr(relation), i)->attisdropped;
 	return mix(hash, config->all_columns ? live : 0);

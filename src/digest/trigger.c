@@ -47,8 +47,8 @@ typedef struct Entry
 	MemoryContext context;		/* of all that follows */
 	IbltTrackTarget target;
 	int			nkeys;
-	int			ncolumns;
-	AttrNumber *numbers;		/* of the keys, then of the columns */
+	int			ncolumns;		/* with the keys, which come first */
+	AttrNumber *numbers;
 	AttrNumber	last;			/* the highest number */
 	NullableDatum *values;		/* working space, like numbers */
 	IbltRowHash *row_hash;
@@ -143,16 +143,15 @@ static bool
 map_columns(Entry *entry, Relation relation,
 			const IbltTrackConfig *config)
 {
-	int			n = config->nkeys + config->ncolumns;
+	int			n = config->columns->dim1;
 
 	entry->nkeys = config->nkeys;
-	entry->ncolumns = config->ncolumns;
+	entry->ncolumns = n;
 	entry->numbers = palloc(sizeof(AttrNumber) * n);
 	entry->values = palloc0(sizeof(NullableDatum) * n);
 	for (int i = 0; i < n; i++)
 	{
-		AttrNumber	number = i < config->nkeys ? config->keys[i]
-			: config->columns[i - config->nkeys];
+		AttrNumber	number = config->columns->values[i];
 		char	   *name = get_attname(config->relid, number, true);
 		Form_pg_attribute att;
 		Oid			base;
@@ -164,7 +163,7 @@ map_columns(Entry *entry, Relation relation,
 		if (number < 1 || number > RelationGetDescr(relation)->natts)
 			return false;
 		att = TupleDescAttr(RelationGetDescr(relation), number - 1);
-		if (att->atttypid != config->types[i])
+		if (att->atttypid != config->types->values[i])
 			return false;
 		entry->numbers[i] = number;
 		entry->last = Max(entry->last, number);
@@ -193,8 +192,8 @@ prepare(Entry *entry, const void *from, void *to)
 	 * Was it there at the start?  Rows of a partition that comes and goes would stay in the
 	 * digest, and a reader could not see that it was there.
 	 */
-	for (int i = 0; i < config->nparts; i++)
-		is_part |= config->parts[i] == entry->relid;
+	for (int i = 0; i < config->parts->dim1; i++)
+		is_part |= config->parts->values[i] == entry->relid;
 	if (!is_part)
 		entry->problem = "a partition that it did not have was written to";
 	else if (map_columns(entry, (Relation) to, config))
@@ -204,11 +203,11 @@ prepare(Entry *entry, const void *from, void *to)
 
 		entry->key_coder = iblt_config_params(config, params);
 		if (config->by_hash)
-			entry->key_hash = iblt_row_hash_make(n, config->types, params->seed ^ 1,
+			entry->key_hash = iblt_row_hash_make(n, config->types->values, params->seed ^ 1,
 												 entry->context);
 		entry->target.most = iblt_core_size(params);
-		entry->row_hash = iblt_row_hash_make(entry->ncolumns, config->types + n, params->seed,
-											 entry->context);
+		entry->row_hash = iblt_row_hash_make(entry->ncolumns - n, config->types->values + n,
+											 params->seed, entry->context);
 	}
 	else
 		entry->problem = "its columns or their types have changed";
@@ -303,7 +302,7 @@ take_values(Entry *entry, TupleTableSlot *slot)
 	bool		external = false;
 
 	slot_getsomeattrs(slot, entry->last);
-	for (int i = 0; i < entry->nkeys + entry->ncolumns; i++)
+	for (int i = 0; i < entry->ncolumns; i++)
 	{
 		int			n = entry->numbers[i] - 1;
 

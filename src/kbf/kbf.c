@@ -20,53 +20,16 @@
 #include "core/kbf_size.h"
 
 static IbltStatus
-validate(const IbltValueType *type, uint8 *bytes, size_t size)
+open_kbf(void *view, uint8 *bytes, size_t size)
 {
-	IbltKbf		kbf;
-
-	(void) type;
-	return iblt_core_kbf_open(&kbf, bytes, size);
+	return iblt_core_kbf_open(view, bytes, size);
 }
 
-static const IbltValueType type_kbf = {
+const IbltValueType iblt_kbf_type = {
 	"kbf", "kbf_agg",
 	"Without a filter nothing is known about the keys. NULL must not be taken for \"absent\".",
-	validate
+	open_kbf
 };
-
-void
-iblt_kbf_open(IbltKbf *kbf, Datum value)
-{
-	struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
-
-	iblt_kbf_check_header(iblt_core_kbf_open(kbf, (uint8 *) VARDATA_ANY(bytes),
-											 VARSIZE_ANY_EXHDR(bytes)));
-}
-
-void
-iblt_kbf_check_header(IbltStatus status)
-{
-	if (status != IBLT_OK)
-		iblt_value_refuse(&type_kbf, status);
-}
-
-void
-iblt_kbf_refuse_null(void)
-{
-	iblt_value_refuse_null(&type_kbf);
-}
-
-Datum
-iblt_kbf_arg(FunctionCallInfo fcinfo, int n)
-{
-	return iblt_value_arg(fcinfo, n, &type_kbf);
-}
-
-void
-iblt_kbf_open_arg(IbltKbf *kbf, FunctionCallInfo fcinfo, int n)
-{
-	iblt_kbf_open(kbf, iblt_kbf_arg(fcinfo, n));
-}
 
 void
 iblt_kbf_check_change(IbltStatus status)
@@ -137,7 +100,7 @@ iblt_kbf_make(IbltKbf *kbf, const IbltKbfParams *params)
 {
 	struct varlena *value;
 
-	iblt_kbf_check_header(iblt_core_kbf_check_params(params));
+	iblt_value_check(&iblt_kbf_type, iblt_core_kbf_check_params(params));
 	value = iblt_value_alloc(iblt_core_kbf_size(params));
 	iblt_core_kbf_init(kbf, params, (uint8 *) VARDATA(value));
 	return value;
@@ -162,7 +125,7 @@ iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf, const IbltKbfParams *params)
 	return value;
 }
 
-IBLT_VALUE_FUNCTIONS(kbf, type_kbf)
+IBLT_VALUE_FUNCTIONS(kbf, iblt_kbf_type)
 
 void
 iblt_kbf_refuse_capacity(int capacity)
@@ -349,7 +312,7 @@ kbf_info(PG_FUNCTION_ARGS)
 	double		load;
 	IbltRow		row = {0};
 
-	iblt_kbf_open_arg(&kbf, fcinfo, 0);
+	iblt_value_open_arg(&iblt_kbf_type, &kbf, fcinfo, 0);
 	params_columns(&row, &kbf.params);
 	load = (double) kbf.keys / kbf.params.subtable_cells;
 	iblt_core_kbf_rates(&kbf.params, load, &rates);

@@ -28,13 +28,13 @@ typedef struct IbltKbfSite
 {
 	IbltAggSite base;
 	IbltKbfValueKind value_kind;
-	IbltKbfParams params;		/* untyped, or typed by the template */
+	IbltKbfParams params;		/* untyped, or typed by the template, of the last new group */
 	uint64	   *codes[IBLT_GF_MAX_DEGREE + 1][IBLT_GF_MAX_TERMS + 1];
 	struct
 	{
 		Oid			label;		/* a value of an enum type, or 0 */
 		unsigned	value;
-	}			cache[CACHED_LABELS];	/* of these params */
+	}			cache[CACHED_LABELS];	/* if all groups have these params */
 } IbltKbfSite;
 
 /*
@@ -51,13 +51,12 @@ take_third(IbltAggSite *base, Datum value)
 	IbltKbf		template;
 
 	memset(params, 0, sizeof *params);
-	memset(site->cache, 0, sizeof site->cache);
 	params->values = IBLT_KBF_DEFAULT_VALUES;
 	site->value_kind = base->third == IBLT_THIRD_NONE ? IBLT_KBF_INTEGER
 		: iblt_kbf_value_kind(value_type);
 	if (base->third == IBLT_THIRD_TEMPLATE)
 	{
-		iblt_kbf_open(&template, value);
+		iblt_value_open(&iblt_kbf_type, &template, value);
 		*params = template.params;
 		if (site->value_kind == IBLT_KBF_ENUM)
 			iblt_kbf_labels_follow(params, value_type);
@@ -86,29 +85,10 @@ make_empty(IbltAggSite *base)
 	return iblt_kbf_make_empty(&site->params);
 }
 
-/* The value, 1 to params.values, of this row.  ERROR if there is none. */
-static unsigned
-site_value(IbltKbfSite *site, Datum value)
-{
-	unsigned	slot;
-	unsigned	found;
-
-	if (site->value_kind != IBLT_KBF_ENUM)
-		return iblt_kbf_value(&site->params, site->base.value_type, value);
-	slot = DatumGetObjectId(value) % CACHED_LABELS;
-	if (site->cache[slot].label == DatumGetObjectId(value))
-		return site->cache[slot].value;
-	found = iblt_kbf_value(&site->params, site->base.value_type, value);
-	site->cache[slot].label = DatumGetObjectId(value);
-	site->cache[slot].value = found;
-	return found;
-}
-
-/* The codes for the site's parameters, which live as long as the site. */
+/* The codes for these parameters, which live as long as the site. */
 static const uint64 *
-site_codes(IbltKbfSite *site, FunctionCallInfo fcinfo)
+site_codes(IbltKbfSite *site, const IbltKbfParams *params, FunctionCallInfo fcinfo)
 {
-	const IbltKbfParams *params = &site->params;
 	uint64	  **codes = &site->codes[params->degree][params->superposed];
 
 	if (*codes == NULL)
@@ -139,7 +119,7 @@ state_make(const IbltKbfParams *params, MemoryContext context)
 	bool		queued;
 	size_t		head;
 
-	iblt_kbf_check_header(iblt_core_kbf_check_params(params));
+	iblt_value_check(&iblt_kbf_type, iblt_core_kbf_check_params(params));
 	queued = iblt_core_kbf_size(params) >= IBLT_KBF_QUEUE_MIN_SIZE;
 	head = MAXALIGN(queued ? sizeof(IbltKbfState)
 					: offsetof(IbltKbfState, queue));
@@ -154,9 +134,11 @@ state_make(const IbltKbfParams *params, MemoryContext context)
 }
 
 /* The state's filter with all pairs in its cells. */
-static IbltKbf *
-state_kbf(IbltKbfState *state)
+static void *
+state_kbf(void *of)
 {
+	IbltKbfState *state = of;
+
 	if (state->queued)
 		iblt_core_kbf_queue_flush(&state->queue, &state->kbf);
 	return &state->kbf;
@@ -171,10 +153,6 @@ state_value(void *state)
 	iblt_core_kbf_seal(kbf);
 	return iblt_value_copy(kbf->bytes, kbf->size);
 }
-
-static const IbltAggKind kind_kbf = {
-	"kbf_agg", sizeof(IbltKbfSite), false, false, take_third, make_empty, state_value
-};
 
 /*
  * The state with more labels or a type of key, if the parameters have them.
@@ -196,10 +174,17 @@ state_widen(IbltKbfState *state, const IbltKbfParams *params,
 	return wide;
 }
 
-/* Adds a filter.  A state without a type of key takes the other's. */
-static IbltKbfState *
-state_add(IbltKbfState *state, const IbltKbf *kbf, MemoryContext context)
+/*
+ * Adds a filter.  A state without a type of key takes the other's.  Nothing is subtracted,
+ * because there are no inverse functions.
+ */
+static void *
+state_add(void *to, const void *view, int sign, MemoryContext context)
 {
+	IbltKbfState *state = to;
+	const IbltKbf *kbf = view;
+
+	(void) sign;
 	if (state == NULL)
 		state = state_make(&kbf->params, context);
 	else
@@ -208,23 +193,44 @@ state_add(IbltKbfState *state, const IbltKbf *kbf, MemoryContext context)
 	return state;
 }
 
+static const IbltAggKind kind_kbf = {
+	&iblt_kbf_type, sizeof(IbltKbfSite), false, take_third, make_empty, state_kbf, state_value,
+	state_add
+};
+
 /*
  * The state for this row.  The first row of a group gets a new one.  For a
- * later row, ERROR unless the state's parameters are those of the row.
+ * later row, ERROR unless the state's type of key is that of the row.
  */
 static IbltKbfState *
 state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 {
-	IbltKbfParams params = site->params;
+	IbltKbfParams params;
 
+	if (state == NULL)
+		iblt_agg_site_take_third(&site->base, fcinfo);
+	params = state == NULL ? site->params : state->kbf.params;
 	iblt_kbf_set_key(site->base.coder, &params);
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
-	else
-		state = state_widen(state, &params, iblt_agg_context(fcinfo));
-	state->codes = site_codes(site, fcinfo);
+	state->codes = site_codes(site, &params, fcinfo);
 	state->version = iblt_agg_site_version(&site->base);
 	return state;
+}
+
+/* The value, 1 to params.values, of this row.  ERROR if there is none. */
+static unsigned
+row_value(const IbltKbfState *state, IbltKbfSite *site, Datum value)
+{
+	unsigned	slot = DatumGetObjectId(value) % CACHED_LABELS;
+	bool		cached = site->value_kind == IBLT_KBF_ENUM && site->base.third_is_constant;
+
+	if (!cached || site->cache[slot].label != DatumGetObjectId(value))
+	{
+		site->cache[slot].value = iblt_kbf_value(&state->kbf.params, site->base.value_type, value);
+		site->cache[slot].label = cached ? DatumGetObjectId(value) : InvalidOid;
+	}
+	return site->cache[slot].value;
 }
 
 /* Inserts a pair whose value is in range. */
@@ -254,12 +260,12 @@ add_integer(FunctionCallInfo fcinfo)
 	uint32		value;
 
 	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
-		unlikely(site == NULL || !site->base.third_is_constant) ||
+		unlikely(site == NULL) ||
 		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
 		site->base.value_type != INT4OID)
 		return false;
 	value = PG_GETARG_UINT32(2);
-	if (unlikely(value - 1 >= site->params.values))
+	if (unlikely(value - 1 >= state->kbf.params.values))
 		return false;
 	if (!iblt_key_integer(site->base.coder->type, PG_GETARG_DATUM(1), &integer))
 		return false;
@@ -293,7 +299,7 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 		unlikely(iblt_key_type_changed(coder)))
 		state = state_check(state, site, fcinfo);
 	state_insert(state, (const uint8 *) coder->bytes.data, coder->bytes.len,
-				 site_value(site, value));
+				 row_value(state, site, value));
 	PG_RETURN_POINTER(state);
 }
 
@@ -303,50 +309,14 @@ IBLT_FUNCTION(kbf_agg_final, iblt_agg_final_value(fcinfo, &kind_kbf))
 /* kbf_agg_serial(internal) -> bytea */
 IBLT_FUNCTION(kbf_agg_serial, iblt_agg_serial_value(fcinfo, &kind_kbf))
 
-PG_FUNCTION_INFO_V1(kbf_agg_deserial);
-
 /* kbf_agg_deserial(bytea, internal) -> internal */
-Datum
-kbf_agg_deserial(PG_FUNCTION_ARGS)
-{
-	IbltKbf		kbf;
-
-	iblt_agg_context(fcinfo);
-	iblt_kbf_open(&kbf, PG_GETARG_DATUM(0));
-	PG_RETURN_POINTER(state_add(NULL, &kbf, CurrentMemoryContext));
-}
-
-PG_FUNCTION_INFO_V1(kbf_agg_combine);
+IBLT_FUNCTION(kbf_agg_deserial, iblt_agg_deserial_value(fcinfo, &kind_kbf))
 
 /* kbf_agg_combine(internal, internal) -> internal */
-Datum
-kbf_agg_combine(PG_FUNCTION_ARGS)
-{
-	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltKbfState *state = iblt_agg_state(fcinfo, 0);
-
-	if (!PG_ARGISNULL(1))
-		state = state_add(state,
-						  state_kbf((IbltKbfState *) PG_GETARG_POINTER(1)),
-						  context);
-	if (state == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_POINTER(state);
-}
-
-PG_FUNCTION_INFO_V1(kbf_sum_trans);
+IBLT_FUNCTION(kbf_agg_combine, iblt_agg_combine_states(fcinfo, &kind_kbf))
 
 /* kbf_sum_trans(internal, kbf) */
-Datum
-kbf_sum_trans(PG_FUNCTION_ARGS)
-{
-	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltKbfState *state = iblt_agg_state(fcinfo, 0);
-	IbltKbf		kbf;
-
-	iblt_kbf_open_arg(&kbf, fcinfo, 1);
-	PG_RETURN_POINTER(state_add(state, &kbf, context));
-}
+IBLT_FUNCTION(kbf_sum_trans, iblt_agg_sum(fcinfo, &kind_kbf, 1))
 
 /* kbf_sum_final(internal) -> kbf: over no filters, an empty template */
 IBLT_FUNCTION(kbf_sum_final, iblt_agg_final_value(fcinfo, &kind_kbf))

@@ -16,9 +16,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "sketch/slice.h"
-#include "sketch/value.h"
-
 /* A filter of which parts are read. */
 typedef struct Source
 {
@@ -30,17 +27,13 @@ typedef struct Source
 static void
 open_source(Source *source, Datum value)
 {
-	const uint8 *bytes;
 	size_t		size;
+	uint8	   *bytes = iblt_slices_open(&source->slices, value,
+										 iblt_core_kbf_header_size, &size);
 
-	iblt_slices_open(&source->slices, value);
-	bytes = iblt_slices_header(&source->slices, iblt_core_kbf_header_size,
-							   &size);
 	/* the view is not used to write */
-	iblt_kbf_check_header(iblt_core_kbf_open_header(&source->kbf,
-													unconstify(uint8 *, bytes),
-													size,
-													source->slices.size));
+	iblt_value_check(&iblt_kbf_type,
+					 iblt_core_kbf_open_header(&source->kbf, bytes, size, source->slices.size));
 }
 
 /* Looks the key that the coder has encoded up in a source. */
@@ -88,7 +81,7 @@ encode_key(FunctionCallInfo fcinfo)
 static IbltPresence
 look_up_args(FunctionCallInfo fcinfo, Source *source, unsigned *value)
 {
-	open_source(source, iblt_kbf_arg(fcinfo, 0));
+	open_source(source, iblt_value_arg(fcinfo, 0, &iblt_kbf_type));
 	return look_up(source, encode_key(fcinfo), value);
 }
 
@@ -214,7 +207,7 @@ PG_FUNCTION_INFO_V1(kbf_lookup_array);
 Datum
 kbf_lookup_array(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = DatumGetArrayTypeP(iblt_kbf_arg(fcinfo, 0));
+	ArrayType  *array = DatumGetArrayTypeP(iblt_value_arg(fcinfo, 0, &iblt_kbf_type));
 	IbltKeyCoder *coder = encode_key(fcinfo);
 	Finding		all = {.presence = IBLT_ABSENT};
 	IbltKbfParams all_labels = {0};
@@ -231,7 +224,7 @@ kbf_lookup_array(PG_FUNCTION_ARGS)
 		Finding		one = {.position = i + 1};
 
 		if (nulls[i])
-			iblt_kbf_refuse_null();
+			iblt_value_refuse_null(&iblt_kbf_type);
 		open_source(&source, filters[i]);
 		if (i == 0)
 			all_labels = source.kbf.params;

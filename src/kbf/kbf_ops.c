@@ -20,8 +20,8 @@
 static void
 open_operands(FunctionCallInfo fcinfo, IbltKbf *left, IbltKbf *right)
 {
-	iblt_kbf_open(left, PG_GETARG_DATUM(0));
-	iblt_kbf_open(right, PG_GETARG_DATUM(1));
+	iblt_value_open(&iblt_kbf_type, left, PG_GETARG_DATUM(0));
+	iblt_value_open(&iblt_kbf_type, right, PG_GETARG_DATUM(1));
 	iblt_kbf_check_match(&left->params, &right->params);
 }
 
@@ -29,30 +29,37 @@ open_operands(FunctionCallInfo fcinfo, IbltKbf *left, IbltKbf *right)
  * left with right added or subtracted, and with the labels and the type of key
  * that right has more.
  */
-static Datum
-combine(FunctionCallInfo fcinfo,
+static struct varlena *
+combine(const IbltKbf *left, const IbltKbf *right,
 		IbltStatus (*change) (IbltKbf *kbf, const IbltKbf *other))
+{
+	IbltKbfParams params = left->params;
+	IbltKbf		result;
+	struct varlena *value;
+
+	(void) iblt_core_kbf_widen(&params, &right->params);
+	value = iblt_kbf_copy(&result, left, &params);
+	iblt_kbf_check_change(change(&result, right));
+	iblt_core_kbf_seal(&result);
+	return value;
+}
+
+static Datum
+combine_arguments(FunctionCallInfo fcinfo,
+				  IbltStatus (*change) (IbltKbf *kbf, const IbltKbf *other))
 {
 	IbltKbf		left;
 	IbltKbf		right;
-	IbltKbf		result;
-	IbltKbfParams params;
-	struct varlena *value;
 
 	open_operands(fcinfo, &left, &right);
-	params = left.params;
-	(void) iblt_core_kbf_widen(&params, &right.params);
-	value = iblt_kbf_copy(&result, &left, &params);
-	iblt_kbf_check_change(change(&result, &right));
-	iblt_core_kbf_seal(&result);
-	return PointerGetDatum(value);
+	return PointerGetDatum(combine(&left, &right, change));
 }
 
 /* kbf_add(kbf, kbf) -> kbf: the operator + */
-IBLT_FUNCTION(kbf_add, combine(fcinfo, iblt_core_kbf_add))
+IBLT_FUNCTION(kbf_add, combine_arguments(fcinfo, iblt_core_kbf_add))
 
 /* kbf_subtract(kbf, kbf) -> kbf: the operator - */
-IBLT_FUNCTION(kbf_subtract, combine(fcinfo, iblt_core_kbf_subtract))
+IBLT_FUNCTION(kbf_subtract, combine_arguments(fcinfo, iblt_core_kbf_subtract))
 
 /*
  * Are two filters the same?  Equal contents are equal bytes of the cells.  A
@@ -83,16 +90,13 @@ IBLT_FUNCTION(kbf_ne, BoolGetDatum(!same_contents(fcinfo)))
 
 /* --- smaller, same pairs --------------------------------------------------- */
 
-/* The filter folded to subtables of this many cells, a divisor of its own. */
+/* The filter with other labels, or folded to subtables of a divisor of its cells. */
 static Datum
-fold_to(const IbltKbf *kbf, uint32 cells)
+with_params(const IbltKbf *kbf, const IbltKbfParams *params)
 {
-	IbltKbfParams params = kbf->params;
 	IbltKbf		result;
-	struct varlena *value;
+	struct varlena *value = iblt_kbf_copy(&result, kbf, params);
 
-	params.subtable_cells = cells;
-	value = iblt_kbf_copy(&result, kbf, &params);
 	iblt_core_kbf_seal(&result);
 	return PointerGetDatum(value);
 }
@@ -126,11 +130,11 @@ Datum
 kbf_fold(PG_FUNCTION_ARGS)
 {
 	IbltKbf		kbf;
+	IbltKbfParams folded;
 	int			capacity;
 	double		failure;
-	uint32		cells;
 
-	iblt_kbf_open_arg(&kbf, fcinfo, 0);
+	iblt_value_open_arg(&iblt_kbf_type, &kbf, fcinfo, 0);
 	capacity = DatumGetInt32(iblt_require_arg(fcinfo, 1, "capacity of a kbf", NULL));
 	failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT));
 	iblt_kbf_check_failure(failure);
@@ -142,15 +146,16 @@ kbf_fold(PG_FUNCTION_ARGS)
 				 errmsg("kbf has more keys than capacity %d", capacity),
 				 errdetail("It has " UINT64_FORMAT " keys.", kbf.keys),
 				 errhint("Fold it to a capacity that has room for its keys.")));
-	cells = fold_cells(&kbf.params, capacity, failure);
-	if (cells == 0)
+	folded = kbf.params;
+	folded.subtable_cells = fold_cells(&kbf.params, capacity, failure);
+	if (folded.subtable_cells == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("kbf cannot be folded to capacity %d", capacity),
 				 errdetail("The filter has capacity " UINT64_FORMAT ", and folding only makes a filter smaller.",
 						   iblt_kbf_params_capacity(&kbf.params, failure)),
 				 errhint("Build it with a larger capacity.")));
-	PG_RETURN_DATUM(fold_to(&kbf, cells));
+	return with_params(&kbf, &folded);
 }
 
 PG_FUNCTION_INFO_V1(kbf_fold_like);
@@ -162,16 +167,14 @@ kbf_fold_like(PG_FUNCTION_ARGS)
 	IbltKbf		kbf;
 	IbltKbf		template;
 	IbltKbfParams folded;
-	uint32		cells;
 
-	iblt_kbf_open_arg(&kbf, fcinfo, 0);
-	iblt_kbf_open_arg(&template, fcinfo, 1);
-	cells = template.params.subtable_cells;
+	iblt_value_open_arg(&iblt_kbf_type, &kbf, fcinfo, 0);
+	iblt_value_open_arg(&iblt_kbf_type, &template, fcinfo, 1);
 	folded = kbf.params;
-	if (kbf.params.subtable_cells % cells == 0)
-		folded.subtable_cells = cells;
+	if (kbf.params.subtable_cells % template.params.subtable_cells == 0)
+		folded.subtable_cells = template.params.subtable_cells;
 	iblt_kbf_check_match(&folded, &template.params);
-	PG_RETURN_DATUM(fold_to(&kbf, cells));
+	return with_params(&kbf, &folded);
 }
 
 /* --- more values, more keys -------------------------------------------------
@@ -189,38 +192,23 @@ Datum
 kbf_add_labels(PG_FUNCTION_ARGS)
 {
 	IbltKbf		kbf;
-	IbltKbf		result;
 	IbltKbfParams params;
-	struct varlena *value;
 
-	iblt_kbf_open_arg(&kbf, fcinfo, 0);
+	iblt_value_open_arg(&iblt_kbf_type, &kbf, fcinfo, 0);
 	params = kbf.params;
 	iblt_kbf_labels_append(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
-	value = iblt_kbf_copy(&result, &kbf, &params);
-	iblt_core_kbf_seal(&result);
-	PG_RETURN_POINTER(value);
+	return with_params(&kbf, &params);
 }
 
-/*
- * The sum of both filters, or NULL if that would have more keys than its
- * capacity.  A filter without keys is no reason for a successor.
- */
-static struct varlena *
-sum_within(const IbltKbf *last, const IbltKbf *more, double failure)
+/* Would a sum have more keys than its capacity?  A filter without keys does no harm. */
+static bool
+is_too_much(const IbltKbf *last, const IbltKbf *more, double failure)
 {
 	IbltKbfParams params = last->params;
-	IbltKbf		sum;
-	struct varlena *value;
 
-	iblt_kbf_check_match(&last->params, &more->params);
 	(void) iblt_core_kbf_widen(&params, &more->params);
-	if (last->keys > 0 && more->keys > 0 &&
-		last->keys + more->keys > iblt_kbf_params_capacity(&params, failure))
-		return NULL;
-	value = iblt_kbf_copy(&sum, last, &params);
-	iblt_kbf_check_change(iblt_core_kbf_add(&sum, more));
-	iblt_core_kbf_seal(&sum);
-	return value;
+	return last->keys > 0 && more->keys > 0 &&
+		last->keys + more->keys > iblt_kbf_params_capacity(&params, failure);
 }
 
 PG_FUNCTION_INFO_V1(kbf_append);
@@ -229,8 +217,8 @@ PG_FUNCTION_INFO_V1(kbf_append);
 Datum
 kbf_append(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = DatumGetArrayTypeP(iblt_kbf_arg(fcinfo, 0));
-	Datum		added = iblt_kbf_arg(fcinfo, 1);
+	ArrayType  *array = DatumGetArrayTypeP(iblt_value_arg(fcinfo, 0, &iblt_kbf_type));
+	Datum		added = iblt_value_arg(fcinfo, 1, &iblt_kbf_type);
 	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT));
 	struct varlena *sum = NULL;
 	IbltKbf		last;
@@ -241,16 +229,18 @@ kbf_append(PG_FUNCTION_ARGS)
 	int			i;
 
 	iblt_kbf_check_failure(failure);
-	iblt_kbf_open(&more, added);
+	iblt_value_open(&iblt_kbf_type, &more, added);
 	deconstruct_array(array, ARR_ELEMTYPE(array), -1, false, TYPALIGN_INT,
 					  &filters, &nulls, &n);
 	for (i = 0; i < n; i++)
 		if (nulls[i])
-			iblt_kbf_refuse_null();
+			iblt_value_refuse_null(&iblt_kbf_type);
 	if (n > 0)
 	{
-		iblt_kbf_open(&last, filters[n - 1]);
-		sum = sum_within(&last, &more, failure);
+		iblt_value_open(&iblt_kbf_type, &last, filters[n - 1]);
+		iblt_kbf_check_match(&last.params, &more.params);
+		if (!is_too_much(&last, &more, failure))
+			sum = combine(&last, &more, iblt_core_kbf_add);
 	}
 	if (sum == NULL)
 	{
@@ -304,7 +294,7 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 	IbltKbfParams params;
 	int			i;
 
-	iblt_kbf_open_arg(&change->original, fcinfo, 0);
+	iblt_value_open_arg(&iblt_kbf_type, &change->original, fcinfo, 0);
 	iblt_key_encode(coder, iblt_kbf_key_arg(fcinfo));
 	for (i = 2; i < PG_NARGS(); i++)
 		iblt_kbf_value_arg(fcinfo, i);

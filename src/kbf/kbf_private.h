@@ -29,23 +29,8 @@
 
 /* kbf.c */
 
-/*
- * Opens a view of a datum of type kbf, detoasted if needed.  ERROR if the value
- * is not valid.  The view is valid as long as the datum is.
- */
-extern void iblt_kbf_open(IbltKbf *kbf, Datum value);
-
-/* Argument n of a function.  NULL is an ERROR. */
-extern Datum iblt_kbf_arg(FunctionCallInfo fcinfo, int n);
-
-/* ERROR for a filter that is NULL. */
-extern void iblt_kbf_refuse_null(void);
-
-/* Both in one. */
-extern void iblt_kbf_open_arg(IbltKbf *kbf, FunctionCallInfo fcinfo, int n);
-
-/* ERROR for a header, or parameters, that the core refuses.  IBLT_OK passes. */
-extern void iblt_kbf_check_header(IbltStatus status);
+/* The type. */
+extern const IbltValueType iblt_kbf_type;
 
 /* ERROR for a change or sum that the core refuses.  IBLT_OK passes. */
 extern void iblt_kbf_check_change(IbltStatus status);

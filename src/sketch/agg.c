@@ -1,24 +1,43 @@
 /*-------------------------------------------------------------------------
  *
  * agg.c
- *	  The aggregates iblt_agg, iblt_strata_agg and iblt_sum.
+ *	  The aggregates iblt_agg, iblt_strata_agg, iblt_agg_bigint and iblt_sum.
  *
  * The arithmetic is exact, in a field.  So the result does not depend on the
  * order of rows or on how workers share them.
+ *
+ * A state is the value that the aggregate will return, behind a view of it.
+ * It takes one allocation of the value's size and some 350 bytes, whatever the
+ * number of rows.
  *
  *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 
+#include "utils/expandeddatum.h"
 #include "utils/memutils.h"
 
-#include "sketch/aggsite.h"
-#include "sketch/aggstate.h"
-#include "sketch/progress.h"
+#include "core/row.h"
+#include "core/sizing.h"
 #include "core/strata.h"
+#include "core/sums.h"
+#include "sketch/aggsite.h"
 
-IbltAggState *
-iblt_state_make(const IbltParams *params, MemoryContext context)
+/* The state of one group.  The sketch's bytes follow. */
+typedef struct IbltAggState
+{
+	IbltSketch	sketch;
+	uint64		version;		/* of site and coder at the last check */
+	const IbltRowAdder *adder;	/* for a plain sketch, or NULL */
+	bool		queued;			/* large enough for rows to go through the
+								 * queue */
+	bool		inserted;		/* rows were inserted without checking counts */
+	IbltQueue	queue;			/* exists only if queued */
+} IbltAggState;
+
+/* An empty state for these parameters that lives as long as the context. */
+static IbltAggState *
+state_make(const IbltParams *params, MemoryContext context)
 {
 	IbltAggState *state;
 	bool		queued;
@@ -35,43 +54,54 @@ iblt_state_make(const IbltParams *params, MemoryContext context)
 									   MCXT_ALLOC_HUGE);
 	memset(state, 0, head);
 	iblt_core_init(&state->sketch, params, (uint8 *) state + head);
-	state->adder = iblt_core_row_adder(params);
+	state->adder = params->strata > 0 ? NULL : iblt_core_row_adder(params);
 	state->queued = queued;
 	return state;
 }
 
-IbltSketch *
-iblt_state_sketch(IbltAggState *state)
+/*
+ * The state's sketch with all rows in its cells.  ERROR if a count wrapped
+ * while rows were inserted one by one.  This can be seen because the state
+ * holds no rows but its group's.
+ */
+static void *
+state_sketch(void *of)
 {
+	IbltAggState *state = of;
+
 	if (state->queued)
 		iblt_core_queue_flush(&state->queue, &state->sketch);
 	if (state->inserted && !iblt_core_inserted_fit(&state->sketch))
-		iblt_check_counts(&state->sketch.params, IBLT_COUNT_OVERFLOW);
+		iblt_check_counts(IBLT_COUNT_OVERFLOW);
 	return &state->sketch;
 }
 
-struct varlena *
-iblt_state_value(void *state)
+/* The sealed value of a state.  The state can still be used. */
+static struct varlena *
+state_value(void *state)
 {
-	IbltSketch *sketch = iblt_state_sketch(state);
+	IbltSketch *sketch = state_sketch(state);
 
 	iblt_core_seal(sketch);
 	return iblt_value_copy(sketch->bytes, sketch->size);
 }
 
-IbltAggState *
-iblt_state_add(IbltAggState *state, const IbltSketch *sketch, int sign,
-			   MemoryContext context)
+/*
+ * Adds a sketch to the state, or subtracts it.  An untyped state takes the key
+ * type of the sketch, and then another state is returned, as for NULL.
+ */
+static void *
+state_add(void *to, const void *view, int sign, MemoryContext context)
 {
-	IbltParams	params = sketch->params;
+	IbltAggState *state = to;
+	const IbltSketch *sketch = view;
 
 	if (state != NULL)
 		iblt_params_check_match(&state->sketch.params, &sketch->params);
 	if (state == NULL || (state->sketch.params.key.kind == IBLT_KEY_UNTYPED &&
 						  sketch->params.key.kind != IBLT_KEY_UNTYPED))
-		state = iblt_state_make(&params, context);
-	iblt_check_counts(&sketch->params,
-					  iblt_core_add_sketch(&state->sketch, sketch, sign));
+		state = state_make(&sketch->params, context);
+	iblt_check_counts(iblt_core_add_sketch(&state->sketch, sketch, sign));
 	return state;
 }
 
@@ -82,16 +112,16 @@ take_third(IbltAggSite *site, Datum value)
 
 	if (site->third == IBLT_THIRD_TEMPLATE)
 	{
-		iblt_open_as(&template, value, site->kind->is_strata);
+		iblt_value_open(site->kind->type, &template, value);
 		site->params = template.params;
 	}
-	else if (site->kind->is_strata)
+	else if (site->kind->type == &iblt_strata_type)
 		iblt_strata_params_make(&site->params, IBLT_DEFAULT_STRATA,
 								IBLT_DEFAULT_STRATUM_CELLS,
 								IBLT_DEFAULT_HASHES, 0);
 	else
 		iblt_params_make(&site->params, site->third == IBLT_THIRD_CAPACITY
-						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY,
+						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY, IBLT_DEFAULT_FAILURE,
 						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, 0, 0);
 }
 
@@ -106,31 +136,80 @@ make_empty(IbltAggSite *site)
 	return iblt_make_empty(&site->params);
 }
 
-const IbltAggKind iblt_agg_kind = {
-	"iblt_agg", sizeof(IbltAggSite), false, true, take_third, make_empty, iblt_state_value
+static const IbltAggKind kind_iblt = {
+	&iblt_type, sizeof(IbltAggSite), true, take_third, make_empty, state_sketch, state_value,
+	state_add
 };
 
 static const IbltAggKind kind_strata = {
-	"iblt_strata_agg", sizeof(IbltAggSite), true, true, take_third, make_empty, iblt_state_value
+	&iblt_strata_type, sizeof(IbltAggSite), true, take_third, make_empty, state_sketch, state_value,
+	state_add
+};
+
+/* A state of either, in bytes. */
+static const IbltAggKind kind_either = {
+	.type = &iblt_either_type, .view = state_sketch, .add = state_add
 };
 
 /*
+ * Adds a key and its checksum to a state, or removes them.  The key is padded, except
+ * for an estimator.
+ */
+static IbltStatus
+state_add_row(IbltAggState *state, const uint8 *key, size_t size, uint64 y, int sign)
+{
+	if (state->sketch.params.strata == 0)
+		return iblt_core_add_row(&state->sketch, key, y, sign);
+	iblt_core_strata_add_row(&state->sketch, key, size, y, sign);
+	return IBLT_OK;
+}
+
+/* Adds them. */
+static pg_attribute_always_inline IbltStatus
+state_insert(IbltAggState *state, const uint8 *key, size_t size, uint64 y)
+{
+	if (unlikely(state->adder == NULL))
+		return state_add_row(state, key, size, y, 1);
+	if (state->queued)
+		return state->adder->queue(&state->queue, &state->sketch, key, y, 1);
+	return state->adder->add(&state->sketch, key, y, 1);
+}
+
+/*
+ * Adds a row, or removes it, that has a checksum and no other value.  The key is
+ * NULL if it is not an integer.  An estimator takes it without padding.
+ */
+static pg_attribute_always_inline IbltStatus
+change(IbltAggState *state, IbltKeyCoder *coder, const uint8 *key, uint64 y, int sign)
+{
+	size_t		size = sizeof(uint64);
+
+	if (key == NULL && state->sketch.params.strata > 0)
+	{
+		key = (uint8 *) coder->bytes.data;
+		size = coder->bytes.len;
+	}
+	else if (key == NULL)
+		key = iblt_key_padded(coder, state->sketch.params.key.limbs);
+	return sign > 0 ? state_insert(state, key, size, y)
+		: state_add_row(state, key, size, y, sign);
+}
+
+/*
  * The state for this row.  The first row of a group gets a new one.  For a
- * later row, ERROR unless the state's parameters are those of the row.
+ * later row, ERROR unless the state's types are those of the row.
  */
 static IbltAggState *
 state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 {
-	IbltParams	params = site->params;
-	uint64		version = site->value->version;
+	IbltParams	params;
 
-	iblt_key_set_row_params(site->coder, site->value, &params);
-	/* states that have seen another type of value must be checked again */
-	site->version += site->value->version - version;
 	if (state == NULL)
-		state = iblt_state_make(&params, iblt_agg_context(fcinfo));
-	else
-		iblt_params_check_match(&state->sketch.params, &params);
+		iblt_agg_site_take_third(site, fcinfo);
+	params = state == NULL ? site->params : state->sketch.params;
+	iblt_key_set_row_params(site->coder, site->value, &params);
+	if (state == NULL)
+		state = state_make(&params, iblt_agg_context(fcinfo));
 	state->version = iblt_agg_site_version(site);
 	state->inserted = true;
 	return state;
@@ -153,12 +232,11 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 		iblt_key_type_changed(site->value))
 		state = state_check(state, site, fcinfo);
 	params = &state->sketch.params;
-	if (key == NULL)
-		key = iblt_key_padded(site->coder, params->key.limbs);
 	if (params->value.limbs == 0)
-		status = iblt_state_change(state, key, iblt_key_checksum(site->value), sign);
+		status = change(state, site->coder, key, iblt_key_checksum(site->value), sign);
 	else
-		status = iblt_core_add_pair(&state->sketch, key,
+		status = iblt_core_add_pair(&state->sketch, key != NULL ? key
+									: iblt_key_padded(site->coder, params->key.limbs),
 									iblt_key_padded(site->value, params->value.limbs),
 									sign);
 	if (status != IBLT_OK)
@@ -168,9 +246,9 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 
 /* Adds a row (sign +1) or removes it (sign -1). */
 static pg_attribute_always_inline Datum
-transition(FunctionCallInfo fcinfo, int sign)
+transition(FunctionCallInfo fcinfo, const IbltAggKind *kind, int sign)
 {
-	IbltAggSite *site = iblt_agg_site(fcinfo, &iblt_agg_kind);
+	IbltAggSite *site = iblt_agg_site(fcinfo, kind);
 	IbltAggState *state;
 	IbltStatus	status;
 	const uint8 *key;
@@ -182,109 +260,231 @@ transition(FunctionCallInfo fcinfo, int sign)
 	if (unlikely(state == NULL) ||
 		!iblt_agg_site_in_step(site, key, state->version))
 		state = state_check(state, site, fcinfo);
-	if (key == NULL)
-		key = iblt_key_padded(site->coder, state->sketch.params.key.limbs);
-	status = iblt_state_change(state, key, (uint64) PG_GETARG_INT64(2), sign);
+	status = change(state, site->coder, key, (uint64) PG_GETARG_INT64(2), sign);
 	if (unlikely(status != IBLT_OK))
 		iblt_refuse_row(status);
-	iblt_progress_row(fcinfo, state->sketch.rows);
+	if (unlikely((state->sketch.rows & 0xffff) == 0))
+		iblt_progress_say(fcinfo);
 	PG_RETURN_POINTER(state);
 }
 
 /* iblt_agg_trans(internal, anyelement, bigint [, integer | iblt]) */
-IBLT_FUNCTION(iblt_agg_trans, transition(fcinfo, 1))
+IBLT_FUNCTION(iblt_agg_trans, transition(fcinfo, &kind_iblt, 1))
 
 /* iblt_agg_inverse(internal, anyelement, bigint [, integer | iblt]) */
-IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, -1))
-
-/* The same for an estimator, whose row has a key of any size and a bigint. */
-static pg_attribute_always_inline Datum
-strata_transition(FunctionCallInfo fcinfo, int sign)
-{
-	IbltAggSite *site = iblt_agg_site(fcinfo, &kind_strata);
-	IbltAggState *state = iblt_agg_state(fcinfo, 0);
-	const uint8 *key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
-	size_t		size = sizeof(uint64);
-
-	if (unlikely(state == NULL) ||
-		!iblt_agg_site_in_step(site, key, state->version))
-		state = state_check(state, site, fcinfo);
-	if (key == NULL)
-	{
-		key = (uint8 *) site->coder->bytes.data;
-		size = site->coder->bytes.len;
-	}
-	iblt_core_strata_add_row(&state->sketch, key, size,
-							 (uint64) PG_GETARG_INT64(2), sign);
-	PG_RETURN_POINTER(state);
-}
+IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, &kind_iblt, -1))
 
 /* iblt_strata_agg_trans(internal, anyelement, bigint [, iblt_strata]) */
-IBLT_FUNCTION(iblt_strata_agg_trans, strata_transition(fcinfo, 1))
+IBLT_FUNCTION(iblt_strata_agg_trans, transition(fcinfo, &kind_strata, 1))
 
 /* iblt_strata_agg_inverse(internal, anyelement, bigint [, iblt_strata]) */
-IBLT_FUNCTION(iblt_strata_agg_inverse, strata_transition(fcinfo, -1))
+IBLT_FUNCTION(iblt_strata_agg_inverse, transition(fcinfo, &kind_strata, -1))
 
 /* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
-IBLT_FUNCTION(iblt_agg_final, iblt_agg_final_value(fcinfo, &iblt_agg_kind))
+IBLT_FUNCTION(iblt_agg_final, iblt_agg_final_value(fcinfo, &kind_iblt))
 
 /* iblt_strata_agg_final(internal, anyelement, bigint [, iblt_strata]) -> iblt_strata */
 IBLT_FUNCTION(iblt_strata_agg_final, iblt_agg_final_value(fcinfo, &kind_strata))
 
 /* iblt_agg_serial(internal) -> bytea */
-IBLT_FUNCTION(iblt_agg_serial, iblt_agg_serial_value(fcinfo, &iblt_agg_kind))
+IBLT_FUNCTION(iblt_agg_serial, iblt_agg_serial_value(fcinfo, &kind_iblt))
 
 /* iblt_strata_agg_serial(internal) -> bytea */
 IBLT_FUNCTION(iblt_strata_agg_serial, iblt_agg_serial_value(fcinfo, &kind_strata))
 
-PG_FUNCTION_INFO_V1(iblt_agg_deserial);
-
 /* iblt_agg_deserial(bytea, internal) -> internal, of iblt_strata_agg too */
-Datum
-iblt_agg_deserial(PG_FUNCTION_ARGS)
-{
-	IbltSketch	sketch;
-
-	iblt_agg_context(fcinfo);
-	iblt_open_either(&sketch, PG_GETARG_DATUM(0));
-	PG_RETURN_POINTER(iblt_state_add(NULL, &sketch, 1, CurrentMemoryContext));
-}
-
-PG_FUNCTION_INFO_V1(iblt_agg_combine);
+IBLT_FUNCTION(iblt_agg_deserial, iblt_agg_deserial_value(fcinfo, &kind_either))
 
 /* iblt_agg_combine(internal, internal) -> internal, of iblt_strata_agg too */
-Datum
-iblt_agg_combine(PG_FUNCTION_ARGS)
-{
-	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltAggState *state = iblt_agg_state(fcinfo, 0);
-
-	if (!PG_ARGISNULL(1))
-		state = iblt_state_add(state,
-						  iblt_state_sketch((IbltAggState *) PG_GETARG_POINTER(1)),
-						  1, context);
-	if (state == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_POINTER(state);
-}
-
-/* Adds a sketch (sign +1) or removes it (sign -1). */
-static Datum
-sum_transition(FunctionCallInfo fcinfo, int sign)
-{
-	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltAggState *state = iblt_agg_state(fcinfo, 0);
-	IbltSketch	sketch;
-
-	iblt_open_arg(&sketch, fcinfo, 1);
-	PG_RETURN_POINTER(iblt_state_add(state, &sketch, sign, context));
-}
+IBLT_FUNCTION(iblt_agg_combine, iblt_agg_combine_states(fcinfo, &kind_iblt))
 
 /* iblt_sum_trans(internal, iblt) */
-IBLT_FUNCTION(iblt_sum_trans, sum_transition(fcinfo, 1))
+IBLT_FUNCTION(iblt_sum_trans, iblt_agg_sum(fcinfo, &kind_iblt, 1))
 
 /* iblt_sum_inverse(internal, iblt) */
-IBLT_FUNCTION(iblt_sum_inverse, sum_transition(fcinfo, -1))
+IBLT_FUNCTION(iblt_sum_inverse, iblt_agg_sum(fcinfo, &kind_iblt, -1))
 
 /* iblt_sum_final(internal) -> iblt: over no sketches, an empty template */
-IBLT_FUNCTION(iblt_sum_final, iblt_agg_final_value(fcinfo, &iblt_agg_kind))
+IBLT_FUNCTION(iblt_sum_final, iblt_agg_final_value(fcinfo, &kind_iblt))
+
+/*
+ * --- iblt_agg_bigint: for bigint keys, checksums and a template, with declared types alone ---
+ *
+ * Citus lets its workers do an aggregate's work if the state is of a type that
+ * a table could have.  Here it is an iblt, kept in memory as an expanded
+ * object, which becomes bytes only at the end.  Citus looks functions up for
+ * each row, so nothing is kept in fn_extra.  It also calls them for an
+ * aggregate of its own, whose arguments say nothing about this one.  So over no
+ * rows the result is NULL.
+ */
+
+/* A state that is a datum of type iblt. */
+typedef struct Expanded
+{
+	ExpandedObjectHeader header;
+	IbltAggState *state;
+	bool		seen;			/* has a row been checked? */
+} Expanded;
+
+static Size
+flat_size(ExpandedObjectHeader *header)
+{
+	return VARHDRSZ + ((Expanded *) header)->state->sketch.size;
+}
+
+static void
+flatten(ExpandedObjectHeader *header, void *result, Size size)
+{
+	IbltSketch *sketch = state_sketch(((Expanded *) header)->state);
+
+	Assert(size == VARHDRSZ + sketch->size);
+	iblt_core_seal(sketch);
+	SET_VARSIZE(result, size);
+	iblt_value_copy_bytes(VARDATA(result), sketch->bytes, sketch->size);
+}
+
+static const ExpandedObjectMethods methods = {flat_size, flatten};
+
+/* The object of a datum, or NULL if its bytes are elsewhere. */
+static inline Expanded *
+expanded(Datum value)
+{
+	ExpandedObjectHeader *header;
+
+	if (!VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(value)))
+		return NULL;
+	header = DatumGetEOHP(value);
+	return header->eoh_methods == &methods ? (Expanded *) header : NULL;
+}
+
+/*
+ * An object without a state, in a context of its own below the group's, where
+ * the executor leaves it.
+ */
+static Expanded *
+expanded_make(MemoryContext group)
+{
+	MemoryContext context = AllocSetContextCreate(group, "iblt state",
+												  ALLOCSET_SMALL_SIZES);
+	Expanded   *object = MemoryContextAllocZero(context, sizeof *object);
+
+	EOH_init_header(&object->header, &methods, context);
+	return object;
+}
+
+/* Adds the rows of a datum to an object. */
+static void
+add_datum(Expanded *object, Datum value)
+{
+	Expanded   *other = expanded(value);
+	IbltSketch	sketch;
+
+	if (other == NULL)
+		iblt_value_open(&iblt_type, &sketch, value);
+	object->state = state_add(object->state, other == NULL ? &sketch
+								   : state_sketch(other->state), 1,
+								   object->header.eoh_context);
+}
+
+/* The object of argument 0, to be changed.  NULL for NULL. */
+static inline Expanded *
+state_arg(FunctionCallInfo fcinfo)
+{
+	Datum		value = PG_GETARG_DATUM(0);
+	Expanded   *object;
+
+	if (PG_ARGISNULL(0))
+		return NULL;
+	object = expanded(value);
+	if (likely(object != NULL) &&
+		likely(VARATT_IS_EXTERNAL_EXPANDED_RW(DatumGetPointer(value))))
+		return object;
+	object = expanded_make(iblt_agg_context(fcinfo));
+	add_datum(object, value);
+	return object;
+}
+
+/*
+ * Takes the parameters of the first row that is seen.  ERROR unless a state that is there
+ * already has them.
+ */
+static void
+see_template(Expanded *object, FunctionCallInfo fcinfo)
+{
+	IbltSketch	sketch;
+	IbltParams	params;
+
+	if (PG_ARGISNULL(3))
+		iblt_agg_refuse_null_third("iblt_agg_bigint", true);
+	iblt_value_open(&iblt_type, &sketch, PG_GETARG_DATUM(3));
+	params = sketch.params;
+	if (params.value.limbs > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("iblt_agg_bigint cannot keep values"),
+				 errhint("Use iblt_agg, or a template without values.")));
+	iblt_key_set_params(iblt_key_coder(INT8OID, CurrentMemoryContext), &params);
+	if (object->state != NULL)
+		iblt_params_check_match(&object->state->sketch.params, &params);
+	if (object->state == NULL ||
+		object->state->sketch.params.key.kind == IBLT_KEY_UNTYPED)
+	{
+		object->state = state_make(&params, object->header.eoh_context);
+		object->state->inserted = true;
+	}
+	object->seen = true;
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_bigint_trans);
+
+/* iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) -> iblt */
+Datum
+iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
+{
+	Expanded   *object = state_arg(fcinfo);
+	uint8		key[8];
+	IbltStatus	status;
+
+	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
+		iblt_agg_refuse_null(fcinfo, &kind_iblt);
+	if (unlikely(object == NULL))
+		object = expanded_make(iblt_agg_context(fcinfo));
+	if (unlikely(!object->seen))
+		see_template(object, fcinfo);
+	iblt_store64(key, (uint64) PG_GETARG_INT64(1));
+	status = state_insert(object->state, key, sizeof key, (uint64) PG_GETARG_INT64(2));
+	if (unlikely(status != IBLT_OK))
+		iblt_refuse_row(status);
+	return EOHPGetRWDatum(&object->header);
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_bigint_combine);
+
+/* iblt_agg_bigint_combine(iblt, iblt) -> iblt */
+Datum
+iblt_agg_bigint_combine(PG_FUNCTION_ARGS)
+{
+	MemoryContext group = iblt_agg_context(fcinfo);
+	Expanded   *object = state_arg(fcinfo);
+
+	if (PG_ARGISNULL(1) && object == NULL)
+		PG_RETURN_NULL();
+	if (object == NULL)
+		object = expanded_make(group);
+	if (!PG_ARGISNULL(1))
+		add_datum(object, PG_GETARG_DATUM(1));
+	return EOHPGetRWDatum(&object->header);
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_bigint_final);
+
+/* iblt_agg_bigint_final(iblt) -> iblt: the value's bytes */
+Datum
+iblt_agg_bigint_final(PG_FUNCTION_ARGS)
+{
+	Expanded   *object = expanded(PG_GETARG_DATUM(0));
+
+	if (object == NULL)
+		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+	PG_RETURN_POINTER(state_value(object->state));
+}

@@ -173,36 +173,25 @@ void
 iblt_agg_refuse_null(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
 	bool		key = PG_ARGISNULL(1);
-	bool		value = false;
-	IbltAggSite site = {.kind = kind, .third = IBLT_THIRD_TEMPLATE};
 
-	if (!key && third_argument(type_of_argument(fcinfo, 3)) == site.third)
-	{
-		if (PG_ARGISNULL(3))
-			iblt_agg_refuse_null_third(kind->name, true);
-		kind->take_third(&site, PG_GETARG_DATUM(3));
-		value = site.params.value.limbs > 0;
-	}
 	ereport(ERROR,
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("%s of a row must not be null",
-					key ? "key" : value ? "value" : "checksum"),
+			 errmsg("%s of a row must not be null", key ? "key" : "checksum or value"),
 			 errdetail("Skipping the row would hide it from the comparison."),
 			 key
 			 ? errhint("Use a key that is never null, or the whole row as the key: %s(t.*, 0).",
-					   kind->name)
-			 : value
-			 ? errhint("Use a row as the value, ROW(value), whose columns may be null.")
-			 : errhint("Use iblt_checksum(...), which never returns null.")));
+					   kind->type->aggregate)
+			 : errhint("Use iblt_checksum(...), which never returns null, or as the value a row, ROW(value), whose columns may be null.")));
 }
 
 /*
- * ERROR for a key or value that is a column but may be meant as a row.
+ * ERROR for argument n, counted from 0, a key or value, that is a column but may be meant as a
+ * row.
  */
 static void
-check_ambiguous(FunctionCallInfo fcinfo, const Expr *argument,
-				 const char *role)
+check_ambiguous(FunctionCallInfo fcinfo, int n, const char *role)
 {
+	const Expr *argument = agg_argument(fcinfo, n);
 	EState	   *estate;
 	ListCell   *lc;
 
@@ -232,107 +221,53 @@ check_ambiguous(FunctionCallInfo fcinfo, const Expr *argument,
 	}
 }
 
-/*
- * The same for a key.  With a constant checksum or value, nothing else would
- * tell rows apart.
- */
-static void
-check_ambiguous_key(FunctionCallInfo fcinfo)
-{
-	Expr	   *checksum = agg_argument(fcinfo, 1);
-
-	if (checksum != NULL && IsA(checksum, Const))
-		check_ambiguous(fcinfo, agg_argument(fcinfo, 0), "key");
-}
-
-/* The same for a value.  One that is an integer or uuid is not meant as a row. */
-static void
-check_ambiguous_value(FunctionCallInfo fcinfo, const IbltKeyCoder *value)
-{
-	Expr	   *argument = agg_argument(fcinfo, 1);
-
-	if (argument != NULL && !IsA(argument, Const) &&
-		value->kind == IBLT_KEY_CANONICAL)
-		check_ambiguous(fcinfo, argument, "value");
-}
-
 void *
 iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
 	IbltAggSite *site = MemoryContextAllocZero(context, kind->site_size);
 	Oid			value_type = get_fn_expr_argtype(fcinfo->flinfo, 2);
+	Expr	   *second;
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
+	second = agg_argument(fcinfo, 1);
 	site->kind = kind;
 	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
 	site->value_type = getBaseType(value_type);
-	check_ambiguous_key(fcinfo);
 	if (kind->encodes_values)
 	{
 		site->value = iblt_key_coder(value_type, context);
 		site->value->of_value = true;
-		check_ambiguous_value(fcinfo, site->value);
 	}
+	/* with a constant checksum or value, nothing but the key would tell rows apart */
+	if (second != NULL && IsA(second, Const))
+		check_ambiguous(fcinfo, 0, "key");
+	/* an integer or uuid is not meant as a row */
+	else if (site->value != NULL && site->value->kind == IBLT_KEY_CANONICAL)
+		check_ambiguous(fcinfo, 1, "value");
 	site->third = third_argument(type_of_argument(fcinfo, 3));
 	site->third_is_constant = site->third == IBLT_THIRD_NONE ||
 		is_constant(agg_argument(fcinfo, 2));
-	site->context = AllocSetContextCreate(context, "iblt template",
-										  ALLOCSET_SMALL_SIZES);
 	fcinfo->flinfo->fn_extra = site;
 	return site;
 }
 
-/* Is this third argument the one that the site has seen last? */
-static bool
-seen_before(const IbltAggSite *site, Datum value)
-{
-	const struct varlena *template;
-	Size		size;
-
-	if (!site->has_params || site->third == IBLT_THIRD_NONE)
-		return site->has_params;
-	if (site->third == IBLT_THIRD_CAPACITY)
-		return site->capacity == DatumGetInt32(value);
-	template = (const struct varlena *) DatumGetPointer(value);
-	size = VARSIZE_ANY_EXHDR(template);
-	return VARSIZE_ANY_EXHDR(site->template) == size &&
-		memcmp(VARDATA_ANY(site->template), VARDATA_ANY(template), size) == 0;
-}
-
 void
-iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
+iblt_agg_site_take_third(IbltAggSite *site, FunctionCallInfo fcinfo)
 {
-	bool		is_template = site->third == IBLT_THIRD_TEMPLATE;
-	Datum		value = (Datum) 0;
-	MemoryContext old;
+	MemoryContext old = CurrentMemoryContext;
+	bool		given = site->third != IBLT_THIRD_NONE;
 
-	if (site->third != IBLT_THIRD_NONE)
-	{
-		if (PG_ARGISNULL(3))
-			iblt_agg_refuse_null_third(site->kind->name, is_template);
-		value = PG_GETARG_DATUM(3);
-	}
-	if (is_template)
-		value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
-	if (seen_before(site, value))
+	if (site->has_params && site->third_is_constant)
 		return;
-	site->has_params = false;
-	MemoryContextReset(site->context);
-	old = MemoryContextSwitchTo(site->context);
-	if (is_template)
-	{
-		Size		size = VARSIZE_ANY(DatumGetPointer(value));
-
-		site->template = memcpy(palloc(size), DatumGetPointer(value), size);
-		value = PointerGetDatum(site->template);
-	}
-	else
-		site->capacity = DatumGetInt32(value);
-	site->kind->take_third(site, value);
+	if (given && PG_ARGISNULL(3))
+		iblt_agg_refuse_null_third(site->kind->type->aggregate,
+								   site->third == IBLT_THIRD_TEMPLATE);
+	if (site->third_is_constant)
+		MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+	site->kind->take_third(site, given ? PG_GETARG_DATUM(3) : (Datum) 0);
 	MemoryContextSwitchTo(old);
-	site->version++;
 	site->has_params = true;
 }
 
@@ -380,7 +315,7 @@ value_without_row(FunctionCallInfo fcinfo, const IbltAggKind *kind,
 		!evaluate(fcinfo, agg_argument(fcinfo, 2), &third, &isnull))
 		return NULL;
 	if (isnull)
-		iblt_agg_refuse_null_third(kind->name, site->third == IBLT_THIRD_TEMPLATE);
+		iblt_agg_refuse_null_third(kind->type->aggregate, site->third == IBLT_THIRD_TEMPLATE);
 	site->value_type = OidIsValid(value_type) ? getBaseType(value_type) : InvalidOid;
 	kind->take_third(site, third);
 	site->coder = coder_without_row(fcinfo, 0, key_type);
@@ -404,7 +339,7 @@ iblt_agg_final_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
-						kind->name),
+						kind->type->aggregate),
 				 errhint("Pass a constant, a parameter or a scalar subquery, the same in all calls over one window.")));
 	PG_RETURN_POINTER(value);
 }
@@ -431,4 +366,39 @@ iblt_agg_serial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	if (value == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_BYTEA_P(value);
+}
+
+/* --- states of several values ------------------------------------------------- */
+
+Datum
+iblt_agg_deserial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
+{
+	IbltAnyView view;
+
+	iblt_agg_context(fcinfo);
+	iblt_value_open(kind->type, &view, PG_GETARG_DATUM(0));
+	PG_RETURN_POINTER(kind->add(NULL, &view, 1, CurrentMemoryContext));
+}
+
+Datum
+iblt_agg_combine_states(FunctionCallInfo fcinfo, const IbltAggKind *kind)
+{
+	MemoryContext context = iblt_agg_context(fcinfo);
+	void	   *state = iblt_agg_state(fcinfo, 0);
+
+	if (!PG_ARGISNULL(1))
+		state = kind->add(state, kind->view(PG_GETARG_POINTER(1)), 1, context);
+	if (state == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_POINTER(state);
+}
+
+Datum
+iblt_agg_sum(FunctionCallInfo fcinfo, const IbltAggKind *kind, int sign)
+{
+	MemoryContext context = iblt_agg_context(fcinfo);
+	IbltAnyView view;
+
+	iblt_value_open_arg(kind->type, &view, fcinfo, 1);
+	PG_RETURN_POINTER(kind->add(iblt_agg_state(fcinfo, 0), &view, sign, context));
 }

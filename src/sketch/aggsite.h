@@ -5,10 +5,10 @@
  *	  iblt_strata_agg and kbf_agg.  A call site turns keys into bytes and
  *	  decides which parameters a group's value has.
  *
- * Arguments that do not vary between rows (capacity, template) are taken from
- * the first row of the group.  Later rows are checked against it.  When there
- * was no row, the aggregate must still return a value of the right size and key
- * type.  Then these arguments are found as expressions.
+ * Arguments that should not vary between rows (capacity, template) are taken from
+ * the first row of the group.  When there was no row, the aggregate must still
+ * return a value of the right size and key type.  Then these arguments are found as
+ * expressions.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,9 +45,8 @@ typedef struct IbltAggSite IbltAggSite;
 /* What distinguishes one of these aggregates. */
 typedef struct IbltAggKind
 {
-	const char *name;			/* of the aggregate */
+	const IbltValueType *type;	/* of its result, with the aggregate's name */
 	size_t		site_size;		/* of its sites, which begin with IbltAggSite */
-	bool		is_strata;		/* iblt_strata_agg */
 	bool		encodes_values;	/* by a coder */
 
 	/*
@@ -62,12 +61,18 @@ typedef struct IbltAggKind
 	 */
 	struct varlena *(*make_empty) (IbltAggSite *site);
 
+	/* The view of a state's value, with all rows in it. */
+	void	   *(*view) (void *state);
+
 	/* The sealed value of a state, which can still be used. */
 	struct varlena *(*make_value) (void *state);
-} IbltAggKind;
 
-/* That of iblt_agg (agg.c). */
-extern const IbltAggKind iblt_agg_kind;
+	/*
+	 * Adds a value to a state, or subtracts it, and returns the state, which may be
+	 * another one in the context.  NULL is a state of nothing.
+	 */
+	void	   *(*add) (void *state, const void *view, int sign, MemoryContext context);
+} IbltAggKind;
 
 /* What a call site of a transition function keeps between rows. */
 struct IbltAggSite
@@ -79,12 +84,8 @@ struct IbltAggSite
 	IbltThirdArgument third;
 	bool		third_is_constant;
 	bool		has_params;
-	MemoryContext context;		/* of the third argument last seen */
-	int32		capacity;		/* last seen */
-	struct varlena *template;	/* last seen, a copy */
 	IbltParams	params;			/* untyped, or typed by the template.  Not of
 								 * kbf_agg */
-	uint64		version;		/* rises when params change */
 	uint64		integer;		/* the last key, if it is an integer */
 };
 
@@ -92,9 +93,8 @@ struct IbltAggSite
 extern void *iblt_agg_site_make(FunctionCallInfo fcinfo,
 								const IbltAggKind *kind);
 
-/* Updates the site's parameters from this row's third argument. */
-extern void iblt_agg_site_see_third(IbltAggSite *site,
-									FunctionCallInfo fcinfo);
+/* Sets the site's parameters to those of the third argument, for the first row of a group. */
+extern void iblt_agg_site_take_third(IbltAggSite *site, FunctionCallInfo fcinfo);
 
 /* ERROR for a row with a NULL key, or else a NULL checksum or value. */
 extern void iblt_agg_refuse_null(FunctionCallInfo fcinfo,
@@ -114,6 +114,16 @@ extern Datum iblt_agg_final_value(FunctionCallInfo fcinfo,
 extern Datum iblt_agg_serial_value(FunctionCallInfo fcinfo,
 								   const IbltAggKind *kind);
 
+/* The functions that read a state from bytes, and that add two states. */
+extern Datum iblt_agg_deserial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind);
+extern Datum iblt_agg_combine_states(FunctionCallInfo fcinfo, const IbltAggKind *kind);
+
+/* The transition function of a sum of values. */
+extern Datum iblt_agg_sum(FunctionCallInfo fcinfo, const IbltAggKind *kind, int sign);
+
+/* Says how far the scan below an aggregate is, if that is due (progress.c). */
+extern void iblt_progress_say(FunctionCallInfo fcinfo);
+
 /* The call site of a transition function, prepared for this row. */
 static inline IbltAggSite *
 iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
@@ -124,8 +134,6 @@ iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 		iblt_agg_refuse_null(fcinfo, kind);
 	if (unlikely(site == NULL))
 		site = iblt_agg_site_make(fcinfo, kind);
-	if (unlikely(!site->has_params || !site->third_is_constant))
-		iblt_agg_site_see_third(site, fcinfo);
 	return site;
 }
 
@@ -155,7 +163,8 @@ iblt_agg_site_key(IbltAggSite *site, Datum key)
 static inline uint64
 iblt_agg_site_version(const IbltAggSite *site)
 {
-	return site->version + site->coder->version;
+	/* a state that was not checked has 0 */
+	return 1 + site->coder->version + (site->value == NULL ? 0 : site->value->version);
 }
 
 static inline bool

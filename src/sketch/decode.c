@@ -1,10 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * decode.c
- *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.
+ *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.  iblt_get:
+ *	  one key.
  *
  * An incomplete decoding never looks like a complete one.  It is an ERROR with
  * its own SQLSTATE, or with allow_partial a WARNING with the rows.
+ *
+ * Looking a key up reads the header and cells of the key, up to k of them, until two
+ * tell.  Of a stored sketch only these bytes are fetched (value.h).  The header
+ * is validated, its sizes against the size of the value, and so are the field
+ * elements of the cells.  Everything else is trusted: the checksum, the other cells,
+ * and that they match the header.  Every function through which a value comes in has
+ * validated it, so this trusts the disk and superusers.  No byte that they
+ * changed makes the function read outside the value.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +27,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "core/get.h"
 #include "core/meter.h"
 #include "core/sizing.h"
 #include "core/sums.h"
@@ -34,9 +44,25 @@ iblt_decoding_start(IbltDecoding *decoding)
 	iblt_core_peel_start(decoding->peeler, &decoding->work, palloc(size));
 }
 
-void
-iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
-		  const IbltParams *params, bool of_value)
+/*
+ * How one column is shown: as text, or as a type that the caller asks for.  That
+ * type must be the sketch's.
+ */
+typedef struct IbltShown
+{
+	IbltKeyCoder *coder;		/* NULL for values of a sketch without values */
+	bool		as_text;
+	FmgrInfo	output;			/* if as text */
+} IbltShown;
+
+/*
+ * Shows keys, or values, as a type, or as text for InvalidOid.  The coder of a
+ * type is kept for the next call of the function, except for that of an
+ * anonymous row.
+ */
+static void
+show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
+	 const IbltParams *params, bool of_value)
 {
 	Oid			output;
 	bool		is_varlena;
@@ -67,9 +93,10 @@ show_bytes(const IbltShown *shown, const uint8 *bytes, unsigned limbs)
 												  datum));
 }
 
-Datum
-iblt_show_value(const IbltShown *shown, const IbltSketch *sketch,
-				const IbltEntry *entry, bool *isnull)
+/* The value of all rows of a key.  Sets isnull if there is no such value. */
+static Datum
+show_value(const IbltShown *shown, const IbltSketch *sketch,
+		   const IbltEntry *entry, bool *isnull)
 {
 	uint8		value[8 * IBLT_MAX_LIMBS];
 
@@ -113,6 +140,17 @@ recommend(const IbltVerdict *verdict)
 	return need;
 }
 
+/* ERROR for a sketch whose header and cells cannot both be right. */
+pg_noreturn static void
+refuse_contradiction(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("iblt cells do not match the header"),
+			 errdetail("No rows have both these cells and this header."),
+			 errhint("Build the sketch again. This value was not made by inserting, deleting and adding.")));
+}
+
 void
 iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
 {
@@ -122,7 +160,7 @@ iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
 	if (result == IBLT_PEEL_INCONSISTENT ||
 		(result == IBLT_PEEL_INCOMPLETE &&
 		 iblt_core_sums(&decoding->original) == IBLT_SUMS_CONTRADICT))
-		iblt_refuse_contradiction();
+		refuse_contradiction();
 	verdict->complete = result == IBLT_PEEL_COMPLETE;
 	verdict->recovered = decoding->peeler->recovered;
 	verdict->rows = iblt_core_estimate(&decoding->original, &verdict->bound);
@@ -144,16 +182,10 @@ most_capacity(const IbltParams *params)
 static char *
 incomplete_hint(const IbltVerdict *verdict, const IbltParams *params)
 {
-	bool		plain = params->hashes == IBLT_DEFAULT_HASHES &&
-		params->value.limbs == 0 && params->seed == 0 &&
-		(params->key.kind != IBLT_KEY_CANONICAL ||
-		 8 * params->key.limbs == IBLT_DEFAULT_KEY_SIZE);
-
 	if (verdict->recommended > most_capacity(params))
 		return pstrdup("Compare the table in parts, by ranges of the key. No sketch is large enough.");
-	return psprintf("Build both sketches with capacity => " UINT64_FORMAT "%s%s. To see what was recovered, use allow_partial => true.",
-					verdict->recommended, plain ? "" : " in their template",
-					verdict->bound <= verdict->capacity
+	return psprintf("Build both sketches with capacity => " UINT64_FORMAT "%s. To see what was recovered, use allow_partial => true.",
+					verdict->recommended, verdict->bound <= verdict->capacity
 					? " and another seed, because this one was large enough for the estimate"
 					: "");
 }
@@ -184,7 +216,7 @@ decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
 		values[1] = CStringGetTextDatum(entry.count > 0 ? "left"
 										: entry.count < 0 ? "right" : "both");
 		values[2] = Int64GetDatum(entry.count);
-		values[3] = iblt_show_value(row_values, sketch, &entry, &nulls[3]);
+		values[3] = show_value(row_values, sketch, &entry, &nulls[3]);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 		MemoryContextReset(row_context);
 	}
@@ -203,8 +235,8 @@ iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 
 	(void) iblt_value_rows(fcinfo, NULL);
 	decoding.original = *sketch;
-	iblt_show(&keys, fcinfo, key_type, params, false);
-	iblt_show(&values, fcinfo, value_type, params, true);
+	show(&keys, fcinfo, key_type, params, false);
+	show(&values, fcinfo, value_type, params, true);
 	iblt_decoding_start(&decoding);
 	decode_into(&decoding, (ReturnSetInfo *) fcinfo->resultinfo, &keys, &values);
 	iblt_decoding_finish(&decoding, verdict);
@@ -217,7 +249,7 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	IbltSketch	sketch;
 	IbltVerdict verdict;
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	if (sketch.params.key.kind == IBLT_KEY_UNTYPED)
 	{
 		/* a template, which has no rows */
@@ -281,7 +313,7 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	Datum		values[4];
 	bool		nulls[4] = {false};
 
-	iblt_open_arg(&decoding.original, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &decoding.original, fcinfo, 0);
 	iblt_decoding_start(&decoding);
 	while (iblt_core_peel_next(decoding.peeler, &entry))
 		;
@@ -308,10 +340,139 @@ iblt_estimate(PG_FUNCTION_ARGS)
 	Datum		values[4];
 	bool		nulls[4] = {false};
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	values[0] = iblt_rows_datum(iblt_core_estimate(&sketch, &bound));
 	values[1] = iblt_rows_datum(bound);
 	values[2] = iblt_rows_datum(estimate_keys(&sketch, &bound));
 	values[3] = iblt_rows_datum(bound);
 	return iblt_value_row(fcinfo, values, nulls);
 }
+
+/* --- one key ----------------------------------------------------------------- */
+
+/* A cell of a stored sketch.  ERROR if it is damaged. */
+static const uint8_t *
+fetch_cell(const IbltSketch *sketch, uint32_t i, void *source)
+{
+	size_t		offset = iblt_cell_offset(sketch, i);
+	const uint8 *cell = iblt_slices_get((const IbltSlices *) source, offset,
+										offset + sketch->cell_size);
+
+	if (!iblt_core_cell_is_canonical(sketch, cell))
+		iblt_value_check(&iblt_type, IBLT_BAD_FIELD);
+	return cell;
+}
+
+/*
+ * Lists the sketch to its end, because only then is it known whether it
+ * contradicts itself.  If it cannot be listed completely, a key that was listed
+ * is believed unless counts may have wrapped.
+ */
+static IbltPresence
+list(Datum value, const uint8 *key, IbltEntry *found)
+{
+	size_t		size;
+	IbltPresence presence = IBLT_ABSENT;
+	IbltDecoding decoding;
+	IbltVerdict verdict;
+	IbltEntry	entry;
+	uint8	   *cell;
+
+	iblt_value_open(&iblt_type, &decoding.original, value);
+	cell = palloc(decoding.original.cell_size);
+	size = 8 * (size_t) decoding.original.params.key.limbs;
+	iblt_decoding_start(&decoding);
+	while (iblt_core_peel_next(decoding.peeler, &entry))
+	{
+		if (memcmp(entry.key, key, size) != 0)
+			continue;
+		if (presence == IBLT_PRESENT)
+			return IBLT_CONTRADICTION;
+		presence = IBLT_PRESENT;
+		*found = entry;
+		found->cell = memcpy(cell, entry.cell, decoding.original.cell_size);
+	}
+	iblt_decoding_finish(&decoding, &verdict);
+	if (verdict.complete ||
+		(presence == IBLT_PRESENT &&
+		 iblt_core_sums(&decoding.original) == IBLT_SUMS_AGREE))
+		return presence;
+	return IBLT_UNKNOWN;
+}
+
+/*
+ * Looks a key up.  More rows than a count can hold may be a fold in which
+ * counts wrapped, and only the whole sketch tells.
+ */
+static IbltPresence
+get(const IbltSketch *sketch, IbltSlices *slices, const uint8 *key,
+	bool may_list, IbltEntry *entry)
+{
+	IbltPresence presence;
+	IbltSketch	whole;
+
+	if (sketch->ncells == 0)
+		return IBLT_ABSENT;
+	if (sketch->rows >= PG_INT32_MIN && sketch->rows <= PG_INT32_MAX)
+		/* two cells that tell the same are enough */
+		presence = iblt_core_get_cells(sketch, key, 2, fetch_cell, slices, entry);
+	else
+	{
+		iblt_value_open(&iblt_type, &whole, slices->value);
+		presence = iblt_core_get(&whole, key, entry);
+	}
+	if (presence == IBLT_UNKNOWN && may_list)
+		presence = list(slices->value, key, entry);
+	return presence;
+}
+
+/* Looks up argument 1 in argument 0, and shows its value as value_type. */
+static Datum
+get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
+{
+	static const char *const names[] = {"absent", "present", "unknown"};
+	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
+	IbltPresence presence;
+	IbltSlices	slices;
+	IbltSketch	sketch;
+	IbltParams	params;
+	IbltEntry	entry;
+	IbltShown	shown;
+	Datum		values[3] = {0};
+	bool		nulls[3] = {false, true, true};
+
+	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
+	iblt_require_arg(fcinfo, 1, "key of a row", NULL);
+	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	params = sketch.params;
+	iblt_key_set_params(coder, &params);
+	show(&shown, fcinfo, value_type, &sketch.params, true);
+	presence = get(&sketch, &slices, iblt_key_padded(coder, params.key.limbs),
+				   may_list, &entry);
+	if (presence == IBLT_CONTRADICTION)
+		refuse_contradiction();
+
+	values[0] = CStringGetTextDatum(names[presence]);
+	if (presence == IBLT_PRESENT)
+	{
+		nulls[1] = false;
+		values[1] = Int64GetDatum(entry.count);
+		values[2] = show_value(&shown, &sketch, &entry, &nulls[2]);
+	}
+	return iblt_value_row(fcinfo, values, nulls);
+}
+
+static bool
+list_arg(FunctionCallInfo fcinfo, int n)
+{
+	return DatumGetBool(iblt_require_arg(fcinfo, n, "list",
+										 "Write iblt_get(s, key, value_type => NULL::boolean) to get values of type boolean."));
+}
+
+/* iblt_get(iblt, anyelement, list) -> (status, count, value): the paper's GET */
+IBLT_FUNCTION(iblt_get, get_row(fcinfo, INT8OID, list_arg(fcinfo, 2)))
+
+/* iblt_get(iblt, anyelement, value_type, list) -> (status, count, value) */
+IBLT_FUNCTION(iblt_get_typed,
+			  get_row(fcinfo, iblt_key_type_asked(fcinfo, 2),
+					  list_arg(fcinfo, 3)))

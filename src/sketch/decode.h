@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * decode.h
- *	  A sketch decoded key by key, the verdict on the result, and keys and
- *	  values as columns of a result.
+ *	  A sketch decoded key by key, and the verdict on the result.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,29 +43,6 @@ extern void iblt_decoding_start(IbltDecoding *decoding);
  * each other.
  */
 extern void iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict);
-
-/*
- * How one column is shown: as text, or as a type that the caller asks for.  That
- * type must be the sketch's.
- */
-typedef struct IbltShown
-{
-	IbltKeyCoder *coder;		/* NULL for values of a sketch without values */
-	bool		as_text;
-	FmgrInfo	output;			/* if as text */
-} IbltShown;
-
-/*
- * Shows keys, or values, as a type, or as text for InvalidOid.  The coder of a
- * type is kept for the next call of the function, except for that of an
- * anonymous row.
- */
-extern void iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
-					  const IbltParams *params, bool of_value);
-
-/* The value of all rows of a key.  Sets isnull if there is no such value. */
-extern Datum iblt_show_value(const IbltShown *shown, const IbltSketch *sketch,
-							 const IbltEntry *entry, bool *isnull);
 
 /*
  * Decodes an open sketch into the result of a function that returns the rows of

@@ -16,7 +16,6 @@
 #include "fmgr.h"
 
 #include "core/peel.h"
-#include "sketch/slice.h"
 #include "sketch/value.h"
 
 /* An incomplete decoding.  Class IB belongs to this extension. */
@@ -34,20 +33,10 @@
 
 /* type.c */
 
-/*
- * Opens a view of a datum of type iblt, detoasted if needed.  ERROR if the
- * value is not valid.  The view is valid as long as the datum is.
- */
-extern void iblt_open(IbltSketch *sketch, Datum value);
-
-/* The same for a datum of type iblt or iblt_strata, and for one of either. */
-extern void iblt_open_as(IbltSketch *sketch, Datum value, bool is_strata);
-extern void iblt_open_either(IbltSketch *sketch, Datum value);
-
-/* The same for argument n of a function.  NULL is an ERROR as well. */
-extern void iblt_open_arg(IbltSketch *sketch, FunctionCallInfo fcinfo, int n);
-extern void iblt_strata_open_arg(IbltSketch *strata, FunctionCallInfo fcinfo,
-								 int n);
+/* Both types, and values of either, as operators and aggregates take them. */
+extern const IbltValueType iblt_type;
+extern const IbltValueType iblt_strata_type;
+extern const IbltValueType iblt_either_type;
 
 /*
  * Opens the header of argument n alone, as iblt_core_open_header does, and
@@ -56,9 +45,6 @@ extern void iblt_strata_open_arg(IbltSketch *strata, FunctionCallInfo fcinfo,
  */
 extern void iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
 								 FunctionCallInfo fcinfo, int n);
-
-/* ERROR for a value that is not valid. */
-extern void iblt_refuse(IbltStatus status);
 
 /* Creates an empty value in CurrentMemoryContext, and a view of it. */
 extern struct varlena *iblt_make(IbltSketch *sketch, const IbltParams *params);
@@ -84,10 +70,7 @@ extern void iblt_check_params(const IbltParams *params);
 extern void iblt_refuse_row(IbltStatus status);
 
 /* ERROR if the core found counts out of range.  IBLT_OK passes. */
-extern void iblt_check_counts(const IbltParams *params, IbltStatus status);
-
-/* ERROR for a sketch whose header and cells cannot both be right. */
-pg_noreturn extern void iblt_refuse_contradiction(void);
+extern void iblt_check_counts(IbltStatus status);
 
 /* ops.c */
 
@@ -104,7 +87,7 @@ extern struct varlena *iblt_combine(IbltSketch *result, const IbltSketch *left,
  * Makes the parameters of an untyped template.  Each is checked, with a hint.
  * value_size is 0 for a sketch without values.
  */
-extern void iblt_params_make(IbltParams *params, int capacity, int hashes,
+extern void iblt_params_make(IbltParams *params, int capacity, double failure, int hashes,
 							 int key_size, int value_size, uint64 seed);
 
 /* The same for an estimator of strata of so many cells. */
@@ -130,13 +113,6 @@ extern char *iblt_params_type_name(const IbltTyping *typing);
  */
 extern void iblt_params_check_match(const IbltParams *left,
 									const IbltParams *right);
-
-/*
- * The same for sketches, not estimators, that may be folded first.  Returns the
- * cells of a subtable after that.
- */
-extern uint32 iblt_params_match_folded(const IbltParams *left,
-									   const IbltParams *right);
 
 /*
  * The mask of one subtable, which is counted from 1.  ERROR, with a hint, if

@@ -88,7 +88,7 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old;
 
-	iblt_open_arg(&sketch, fcinfo, 1);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 1);
 	old = MemoryContextSwitchTo(context);
 	kept = palloc(sizeof(Kept));
 	kept->context = context;

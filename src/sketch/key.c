@@ -74,29 +74,24 @@ iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 					   iblt_codec_for_columns(ncolumns, types, context), context);
 }
 
-/* A coder for the keys or values of a sketch, by the type that it names. */
-static IbltKeyCoder *
-coder_from_typing(const IbltTyping *typing)
-{
-	IbltCodec  *codec;
-	char	   *description;
-
-	if (typing->kind == IBLT_KEY_INTEGER)
-		return iblt_key_coder(INT8OID, CurrentMemoryContext);
-	if (typing->kind == IBLT_KEY_UUID)
-		return iblt_key_coder(UUIDOID, CurrentMemoryContext);
-	description = pnstrdup((const char *) typing->description,
-						   typing->description_size);
-	codec = iblt_codec_from_description(description, CurrentMemoryContext);
-	return coder_alloc(codec == NULL ? BYTEAOID : iblt_codec_type(codec),
-					   IBLT_KEY_CANONICAL, codec, CurrentMemoryContext);
-}
-
 IbltKeyCoder *
 iblt_key_coder_for_params(const IbltParams *params, bool of_value)
 {
-	IbltKeyCoder *coder = coder_from_typing(of_value ? &params->value : &params->key);
+	const IbltTyping *typing = of_value ? &params->value : &params->key;
+	IbltKeyCoder *coder;
 
+	if (typing->kind != IBLT_KEY_CANONICAL)
+		coder = iblt_key_coder(typing->kind == IBLT_KEY_UUID ? UUIDOID : INT8OID,
+							   CurrentMemoryContext);
+	else
+	{
+		char	   *description = pnstrdup((const char *) typing->description,
+										   typing->description_size);
+		IbltCodec  *codec = iblt_codec_from_description(description, CurrentMemoryContext);
+
+		coder = coder_alloc(codec == NULL ? BYTEAOID : iblt_codec_type(codec),
+							IBLT_KEY_CANONICAL, codec, CurrentMemoryContext);
+	}
 	coder->of_value = of_value;
 	return coder;
 }
@@ -157,21 +152,16 @@ refuse_long(const IbltKeyCoder *coder, int size)
 {
 	const char *what = coder->of_value ? "value" : "key";
 	int			length = coder->bytes.len;
-	int			enough = (length + 7) / 8 * 8;
-	bool		possible = length <= 8 * IBLT_MAX_LIMBS;
 
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("%s is too long for the iblt", what),
 			 errdetail("The %s takes %d bytes, and the sketch keeps %ss of up to %d bytes.",
 					   what, length, what, size),
-			 coder->of_value
-			 ? possible
-			 ? errhint("Build all sketches with a template such as iblt_new(value_size => %d).", enough)
-			 : errhint("Keep a shorter value, such as iblt_checksum(value), and look the value up by it.")
-			 : possible
-			 ? errhint("Build both sketches with a template such as iblt_new(key_size => %d), or use iblt_checksum(key) as the key and look rows up by it.", enough)
-			 : errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
+			 length > 8 * IBLT_MAX_LIMBS
+			 ? errhint("Use iblt_checksum(%s) in its place and look rows up by it.", what)
+			 : errhint("Build all sketches with a template such as iblt_new(%s_size => %d), or use iblt_checksum(%s) in its place and look rows up by it.",
+					   what, (length + 7) / 8 * 8, what)));
 }
 
 const uint8 *
@@ -332,8 +322,7 @@ iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 	require_of_catalog(type);
 	if (type == RECORDOID || type == RECORDARRAYOID)
 	{
-		coder = coder_from_typing(&typing);
-		coder->of_value = of_value;
+		coder = iblt_key_coder_for_params(params, of_value);
 		if (coder->type != type)
 			refuse_type(format_type_be(type), &typing, of_value,
 						"Decode with");
@@ -392,20 +381,12 @@ decode_integer(const IbltKeyCoder *coder, int64 integer)
 		: Int16GetDatum((int16) integer);
 }
 
-static Datum
-decode_uuid(const uint8 *bytes)
-{
-	pg_uuid_t  *uuid = palloc(sizeof *uuid);
-
-	memcpy(uuid->data, bytes, UUID_LEN);
-	return UUIDPGetDatum(uuid);
-}
-
 Datum
 iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
 {
 	if (coder->kind == IBLT_KEY_CANONICAL)
 		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
-	return coder->kind == IBLT_KEY_UUID ? decode_uuid(bytes)
-		: decode_integer(coder, (int64) iblt_load64(bytes));
+	if (coder->kind == IBLT_KEY_UUID)
+		return UUIDPGetDatum(memcpy(palloc(UUID_LEN), bytes, UUID_LEN));
+	return decode_integer(coder, (int64) iblt_load64(bytes));
 }

@@ -14,6 +14,28 @@
 #include "core/strata.h"
 #include "sketch/key.h"
 
+/*
+ * The cells of a subtable after the larger of two sketches is folded to the size of the smaller.
+ * ERROR unless they can be added then.
+ */
+static uint32
+match_folded(const IbltParams *left, const IbltParams *right)
+{
+	uint32		cells = Min(left->subtable_cells, right->subtable_cells);
+	IbltParams	folded_left = *left;
+	IbltParams	folded_right = *right;
+
+	if (left->subtable_cells % cells != 0 || right->subtable_cells % cells != 0)
+	{
+		iblt_params_check_match(left, right);
+		return 0;
+	}
+	folded_left.subtable_cells = cells;
+	folded_right.subtable_cells = cells;
+	iblt_params_check_match(&folded_left, &folded_right);
+	return cells;
+}
+
 /* Folds an open sketch to subtables of this many cells, if it has more. */
 static void
 fold_to(IbltSketch *sketch, uint32 cells)
@@ -32,14 +54,14 @@ open_operands(FunctionCallInfo fcinfo, IbltSketch *left, IbltSketch *right)
 {
 	uint32		cells;
 
-	iblt_open_either(left, PG_GETARG_DATUM(0));
-	iblt_open_either(right, PG_GETARG_DATUM(1));
+	iblt_value_open(&iblt_either_type, left, PG_GETARG_DATUM(0));
+	iblt_value_open(&iblt_either_type, right, PG_GETARG_DATUM(1));
 	if (left->params.strata > 0)
 	{
 		iblt_params_check_match(&left->params, &right->params);
 		return;
 	}
-	cells = iblt_params_match_folded(&left->params, &right->params);
+	cells = match_folded(&left->params, &right->params);
 	fold_to(left, cells);
 	fold_to(right, cells);
 }
@@ -60,7 +82,7 @@ iblt_combine(IbltSketch *result, const IbltSketch *left,
 		params.value = right->params.value;
 		value = iblt_make(result, &params);
 	}
-	iblt_check_counts(&params, iblt_core_add_sketch(result, right, sign));
+	iblt_check_counts(iblt_core_add_sketch(result, right, sign));
 	iblt_core_seal(result);
 	return value;
 }
@@ -77,7 +99,7 @@ combine_arguments(FunctionCallInfo fcinfo, int sign)
 }
 
 /*
- * The operators have the same functions for estimators.
+ * The operators have the same functions for estimators, and so have iblt_insert and iblt_delete.
  *
  * iblt_add(iblt, iblt) -> iblt: the operator +
  */
@@ -96,9 +118,9 @@ iblt_negate(PG_FUNCTION_ARGS)
 	IbltSketch	result;
 	struct varlena *value;
 
-	iblt_open_either(&sketch, PG_GETARG_DATUM(0));
+	iblt_value_open(&iblt_either_type, &sketch, PG_GETARG_DATUM(0));
 	value = iblt_make(&result, &sketch.params);
-	iblt_check_counts(&result.params, iblt_core_add_sketch(&result, &sketch, -1));
+	iblt_check_counts(iblt_core_add_sketch(&result, &sketch, -1));
 	iblt_core_seal(&result);
 	PG_RETURN_POINTER(value);
 }
@@ -141,7 +163,7 @@ iblt_fold(PG_FUNCTION_ARGS)
 	int			capacity;
 	double		failure;
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	capacity = DatumGetInt32(iblt_require_arg(fcinfo, 1, "capacity", NULL));
 	failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure", IBLT_HAS_DEFAULT));
 	PG_RETURN_POINTER(iblt_make_fold(&result, &sketch,
@@ -160,9 +182,9 @@ iblt_fold_like(PG_FUNCTION_ARGS)
 	IbltSketch	result;
 	uint32		cells;
 
-	iblt_open_arg(&sketch, fcinfo, 0);
-	iblt_open_arg(&template, fcinfo, 1);
-	cells = iblt_params_match_folded(&sketch.params, &template.params);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &template, fcinfo, 1);
+	cells = match_folded(&sketch.params, &template.params);
 	if (cells != template.params.subtable_cells)
 		iblt_params_check_match(&sketch.params, &template.params);
 	PG_RETURN_POINTER(iblt_make_fold(&result, &sketch, cells, sketch.params.subtables));
@@ -178,7 +200,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 	IbltSketch	result;
 	unsigned	left;
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	iblt_require_arg(fcinfo, 1, "number of the subtable", NULL);
 	left = sketch.params.subtables &
 		~iblt_params_subtable(&sketch.params, PG_GETARG_INT32(1));
@@ -191,7 +213,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 
 /* A copy of the sketch or estimator with one row inserted or deleted. */
 static Datum
-change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
+change_row(FunctionCallInfo fcinfo, int sign)
 {
 	IbltKeyCoder *key = iblt_key_coder_for_arg(fcinfo, 1);
 	IbltKeyCoder *value = iblt_key_coder_for_arg(fcinfo, 2);
@@ -202,19 +224,16 @@ change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
 	struct varlena *changed;
 
 	value->of_value = true;
-	if (is_strata)
-		iblt_strata_open_arg(&sketch, fcinfo, 0);
-	else
-		iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_either_type, &sketch, fcinfo, 0);
 	/* skipping the row would hide it */
 	iblt_require_arg(fcinfo, 1, "key of a row", NULL);
-	iblt_require_arg(fcinfo, 2, is_strata ? "checksum of a row" : "value of a row", NULL);
+	iblt_require_arg(fcinfo, 2, "value of a row", NULL);
 	iblt_key_encode(key, PG_GETARG_DATUM(1));
 	iblt_key_encode(value, PG_GETARG_DATUM(2));
 	params = sketch.params;
 	iblt_key_set_row_params(key, value, &params);
 	changed = iblt_make(&result, &params);
-	if (is_strata)
+	if (params.strata > 0)
 		iblt_core_strata_add_row(&result, (uint8 *) key->bytes.data, key->bytes.len,
 								 iblt_key_checksum(value), sign);
 	else if (params.value.limbs == 0)
@@ -225,22 +244,16 @@ change_row(FunctionCallInfo fcinfo, bool is_strata, int sign)
 									iblt_key_padded(value, params.value.limbs), sign);
 	if (status != IBLT_OK)
 		iblt_refuse_row(status);
-	iblt_check_counts(&params, iblt_core_add_sketch(&result, &sketch, 1));
+	iblt_check_counts(iblt_core_add_sketch(&result, &sketch, 1));
 	iblt_core_seal(&result);
 	return PointerGetDatum(changed);
 }
 
 /* iblt_insert(iblt, anyelement, anycompatible) -> iblt: the paper's INSERT */
-IBLT_FUNCTION(iblt_insert, change_row(fcinfo, false, 1))
+IBLT_FUNCTION(iblt_insert, change_row(fcinfo, 1))
 
 /* iblt_delete(iblt, anyelement, anycompatible) -> iblt: the paper's DELETE */
-IBLT_FUNCTION(iblt_delete, change_row(fcinfo, false, -1))
-
-/* iblt_strata_insert(iblt_strata, anyelement, bigint) -> iblt_strata */
-IBLT_FUNCTION(iblt_strata_insert, change_row(fcinfo, true, 1))
-
-/* iblt_strata_delete(iblt_strata, anyelement, bigint) -> iblt_strata */
-IBLT_FUNCTION(iblt_strata_delete, change_row(fcinfo, true, -1))
+IBLT_FUNCTION(iblt_delete, change_row(fcinfo, -1))
 
 /* --- what comparisons send: folds of one sketch, each larger than the last --- */
 
@@ -265,7 +278,7 @@ iblt_compare_template(PG_FUNCTION_ARGS)
 
 	/* refuses what is out of range */
 	iblt_params_make(&params, DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity", NULL)),
-					 TEMPLATE_HASHES, DatumGetInt32(iblt_require_arg(fcinfo, 1, "key_size", NULL)), 0,
+					 IBLT_DEFAULT_FAILURE, TEMPLATE_HASHES, DatumGetInt32(iblt_require_arg(fcinfo, 1, "key_size", NULL)), 0,
 					 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 2, "seed", NULL)));
 	while (cells < params.subtable_cells)
 		cells *= 2;
@@ -284,7 +297,7 @@ iblt_compare_fold(PG_FUNCTION_ARGS)
 	IbltSketch	fold;
 	int32		cells = PG_GETARG_INT32(1);
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	if ((int64) sketch.params.subtable_cells == cells)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
 	if (cells < 1 || sketch.params.subtable_cells % cells != 0)
@@ -310,7 +323,7 @@ iblt_compare_next(PG_FUNCTION_ARGS)
 	uint32		known = (uint32) Max(PG_GETARG_INT32(1), 1);
 	uint32		cells;
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	whole = sketch.params.subtable_cells;
 	cells = iblt_core_subtable_cells((uint32) Max(PG_GETARG_INT32(2), 1),
 									 TEMPLATE_HASHES, FOLD_FAILURE);

@@ -11,7 +11,6 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -46,8 +45,8 @@ cells_for(int capacity, int hashes, double failure)
 }
 
 void
-iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
-				 int value_size, uint64 seed)
+iblt_params_make(IbltParams *params, int capacity, double failure, int hashes,
+				 int key_size, int value_size, uint64 seed)
 {
 	int			most = 8 * IBLT_MAX_LIMBS;
 
@@ -61,8 +60,7 @@ iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
 	params->key.limbs = (key_size + 7) / 8;
 	params->value.limbs = (value_size + 7) / 8;
 	params->seed = seed;
-	params->subtable_cells = cells_for(capacity, hashes,
-									   IBLT_DEFAULT_FAILURE);
+	params->subtable_cells = cells_for(capacity, hashes, failure);
 }
 
 uint32
@@ -114,50 +112,30 @@ iblt_params_type_name(const IbltTyping *typing)
 	return NULL;
 }
 
-/* The values' part of what follows. */
-static void
-append_values(StringInfo text, const IbltTyping *value)
+/* The form of keys or values, for messages. */
+static char *
+typing_text(const char *what, const IbltTyping *typing)
 {
-	if (value->limbs == 0)
-		appendStringInfoString(text, "without values");
-	else if (value->kind == IBLT_KEY_UNTYPED)
-		appendStringInfo(text, "with values, value_size %u", 8 * value->limbs);
-	else
-		appendStringInfo(text, "with values of type %s in %u bytes",
-						 iblt_params_type_name(value), 8 * value->limbs);
+	char	   *type = iblt_params_type_name(typing);
+
+	return typing->limbs == 0 ? psprintf("no %s", what)
+		: psprintf("%s of %s%s in %u bytes", what, type == NULL ? "no type yet" : "type ",
+				   type == NULL ? "" : type, 8 * typing->limbs);
 }
 
 /* All parameters in one line, for messages. */
 static char *
 params_text(const IbltParams *params)
 {
-	char	   *key_type = iblt_params_type_name(&params->key);
 	int			subtables = iblt_core_subtable_count(params);
-	StringInfoData text;
 
-	initStringInfo(&text);
-	if (params->strata > 0)
-	{
-		appendStringInfo(&text, "%d strata of %u cells, %d hashes, seed " INT64_FORMAT ", %s%s",
-						 params->strata, subtables * params->subtable_cells,
-						 params->hashes, (int64) params->seed,
-						 key_type == NULL ? "no key type yet" : "key type ",
-						 key_type == NULL ? "" : key_type);
-		return text.data;
-	}
-	appendStringInfo(&text, "%d hashes, %u cells", params->hashes,
-					 subtables * params->subtable_cells);
-	if (subtables != params->hashes)
-		appendStringInfo(&text, " in subtables of mask %u", params->subtables);
-	appendStringInfo(&text, ", seed " INT64_FORMAT ", ", (int64) params->seed);
-	append_values(&text, &params->value);
-	if (key_type == NULL)
-		appendStringInfo(&text, ", no key type yet, key_size %u",
-						 8 * params->key.limbs);
-	else
-		appendStringInfo(&text, ", key type %s in %u bytes", key_type,
-						 8 * params->key.limbs);
-	return text.data;
+	return psprintf("%s%d hashes, %u cells%s, seed " INT64_FORMAT ", %s, %s",
+					params->strata == 0 ? "" : psprintf("%d strata, ", params->strata),
+					params->hashes, subtables * params->subtable_cells,
+					subtables == params->hashes ? ""
+					: psprintf(" in subtables of mask %u", params->subtables),
+					(int64) params->seed, typing_text("keys", &params->key),
+					typing_text("values", &params->value));
 }
 
 /*
@@ -211,24 +189,6 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 			 : errhint("Build both from one template: %s_agg(key, checksum, %s_new(...)).", type, type)));
 }
 
-uint32
-iblt_params_match_folded(const IbltParams *left, const IbltParams *right)
-{
-	uint32		cells = Min(left->subtable_cells, right->subtable_cells);
-	IbltParams	folded_left = *left;
-	IbltParams	folded_right = *right;
-
-	if (left->subtable_cells % cells != 0 || right->subtable_cells % cells != 0)
-	{
-		iblt_params_check_match(left, right);
-		return 0;
-	}
-	folded_left.subtable_cells = cells;
-	folded_right.subtable_cells = cells;
-	iblt_params_check_match(&folded_left, &folded_right);
-	return cells;
-}
-
 /* ERROR for a get_success that no sketch reaches. */
 static void
 refuse_get_success(int capacity, double get_success)
@@ -243,30 +203,6 @@ refuse_get_success(int capacity, double get_success)
 			 errmsg("no iblt is large enough to find %d keys with probability %g",
 					capacity, get_success),
 			 errhint("Choose a smaller capacity, a smaller get_success or more hashes.")));
-}
-
-/*
- * Chooses hashes and the cells of a subtable.  get_success is argument n.
- */
-static uint32
-choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
-			 double failure)
-{
-	uint32		cells;
-
-	*hashes = PG_ARGISNULL(6) ? IBLT_DEFAULT_HASHES : PG_GETARG_INT32(6);
-	iblt_check_range("hashes of an iblt", *hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
-	/* refuses capacity and failure */
-	cells = cells_for(capacity, *hashes, failure);
-	if (PG_ARGISNULL(n))
-		return cells;
-	if (PG_ARGISNULL(6))
-		*hashes = 0;			/* to be chosen */
-	cells = iblt_core_get_choose(capacity, hashes, failure,
-								 PG_GETARG_FLOAT8(n));
-	if (cells == 0)
-		refuse_get_success(capacity, PG_GETARG_FLOAT8(n));
-	return cells;
 }
 
 PG_FUNCTION_INFO_V1(iblt_new);
@@ -286,13 +222,21 @@ iblt_new(PG_FUNCTION_ARGS)
 	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of an iblt", IBLT_HAS_DEFAULT));
 	bool		with_values = DatumGetBool(iblt_require_arg(fcinfo, 3, "with_values of an iblt", IBLT_HAS_DEFAULT));
 	int			value_size = DatumGetInt32(iblt_require_arg(fcinfo, 4, "value_size of an iblt", IBLT_HAS_DEFAULT));
-	int			hashes;
-	uint32		cells = choose_cells(fcinfo, 5, capacity, &hashes, failure);
 
 	if (value_size == 0 && with_values)
 		value_size = IBLT_DEFAULT_VALUE_SIZE;
-	iblt_params_make(&params, capacity, hashes, key_size, value_size, (uint64) seed);
-	params.subtable_cells = cells;
+	iblt_params_make(&params, capacity, failure, PG_ARGISNULL(6) ? IBLT_DEFAULT_HASHES
+					 : PG_GETARG_INT32(6), key_size, value_size, (uint64) seed);
+	if (!PG_ARGISNULL(5))
+	{
+		if (PG_ARGISNULL(6))
+			params.hashes = 0;	/* to be chosen */
+		params.subtable_cells = iblt_core_get_choose(capacity, &params.hashes, failure,
+													 PG_GETARG_FLOAT8(5));
+		if (params.subtable_cells == 0)
+			refuse_get_success(capacity, PG_GETARG_FLOAT8(5));
+		params.subtables = (1U << params.hashes) - 1;
+	}
 	PG_RETURN_POINTER(iblt_make_empty(&params));
 }
 
@@ -346,7 +290,7 @@ iblt_info(PG_FUNCTION_ARGS)
 	IbltRow		row = {0};
 	bool		has_values;
 
-	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	has_values = params->value.limbs > 0;
 	iblt_column(&row, Int32GetDatum(IBLT_FORMAT_VERSION), false);
 	size_columns(&row, params);

@@ -12,7 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "sketch/progress.h"
+#include "sketch/aggsite.h"
 
 #include "access/heapam.h"
 #include "access/parallel.h"

@@ -50,24 +50,20 @@ static void
 open_args(Salvage *salvage, FunctionCallInfo fcinfo)
 {
 	bytea	   *bytes;
-	IbltStatus	status;
 
 	iblt_require_arg(fcinfo, 0, "bytes", NULL);
 	bytes = PG_GETARG_BYTEA_PP(0);
 	/* the view is not used to write */
-	status = iblt_core_open_header(&salvage->damaged,
-								   (uint8 *) VARDATA_ANY(bytes),
-								   VARSIZE_ANY_EXHDR(bytes),
-								   VARSIZE_ANY_EXHDR(bytes));
-	if (status != IBLT_OK)
-		iblt_refuse(status);
+	iblt_value_check(&iblt_type,
+					 iblt_core_open_header(&salvage->damaged, (uint8 *) VARDATA_ANY(bytes),
+										   VARSIZE_ANY_EXHDR(bytes), VARSIZE_ANY_EXHDR(bytes)));
 	if (salvage->damaged.ncells == 0)
 		refuse("It is a template, which has no rows.",
 			   "Make another one with iblt_new.");
 	salvage->has_other = !PG_ARGISNULL(2);
 	if (!salvage->has_other)
 		return;
-	iblt_open_arg(&salvage->other, fcinfo, 2);
+	iblt_value_open_arg(&iblt_type, &salvage->other, fcinfo, 2);
 	iblt_params_check_match(&salvage->damaged.params, &salvage->other.params);
 	if (salvage->other.ncells == 0)
 		salvage->has_other = false;

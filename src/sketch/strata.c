@@ -74,7 +74,7 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	const IbltParams *params = &strata.params;
 	IbltRow		row = {0};
 
-	iblt_strata_open_arg(&strata, fcinfo, 0);
+	iblt_value_open_arg(&iblt_strata_type, &strata, fcinfo, 0);
 	iblt_column(&row, Int32GetDatum(IBLT_FORMAT_VERSION), false);
 	iblt_column(&row, Int32GetDatum(params->strata), false);
 	iblt_column(&row, Int32GetDatum(params->hashes * (int32) params->subtable_cells), false);
@@ -127,12 +127,12 @@ iblt_strata_estimate(PG_FUNCTION_ARGS)
 	IbltSketch	right;
 	IbltSketch	difference;
 
-	iblt_strata_open_arg(&left, fcinfo, 0);
+	iblt_value_open_arg(&iblt_strata_type, &left, fcinfo, 0);
 	if (PG_NARGS() == 1)
 		iblt_copy(&difference, &left);
 	else
 	{
-		iblt_strata_open_arg(&right, fcinfo, 1);
+		iblt_value_open_arg(&iblt_strata_type, &right, fcinfo, 1);
 		iblt_combine(&difference, &left, &right, -1);
 	}
 	PG_RETURN_INT64(estimate(&difference));

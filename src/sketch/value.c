@@ -7,6 +7,7 @@
  */
 #include "sketch/value.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "common/base64.h"
@@ -16,6 +17,8 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+
+#include "codec/version.h"
 
 /* One message for a bad value, however it came in. */
 #define INVALID_VALUE(type, status) \
@@ -38,9 +41,10 @@ iblt_value_alloc(size_t size)
 }
 
 void
-iblt_value_refuse(const IbltValueType *type, IbltStatus status)
+iblt_value_check(const IbltValueType *type, IbltStatus status)
 {
-	ereport(ERROR, INVALID_VALUE(type, status));
+	if (status != IBLT_OK)
+		ereport(ERROR, INVALID_VALUE(type, status));
 }
 
 void
@@ -104,6 +108,76 @@ iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
 	if (PG_ARGISNULL(n))
 		iblt_value_refuse_null(type);
 	return PG_GETARG_DATUM(n);
+}
+
+void
+iblt_value_open(const IbltValueType *type, void *view, Datum value)
+{
+	struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
+
+	iblt_value_check(type, type->open(view, (uint8 *) VARDATA_ANY(bytes),
+									  VARSIZE_ANY_EXHDR(bytes)));
+}
+
+void
+iblt_value_open_arg(const IbltValueType *type, void *view, FunctionCallInfo fcinfo,
+					int n)
+{
+	iblt_value_open(type, view, iblt_value_arg(fcinfo, n, type));
+}
+
+/* Bytes that the first slice should have, because they cost no more. */
+#define FIRST_SLICE	((size_t) 1900)
+
+/*
+ * Values of at most this many bytes are fetched as a whole.  One scan over
+ * eight chunks costs as much as slices of two or three.
+ */
+#define WHOLE_SIZE	16000
+
+uint8 *
+iblt_slices_open(IbltSlices *slices, Datum value,
+				 size_t (*header_size) (const uint8 *bytes), size_t *size)
+{
+	struct varlena *stored = (struct varlena *) DatumGetPointer(value);
+	uint8	   *bytes;
+
+	slices->value = value;
+	slices->whole = NULL;
+	slices->size = toast_raw_datum_size(value) - VARHDRSZ;
+	/* what takes fewer bytes out of line is compressed */
+	if (slices->size <= WHOLE_SIZE || !VARATT_IS_EXTERNAL_ONDISK(stored) ||
+		toast_datum_size(value) < slices->size)
+	{
+		stored = PG_DETOAST_DATUM_PACKED(value);
+		slices->whole = (uint8 *) VARDATA_ANY(stored);
+		*size = slices->size = VARSIZE_ANY_EXHDR(stored);
+		return slices->whole;
+	}
+	*size = FIRST_SLICE;
+	bytes = iblt_slices_get(slices, 0, *size);
+	if (header_size(bytes) <= *size)
+		return bytes;
+	*size = Min(slices->size, header_size(bytes));
+	return iblt_slices_get(slices, 0, *size);
+}
+
+uint8 *
+iblt_slices_get(const IbltSlices *slices, size_t from, size_t to)
+{
+	struct varlena *slice;
+
+	if (from > to || to > slices->size)
+		elog(ERROR, "slice from %zu to %zu of a value of %zu bytes",
+			 from, to, slices->size);
+	if (slices->whole != NULL)
+		return slices->whole + from;
+	slice = PG_DETOAST_DATUM_SLICE(slices->value, from, to - from);
+	if (VARSIZE_ANY_EXHDR(slice) != to - from)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("stored value is shorter than its size")));
+	return (uint8 *) VARDATA_ANY(slice);
 }
 
 /*
@@ -189,6 +263,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
 	char	   *text = PG_GETARG_CSTRING(0);
 	struct varlena *value;
+	IbltAnyView view;
 	IbltStatus	status;
 	size_t		length;
 	int			size;
@@ -204,7 +279,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 				 errdetail("The text form is base64, and this text is not."),
 				 errhint("Look for a value that was cut short or changed on its way.")));
 	SET_VARSIZE(value, VARHDRSZ + size);
-	status = type->validate(type, (uint8 *) VARDATA(value), size);
+	status = type->open(&view, (uint8 *) VARDATA(value), size);
 	if (status != IBLT_OK)
 		ereturn(fcinfo->context, (Datum) 0, INVALID_VALUE(type, status));
 	PG_RETURN_POINTER(value);
@@ -234,11 +309,10 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 static Datum
 value_from_bytes(void *bytes, size_t size, const IbltValueType *type)
 {
-	/* checked in place first, so that no memory is taken for bad bytes */
-	IbltStatus	status = type->validate(type, bytes, size);
+	IbltAnyView view;
 
-	if (status != IBLT_OK)
-		iblt_value_refuse(type, status);
+	/* in place first, so that no memory is taken for bad bytes */
+	iblt_value_check(type, type->open(&view, bytes, size));
 	return PointerGetDatum(iblt_value_copy(bytes, size));
 }
 

@@ -18,6 +18,7 @@
 
 #include "codec/codec.h"
 #include "codec/version.h"
+#include "core/kbf.h"
 #include "core/sketch.h"
 
 /* One such type. */
@@ -27,16 +28,60 @@ typedef struct IbltValueType
 	const char *aggregate;		/* that makes its values, and never returns
 								 * NULL */
 	const char *null_detail;	/* why NULL is not a value */
-	/* the one validator, which only reads */
-	IbltStatus	(*validate) (const struct IbltValueType *type, uint8 *bytes,
-							 size_t size);
+	/* the one validator: opens a view of bytes, which it only reads */
+	IbltStatus	(*open) (void *view, uint8 *bytes, size_t size);
 } IbltValueType;
+
+/* A view of a value of any type. */
+typedef union IbltAnyView
+{
+	IbltSketch	sketch;
+	IbltKbf		kbf;
+} IbltAnyView;
+
+/*
+ * Opens a view of a datum of the type, detoasted if needed.  ERROR if the value
+ * is not valid.  The view is valid as long as the datum is.
+ */
+extern void iblt_value_open(const IbltValueType *type, void *view, Datum value);
+
+/* The same for argument n of a function.  NULL is an ERROR as well. */
+extern void iblt_value_open_arg(const IbltValueType *type, void *view,
+								FunctionCallInfo fcinfo, int n);
+
+/*
+ * A value of which a few bytes are read.  One that TOAST keeps out of line and not
+ * compressed is in chunks of some 2,000 bytes, which have an index.  A slice of it
+ * costs the look-up of one or two chunks, whatever the size of the value.  Any
+ * other value is taken as a whole, and so is one of few chunks, for which slices
+ * would cost more.  Nothing here validates the bytes.
+ */
+typedef struct IbltSlices
+{
+	Datum		value;			/* as given */
+	size_t		size;			/* bytes of the value, without varlena header */
+	uint8	   *whole;			/* all of them, or NULL if slices are fetched */
+} IbltSlices;
+
+/*
+ * Begins to read a datum, and returns its first bytes, with its whole header as far
+ * as it is there, and their number.  header_size tells the header's size from its first
+ * bytes.  Slices are valid as long as the datum and CurrentMemoryContext are.
+ */
+extern uint8 *iblt_slices_open(IbltSlices *slices, Datum value,
+							   size_t (*header_size) (const uint8 *bytes), size_t *size);
+
+/*
+ * The bytes [from, to) of the value, to be read only, of any alignment.  ERROR if they are
+ * not there.
+ */
+extern uint8 *iblt_slices_get(const IbltSlices *slices, size_t from, size_t to);
 
 /* Allocates a varlena for a value of this many bytes. */
 extern struct varlena *iblt_value_alloc(size_t size);
 
-/* ERROR for bytes that are not a value of the type. */
-extern void iblt_value_refuse(const IbltValueType *type, IbltStatus status);
+/* ERROR for bytes, or parameters, that the core refuses.  IBLT_OK passes. */
+extern void iblt_value_check(const IbltValueType *type, IbltStatus status);
 
 /* ERROR for an argument out of range. */
 extern void iblt_check_range(const char *name, int value, int least, int most);

@@ -116,10 +116,9 @@ SELECT iblt_strata_estimate(iblt_strata_agg(id, c) FILTER (WHERE false), iblt_st
 -- NULLs are errors: to skip a row would hide it
 SELECT * FROM pg_temp.refusals('iblt_strata_agg(%s)', 'NULL::int, 1', '1, NULL', '1, 1, NULL');
 
--- groups, and one template for all rows of a group
+-- groups
 SELECT g, seed, rows FROM (SELECT g, iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM r GROUP BY g) x(g, s), iblt_strata_info(s)
 ORDER BY g;
-SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM r;
 
 -- more keys than the strata can tell: an error, never 0
 SELECT pg_temp.refusal('SELECT iblt_strata_estimate(iblt_strata_agg(id, c, iblt_strata_new(1))) FROM r');

@@ -55,7 +55,7 @@ my $long = q{SELECT iblt_agg(ROW(a, b), 0, iblt_internal.iblt_compare_template(1
 like(failure("SELECT iblt_internal.iblt_track_set_base('two', ${\ generation('two')}, ($long))"), qr/ERROR:  22023: .*key sizes? differ/, 'iblt_track_set_base: longer keys');
 is(right('t'), 't', 'the digest is as it was');
 
-my $begin = sub { return "BEGIN; SELECT iblt_internal.iblt_track_begin('t', '$_[1]', '$_[2]', true, false, false, 100, $_[0]); COMMIT" };
+my $begin = sub { return "BEGIN; SELECT iblt_internal.iblt_track_begin('t', '$_[1]'::text[] || '$_[2]', cardinality('$_[1]'::text[]), true, false, false, 100, $_[0]); COMMIT" };
 my %template = (
 	'a typed sketch' => $forged{'another seed'},
 	'a template with values' => 'iblt_new(100, with_values => true)',
@@ -172,9 +172,9 @@ my @described = (
 	[ 'system', 'system + 1', 'this is a copy of the database that made it' ],
 	[ 'database', 'oid(database::bigint + 1)', 'this is a copy of the database that made it' ],
 	[ 'generation', 'generation + 1', 'its first scan has not been finished' ],
-	[ 'columns', q('{99}'), 'one of its columns was dropped' ],
-	[ 'columns', q('{-1}'), 'one of its columns was dropped' ],
-	[ 'columns', q('{0}'), 'one of its columns was dropped' ]);
+	[ 'columns', q('{1,2,99,2}'), 'one of its columns was dropped' ],
+	[ 'columns', q('{1,2,-1,2}'), 'one of its columns was dropped' ],
+	[ 'columns', q('{1,2,0,2}'), 'one of its columns was dropped' ]);
 sql('UPDATE two SET a = a + 1');
 foreach (@described)
 {
@@ -186,7 +186,7 @@ foreach (@described)
 	forge('tracked', "UPDATE iblt_internal.tracked AS t SET $column = s.$column FROM saved AS s WHERE t.relation = s.relation; DROP TABLE saved");
 }
 is(right('two'), 't', 'the digest of before is right');
-forge('tracked', "UPDATE iblt_internal.tracked SET key_columns = '{1,NULL}' WHERE relation = 'two'::regclass");
+forge('tracked', "UPDATE iblt_internal.tracked SET columns = '{1,NULL}' WHERE relation = 'two'::regclass");
 like(failure("SELECT iblt_live('two')"), qr/ERROR:  XX000: unexpected array in iblt_internal.tracked/, 'a description with a column that is null: an error');
 forge('tracked', "UPDATE iblt_internal.tracked SET files = NULL WHERE relation = 'two'::regclass");
 like(failure("SELECT iblt_live('two')"), qr/ERROR:  XX000: unexpected null in iblt_internal.tracked/, 'a description that lacks a column: an error');
