@@ -340,7 +340,7 @@ flatten(ExpandedObjectHeader *header, void *result, Size size)
 	Assert(size == VARHDRSZ + sketch->size);
 	iblt_core_seal(sketch);
 	SET_VARSIZE(result, size);
-	iblt_value_copy_bytes(VARDATA(result), sketch->bytes, sketch->size);
+	memcpy(VARDATA(result), sketch->bytes, sketch->size);
 }
 
 static const ExpandedObjectMethods methods = {flat_size, flatten};

@@ -26,9 +26,6 @@
 	 errmsg("invalid value of type %s", (type)->name), \
 	 errdetail("The value is refused because %s.", iblt_core_status_text(status)))
 
-/* Bytes between two checks for a cancel, whole groups of base64. */
-#define STEP	((size_t) 1 << 20)
-
 #define WHITE_SPACE	" \t\r\n"
 
 struct varlena *
@@ -57,25 +54,12 @@ iblt_check_range(const char *name, int value, int least, int most)
 				 errhint("Choose a value between %d and %d.", least, most)));
 }
 
-void
-iblt_value_copy_bytes(void *to, const void *from, size_t size)
-{
-	size_t		done;
-
-	for (done = 0; done < size; done += STEP)
-	{
-		CHECK_FOR_INTERRUPTS();
-		memcpy((char *) to + done, (const char *) from + done,
-			   Min(size - done, STEP));
-	}
-}
-
 struct varlena *
 iblt_value_copy(const void *bytes, size_t size)
 {
 	struct varlena *value = iblt_value_alloc(size);
 
-	iblt_value_copy_bytes(VARDATA(value), bytes, size);
+	memcpy(VARDATA(value), bytes, size);
 	return value;
 }
 
@@ -195,66 +179,10 @@ without_white_space(char *text)
 		return text;
 	copy = pstrdup(text);
 	for (; text[done] != '\0'; done++)
-	{
-		if (done % STEP == 0)
-			CHECK_FOR_INTERRUPTS();
 		if (strchr(WHITE_SPACE, text[done]) == NULL)
 			copy[kept++] = text[done];
-	}
 	copy[kept] = '\0';
 	return copy;
-}
-
-/*
- * Reads base64 without white space, where there is room for 3 bytes for every
- * 4 characters.  Returns the number of bytes, or -1.  Only the last step may be
- * padded.
- */
-static int
-base64_decode(const char *text, size_t length, char *bytes)
-{
-	size_t		done;
-	int			size = 0;
-
-	for (done = 0; done < length; done += STEP)
-	{
-		int			n = (int) Min(length - done, STEP);
-		int			got;
-
-		CHECK_FOR_INTERRUPTS();
-		got = pg_b64_decode(text + done, n, (void *) (bytes + size), n / 4 * 3);
-		if (got < 0 || (done + n < length && got != n / 4 * 3))
-			return -1;
-		size += got;
-	}
-	return size;
-}
-
-/* The characters that so many bytes take in base64. */
-static int64
-base64_length(int64 size)
-{
-	return (size + 2) / 3 * 4;
-}
-
-/* Writes base64_length(size) characters, without a final zero. */
-static void
-base64_encode(const char *bytes, size_t size, char *text)
-{
-	size_t		done;
-
-	for (done = 0; done < size; done += STEP / 4 * 3)
-	{
-		int			n = (int) Min(size - done, STEP / 4 * 3);
-		int			got;
-
-		CHECK_FOR_INTERRUPTS();
-		got = pg_b64_encode((void *) unconstify(char *, bytes + done), n, text,
-							(n + 2) / 3 * 4);
-		if (got < 0)
-			elog(ERROR, "base64 text did not fit its own bound");
-		text += got;
-	}
 }
 
 /* Reads base64 and skips white space in it. */
@@ -271,7 +199,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 	text = without_white_space(text);
 	length = strlen(text);
 	value = iblt_value_alloc(length / 4 * 3);
-	size = base64_decode(text, length, VARDATA(value));
+	size = pg_b64_decode(text, (int) length, (void *) VARDATA(value), (int) (length / 4 * 3));
 	if (size < 0)
 		ereturn(fcinfo->context, (Datum) 0,
 				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
@@ -290,7 +218,7 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
 	struct varlena *value = PG_GETARG_VARLENA_PP(0);
 	int			size = VARSIZE_ANY_EXHDR(value);
-	int64		length = base64_length(size);
+	int64		length = ((int64) size + 2) / 3 * 4;
 	char	   *text;
 
 	if (length + 1 > (int64) MaxAllocSize)
@@ -300,7 +228,8 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 						type->name, size),
 				 errhint("Use the binary form: COPY ... WITH (FORMAT binary), or a cast to bytea.")));
 	text = palloc(length + 1);
-	base64_encode(VARDATA_ANY(value), size, text);
+	if (pg_b64_encode((void *) VARDATA_ANY(value), size, text, (int) length) < 0)
+		elog(ERROR, "base64 text did not fit its own bound");
 	text[length] = '\0';
 	PG_RETURN_CSTRING(text);
 }

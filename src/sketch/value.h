@@ -96,10 +96,7 @@ extern Datum iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name,
 /* The hint for an argument that has a default. */
 #define IBLT_HAS_DEFAULT	"Leave it out to get its default."
 
-/* Copies a value's bytes.  Can be cancelled. */
-extern void iblt_value_copy_bytes(void *to, const void *from, size_t size);
-
-/* The same into a new varlena. */
+/* Copies a value's bytes into a new varlena. */
 extern struct varlena *iblt_value_copy(const void *bytes, size_t size);
 
 /* ERROR for NULL in place of a value. */
