@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * bytes.h
  *	  Canonical bytes appended to a buffer: integers, lengths and items.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_CODEC_BYTES_H
 #define IBLT_CODEC_BYTES_H

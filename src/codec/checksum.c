@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * checksum.c
  *	  iblt_checksum: 64 bits that are equal for rows with equal values, on any
  *	  two servers.
@@ -10,8 +9,6 @@
  *
  * Limits: the items of one row fit in 1 GB.  XXH3 is not a MAC.  Someone who
  * knows the seed and can choose rows can make two of them collide.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * checksum.h
  *	  The row checksum for callers in C, and columns that have the name of their
  *	  relation.
@@ -7,8 +6,6 @@
  * SQL reads a bare name t as a column t if there is one, and otherwise as the
  * row of a relation t.  If one column takes the place of the row, different
  * tables read as equal.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_CODEC_CHECKSUM_H
 #define IBLT_CODEC_CHECKSUM_H

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * checksum_support.c
  *	  Planner support for iblt_checksum.
  *
@@ -14,8 +13,6 @@
  * names the types of the others, which may be different on that server.
  *
  * A single argument that could be a column or a row (checksum.h) is an ERROR.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

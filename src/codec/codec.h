@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * codec.h
  *	  The canonical bytes of SQL values, and back.
  *
@@ -11,8 +10,6 @@
  * bytes of each type.
  *
  * Limits: the output is one StringInfo, hence at most 1 GB.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_CODEC_CODEC_H
 #define IBLT_CODEC_CODEC_H

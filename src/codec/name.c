@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * name.c
  *	  Portable descriptions of types: "text", "int4[]", "(int4,text)",
  *	  "public.mood".
@@ -15,8 +14,6 @@
  * A description may come from an attacker.  It is bounded in length, depth
  * and columns.  Reading it resolves no name through search_path and runs
  * nothing.  Only the spelling that is written here is accepted.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * prefetch.h
  *	  Fetches the tuples that a scan will read next.
  *
@@ -14,8 +13,6 @@
  * pages mostly are neighbours in memory, too: a row of 128 bytes took 128 ns
  * with this on a page alone, and takes 105 ns.  There is no gain if the pages
  * have just been copied from the operating system.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_CODEC_PREFETCH_H
 #define IBLT_CODEC_PREFETCH_H

@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * private.h
  *	  What the files of src/codec share: the codec, pinned settings and
  *	  encodings.
  *
  * No file uses one that comes later in this list: bytes, text, type, name, write,
  * read.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_CODEC_PRIVATE_H
 #define IBLT_CODEC_PRIVATE_H

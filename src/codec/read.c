@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * read.c
  *	  Canonical bytes back to SQL values.
  *
@@ -10,8 +9,6 @@
  *
  * Limits: some values are not written again, because their functions need not
  * be inverses of each other: xml, and those that have only output text.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * text.c
  *	  Text in UTF-8, and whatever else must not depend on the session: pinned
  *	  client encoding, pinned settings, and the types that order their parts by
@@ -10,8 +9,6 @@
  *
  * Limits: two server characters with the same character in Unicode are the
  * same here.  It is an ERROR if that makes two keys of one jsonb equal.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

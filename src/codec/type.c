@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * type.c
  *	  From a type to its codec.
  *
@@ -9,8 +8,6 @@
  *
  * Limits: if a type's own catalog entry (its send function, say) changes under
  * a running query, the next query is the first to use the change.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * version.h
  *	  What differs between the releases of PostgreSQL, from 14 to 19.
  *
@@ -8,8 +7,6 @@
  *
  * relation/describe.c asks for the release itself, because a whole function
  * is another one there.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_CODEC_VERSION_H
 #define IBLT_CODEC_VERSION_H

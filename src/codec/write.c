@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * write.c
  *	  SQL values to canonical bytes.
  *
@@ -9,8 +8,6 @@
  *
  * Limits: the bytes of a container are moved once for each level of nesting
  * whose length takes more than one byte.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

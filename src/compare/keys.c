@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * keys.c
  *	  The keys of a difference: iblt_compare_decode lists all of them in order,
  *	  iblt_compare_keys gives some of them as text for looking rows up, and
@@ -7,8 +6,6 @@
  *
  * Millions of keys as text[] would take a multiple of the sketch's memory, so
  * the list has them as they are in the cells.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/decode.h"
 

@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * collection.c
  *	  Packed changes, and those of one tracked table in memory.
- *
- *-------------------------------------------------------------------------
  */
 #include "digest/collection.h"
 

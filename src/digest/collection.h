@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * collection.h
  *	  Changes of rows as bytes, one after the other, and the changes of one tracked
  *	  table in memory: a list, or a sketch once the list would be larger than that.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_DIGEST_COLLECTION_H
 #define IBLT_DIGEST_COLLECTION_H

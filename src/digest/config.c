@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * config.c
  *	  How a table is tracked: its row in iblt_internal.tracked, and the beginning and
  *	  the end of tracking.
  *
  * Tracking begins and ends while the caller holds SHARE ROW EXCLUSIVE on the table and its
  * partitions.  So no transaction that has written to it is in progress.
- *
- *-------------------------------------------------------------------------
  */
 #include "digest/config.h"
 

@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * config.h
  *	  How a table is tracked: its row in iblt_internal.tracked.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_DIGEST_CONFIG_H
 #define IBLT_DIGEST_CONFIG_H

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * digest.c
  *	  The digest of a tracked table in one snapshot: its parts, as a sketch, its
  *	  state, and what a scan has shown of it.
@@ -7,8 +6,6 @@
  * In any snapshot iblt_live is the sketch that iblt_agg gives over the table, byte
  * for byte: the base, the changes that the snapshot sees, and those that this
  * transaction still has in memory.
- *
- *-------------------------------------------------------------------------
  */
 #include "digest/digest.h"
 

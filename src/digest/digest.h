@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * digest.h
  *	  The digest of a tracked table in one snapshot: its base and the changes
  *	  since.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_DIGEST_DIGEST_H
 #define IBLT_DIGEST_DIGEST_H

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * merge.c
  *	  Puts the changes of a tracked table into its base, and the background
  *	  worker that does so for the tables of one database.
@@ -12,8 +11,6 @@
  * table that has many changes, once, and ends.  It reads and writes the stores
  * only, and runs no code of users.  A table whose merge fails does not keep the
  * others from being merged.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

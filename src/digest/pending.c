@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * pending.c
  *	  The changes of tracked tables in this transaction, and when a worker is
  *	  started that merges them.
- *
- *-------------------------------------------------------------------------
  */
 #include "digest/pending.h"
 

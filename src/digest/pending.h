@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * pending.h
  *	  The changes of tracked tables in this transaction, which are kept in
  *	  memory until it commits.
@@ -9,8 +8,6 @@
  * RELEASE merges a collection into the level above, and ROLLBACK TO drops it.
  * Before the transaction commits or is prepared, its changes go to the store,
  * as rows of the same transaction.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_DIGEST_PENDING_H
 #define IBLT_DIGEST_PENDING_H

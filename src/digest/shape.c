@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * shape.c
  *	  What a live digest relies on beside rows.
  *
@@ -11,8 +10,6 @@
  * and a table that was unlogged for a while can have lost them in a crash.  A
  * catalog may also be changed and changed back, and rows recorded meanwhile.
  * So the hashes have versions of rows of the catalogs, and not just contents.
- *
- *-------------------------------------------------------------------------
  */
 #include "digest/config.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * store.h
  *	  The relations that keep live digests: what is tracked, the base of each
  *	  digest, and the changes since the base was made.
@@ -8,8 +7,6 @@
  * store.c, merge.c and run/rows.c write them, with the table access method heap.  So
  * publications FOR ALL TABLES leave them out, users' INSERT, UPDATE, DELETE and TRUNCATE
  * are errors, and WAL, MVCC and VACUUM work as for any table.  They have no indexes.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_DIGEST_STORE_H
 #define IBLT_DIGEST_STORE_H

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * trigger.c
  *	  The triggers of tracked tables.
  *
@@ -10,8 +9,6 @@
  * configuration changes only under a lock that no writer shares, and with an
  * invalidation of the table's and its partitions' relation cache.  So a writer,
  * which has locked the table after that, finds the new one.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

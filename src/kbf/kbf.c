@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * kbf.c
  *	  The type kbf: its text and binary forms, its casts, its memory, and its
  *	  parameters, read from SQL arguments, shown in messages, and compared.
@@ -8,8 +7,6 @@
  * values (core/kbf.h).  Everything that comes in from outside goes through
  * iblt_core_kbf_open.  Only kbf_get.c opens a stored value by its header, so
  * that it need not read all of it.
- *
- *-------------------------------------------------------------------------
  */
 #include "kbf/kbf_private.h"
 

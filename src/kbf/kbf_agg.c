@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * kbf_agg.c
  *	  The aggregates kbf_agg and kbf_sum.
  *
@@ -12,8 +11,6 @@
  * forgotten its pairs, so taking a row out again would not give the filter of
  * the other rows.  A window with a moving frame computes each frame from its
  * rows.
- *
- *-------------------------------------------------------------------------
  */
 #include "kbf/kbf_private.h"
 

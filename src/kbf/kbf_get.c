@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * kbf_get.c
  *	  Keys looked up: kbf_get, kbf_get_label, kbf_lookup.
  *
@@ -8,8 +7,6 @@
  * So it takes as long for a filter of 100 MB as for one of 100 kB.  The checksum
  * and the other cells are not looked at.  They were checked when the value came
  * in, and the storage is trusted from then on.
- *
- *-------------------------------------------------------------------------
  */
 #include "kbf/kbf_private.h"
 

@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * kbf_labels.c
  *	  Values of a kbf as SQL values: integers from 1, or labels as text or as
  *	  values of an enum type.
  *
  * Labels are kept in UTF-8 in the header, so a filter means the same in every
  * database.  An enum type is not named there, only its labels are.
- *
- *-------------------------------------------------------------------------
  */
 #include "kbf/kbf_private.h"
 

@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * kbf_ops.c
  *	  Filters added, subtracted, compared, folded and grown.  Pairs inserted,
  *	  updated and deleted one at a time.
  *
  * Nothing here changes its argument.  A pair is taken out only if its value is
  * given, or if a look-up leaves no other.
- *
- *-------------------------------------------------------------------------
  */
 #include "kbf/kbf_private.h"
 

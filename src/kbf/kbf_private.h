@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * kbf_private.h
  *	  What kbf*.c share: values of type kbf, their parameters and their errors.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_KBF_KBF_PRIVATE_H
 #define IBLT_KBF_KBF_PRIVATE_H

@@ -1,12 +1,9 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * ask.c
  *	  Sends a question over a connection, waits for its answer, and takes it.
  *
  * A question is a message of several statements, of which one answers with one
  * row.  Nothing else of an answer is kept, however much the other server sends.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

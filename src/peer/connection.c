@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * connection.c
  *	  The connections of this session: their names, and which are kept.  Options of
  *	  foreign servers, also those of iblt's own wrapper, iblt_fdw.
  *
  * A connection that is free when its driver ends is kept for the next one of the same
  * role and peer.
- *
- *-------------------------------------------------------------------------
  */
 #include "peer/connection.h"
 

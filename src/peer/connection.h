@@ -1,12 +1,9 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * connection.h
  *	  Connections of this session to other servers.
  *
  * SQL names a connection by a text that it makes up.  A connection belongs to the role
  * that opened it, and no other role can use it.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_PEER_CONNECTION_H
 #define IBLT_PEER_CONNECTION_H

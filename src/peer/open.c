@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * open.c
  *	  Opens connections to other servers, all at the same time.
  *
@@ -9,8 +8,6 @@
  * system user may do.
  *
  * No error shows a connection string.
- *
- *-------------------------------------------------------------------------
  */
 #include "peer/connection.h"
 

@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * report.c
  *	  Errors that do not show the statement that caused them, and statements
  *	  that no log shows.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * position.c
  *	  A position in the WAL behind all that is visible now, and which transactions
  *	  have committed and are not visible yet.
@@ -23,8 +22,6 @@
  * COMMIT PREPARED delays checkpoints in another process than the one that
  * the array has for the transaction, so nobody knows which transaction a process
  * commits, and this waits for all of them.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * settings.c
  *	  The settings of a query on a peer.
  *
@@ -7,8 +6,6 @@
  * index gives only some of the rows.  Behind a pooler the next query may meet
  * another session, and the next client this session.  So the settings are
  * pinned in each query's message and end with its transaction.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

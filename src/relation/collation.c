@@ -1,12 +1,9 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * collation.c
  *	  The collations, and the orders of enums, that a call depends on.
  *
  * What compares texts only by equality or LIKE does not depend on their
  * collation, unless that is nondeterministic.  All else that reads a text may.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * collation.h
  *	  The collations, and the orders of enums, that a call depends on.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_COMPARE_COLLATION_H
 #define IBLT_COMPARE_COLLATION_H

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * condition.c
  *	  Does a condition, or an expression, depend on the row alone?
  *
@@ -16,8 +15,6 @@
  *
  * A server without iblt cannot check its condition.  The other side checks it
  * on its own relation, and takes only what every PostgreSQL has.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

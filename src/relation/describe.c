@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * describe.c
  *	  What the catalogs say of a relation that is compared.
  *
@@ -9,8 +8,6 @@
  * The rows of the catalogs that decide are read under the statement's
  * snapshot, as a query would read them, and not from the caches.  Every later
  * statement returns a fingerprint that must be the one of these rows.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

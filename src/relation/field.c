@@ -1,11 +1,8 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * field.c
  *	  A field of each row of an array.
  *
  * In PL/pgSQL this takes a loop, or a query, which a new session plans.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

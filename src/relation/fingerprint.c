@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * fingerprint.c
  *	  Tells whether a relation is still as iblt_compare has described it.
  *
@@ -24,8 +23,6 @@
  * sees that rows have gone, and the statement does not read where they are.
  * So what the planner will find is looked up before, and must be what the
  * snapshot sees.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

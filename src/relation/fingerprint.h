@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * fingerprint.h
  *	  The text that a fingerprint is a hash of, and reading of catalogs.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_COMPARE_FINGERPRINT_H
 #define IBLT_COMPARE_FINGERPRINT_H

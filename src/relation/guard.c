@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * guard.c
  *	  Keeps comparisons from running code of other roles.
  *
@@ -21,8 +20,6 @@
  *
  * Functions of PostgreSQL's own library bypass the hooks.  They belong to a
  * superuser.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * guard.h
  *	  Keeps comparisons from running code of other roles.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_GUARD_H
 #define IBLT_GUARD_H

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * read.c
  *	  Locks what a statement is about to read.
  *
@@ -8,8 +7,6 @@
  * role owns, that it calls no volatile function.  Almost all functions of
  * PostgreSQL that write files, connect to servers or change settings are volatile.
  * guard.c refuses the functions of other roles when they are called.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

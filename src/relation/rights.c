@@ -1,12 +1,9 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * rights.c
  *	  May a role read a relation that a caller names by its OID?
  *
  * PostgreSQL asks that of the relations of a query.  A function that reads a
  * relation by its OID has to ask itself.
- *
- *-------------------------------------------------------------------------
  */
 #include "relation/rights.h"
 

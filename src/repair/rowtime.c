@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * rowtime.c
  *	  When a row was committed, where the server keeps that.
  *
  * pg_xact_commit_timestamp(xmin) may be wrong: a row that VACUUM has frozen
  * still shows the transaction that wrote it, and once transaction IDs have
  * wrapped around, another transaction has the same number.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

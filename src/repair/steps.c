@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * steps.c
  *	  Arrays that a repair keeps in a temporary file until its transaction ends.
  *
@@ -10,8 +9,6 @@
  *
  * A list is not rolled back with a subtransaction.  A name begins with random
  * characters, so that only the repair knows it.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * rows.c
  *	  Reads and writes the rows of runs, for the functions in sql/run.
  *
  * The stores are materialized views that are never refreshed, as those of live digests are
  * (digest/store.h says why, and has the scans).  The type of an argument says which store is meant.  A role writes
  * rows of its own alone, and reads those of roles whose privileges it has.
- *
- *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 

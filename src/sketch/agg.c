@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * agg.c
  *	  The aggregates iblt_agg, iblt_strata_agg, iblt_agg_bigint and iblt_sum.
  *
@@ -9,8 +8,6 @@
  * A state is the value that the aggregate will return, behind a view of it.
  * It takes one allocation of the value's size and some 350 bytes, whatever the
  * number of rows.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

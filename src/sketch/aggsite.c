@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * aggsite.c
  *	  The call sites of the aggregates over rows, and the values of groups
  *	  without rows.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/aggsite.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * aggsite.h
  *	  The aggregates over rows (key, checksum or value): iblt_agg,
  *	  iblt_strata_agg and kbf_agg.  A call site turns keys into bytes and
@@ -9,8 +8,6 @@
  * the first row of the group.  When there was no row, the aggregate must still
  * return a value of the right size and key type.  Then these arguments are found as
  * expressions.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_SKETCH_AGGSITE_H
 #define IBLT_SKETCH_AGGSITE_H

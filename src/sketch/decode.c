@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * decode.c
  *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.  iblt_get:
  *	  one key.
@@ -14,8 +13,6 @@
  * and that they match the header.  Every function through which a value comes in has
  * validated it, so this trusts the disk and superusers.  No byte that they
  * changed makes the function read outside the value.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/decode.h"
 

@@ -1,9 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * decode.h
  *	  A sketch decoded key by key, and the verdict on the result.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_SKETCH_DECODE_H
 #define IBLT_SKETCH_DECODE_H

@@ -1,12 +1,9 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * iblt.h
  *	  What the PostgreSQL side of iblt shares: values of the types iblt and
  *	  iblt_strata as datums, and the errors they raise.
  *
  * The algorithm is in src/core and does not depend on PostgreSQL.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_H
 #define IBLT_H

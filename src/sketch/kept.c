@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * kept.c
  *	  Sketches that a session keeps under a name.
  *
@@ -14,8 +13,6 @@
  * A comparison puts a tab and something of its own behind a name.  One sketch is
  * kept under what is before the tab, and found under the whole name only.  Behind a
  * pooler that shares sessions, a comparison does not find another one's.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * key.h
  *	  Keys as SQL values, and as the bytes that a sketch keeps.
  *
  * smallint, integer and bigint are one kind of key, and uuid is another.  Any
  * other type, or row of types, is kept as its canonical bytes (codec/codec.h),
  * padded with zeros to the sketch's key size.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_SKETCH_KEY_H
 #define IBLT_SKETCH_KEY_H

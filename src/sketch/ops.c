@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * ops.c
  *	  Sketches and estimators added, subtracted and compared.  Rows inserted and
  *	  deleted one at a time.  The folds that comparisons send.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

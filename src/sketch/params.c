@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * params.c
  *	  Parameters of sketches: read from SQL arguments, shown in messages, and
  *	  compared.  iblt_new and iblt_info.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

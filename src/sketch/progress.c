@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * progress.c
  *	  When progress is to be told, and how far a scan is whose rows an aggregate
  *	  sums up.
@@ -9,8 +8,6 @@
  * scan, the clock is read after each 65536 rows.  In a parallel scan, the leader says
  * which part of the blocks it and the workers have taken.  It says nothing if
  * it only waits for workers.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/aggsite.h"
 

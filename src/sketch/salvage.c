@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * salvage.c
  *	  iblt_salvage and iblt_salvage_keys: what is left of a damaged sketch.
  *
@@ -7,8 +6,6 @@
  * type iblt.  Nor does anything here, unless its own checksum proves that every
  * byte is what it was.  Keys that are listed without this proof come with a
  * WARNING.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * strata.c
  *	  The type iblt_strata: the strata estimator of the Difference Digest.
  *
@@ -8,8 +7,6 @@
  * an error of some 11 % beyond.  The algorithm is in core/strata.h.  An
  * estimator is a sketch with strata, so most of what makes and combines its
  * values is what does that for sketches.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

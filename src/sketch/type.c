@@ -1,5 +1,4 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * type.c
  *	  The types iblt and iblt_strata: their text and binary forms, their casts,
  *	  their memory.
@@ -7,8 +6,6 @@
  * A value is a varlena header and the bytes of doc/internals/format.md.  Everything that
  * comes in from outside (text, binary, bytea, or a stored value passed to a
  * function) goes through iblt_core_open.
- *
- *-------------------------------------------------------------------------
  */
 #include "sketch/iblt.h"
 

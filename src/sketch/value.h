@@ -1,10 +1,7 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * value.h
  *	  What types whose values are validated bytes have in common: memory, the
  *	  functions through which values come in, and the refusal of bad values.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef IBLT_SKETCH_VALUE_H
 #define IBLT_SKETCH_VALUE_H
