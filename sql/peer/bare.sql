@@ -51,8 +51,8 @@ $$;
 
 -- What gives, or does, what a call of a function does, where the function is not there.
 -- A function in SQL that names nothing but what PostgreSQL has, and such functions of iblt, is
--- asked for by its body, whose arguments are columns of that name.  One in PL/pgSQL becomes a
--- block, which answers by an argument OUT.  The setting iblt.block has that then.
+-- asked for by its body, whose arguments are columns of that name.  So is one in PL/pgSQL that only
+-- returns an expression.  Another one becomes a block, which answers by an argument OUT.  The setting iblt.block has that then.
 CREATE FUNCTION plain_call(call text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -62,11 +62,13 @@ DECLARE
 	given text := regexp_replace(call, '^[^(]*\((.*)\)$', '\1');
 	named text := (SELECT string_agg(quote_ident(a), ', ' ORDER BY i)
 		FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i));
-	body text := p.prosrc;
+	expression text := substring(p.prosrc FROM '^\s*BEGIN\s+RETURN (.*);\s+END\s*$');
+	body text := coalesce(expression, p.prosrc);
 	inner_call text;
 BEGIN
 	ASSERT p.prosqlbody IS NULL, format('%s has no body to be sent', p.proname);
-	IF p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'sql') THEN
+	IF expression IS NOT NULL
+			OR p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'sql') THEN
 		FOR inner_call IN SELECT DISTINCT m[1]
 				FROM regexp_matches(body, '(\m(\w+)\([^()]*\))', 'g') AS m
 				JOIN pg_proc ON proname = m[2]

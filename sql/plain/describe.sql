@@ -15,62 +15,10 @@
 -- decimals), xml (needs a build with libxml), tsquery, jsonpath, aclitem and tid (texts of
 -- releases, or of one database), composite types and other ranges (their parts may differ).
 
--- A query for the unique keys of pg_class c, the best first, as iblt_describe gives them,
--- with the order of the index i, as describe_order gives it.  Of texts, only the order of their
--- bytes is known to be the same on both sides.
-CREATE FUNCTION plain_keys_sql() RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN format($q$
-		SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || u.sorted
-			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
-		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, (
-			SELECT jsonb_strip_nulls(jsonb_build_object(
-				'index', (SELECT format('%%I.%%I', n.nspname, x.relname) FROM pg_class x
-					JOIN pg_namespace n ON n.oid = x.relnamespace WHERE x.oid = i.indexrelid),
-				'collations', CASE WHEN count(l.other) > 0
-					THEN jsonb_agg(l.other ORDER BY k.n) END,
-				'orders', jsonb_agg(CASE k.coll WHEN 0 THEN ''
-					ELSE 'C ' || getdatabaseencoding() END ORDER BY k.n),
-				'unordered', coalesce(min(CASE WHEN NOT o.opcdefault
-						THEN format('operator class %%s is not the default of its type', o.opcname)
-					WHEN o.opcintype <> ALL (%L::oid[])
-						THEN format('type %%s may sort differently elsewhere', o.opcintype::regtype)
-					WHEN NOT l.bytewise
-						THEN format('plain queries know no order of collation %%I', c.collname)
-						END),
-					CASE WHEN count(DISTINCT k.flags & 1) > 1
-					THEN 'its columns are sorted in different directions' END)))
-			FROM unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[],
-				i.indoption::int2[]) WITH ORDINALITY AS k(attnum, coll, class, flags, n)
-			JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-			JOIN pg_opclass o ON o.oid = k.class
-			LEFT JOIN pg_collation c ON c.oid = k.coll,
-			LATERAL (SELECT (
-				SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'b'
-					OR coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'c'
-					AND upper(coalesce(j ->> 'datcollate', j ->> 'collcollate')) IN ('C', 'POSIX')
-				FROM (SELECT CASE c.oid WHEN 100 THEN (SELECT to_jsonb(d) FROM pg_database d
-					WHERE d.datname = current_database()) ELSE to_jsonb(c) END) AS r(j)),
-				(SELECT format('%%I.%%I', s.nspname, c.collname) FROM pg_namespace s
-				WHERE s.oid = c.collnamespace AND (c.oid <> 100 OR a.attcollation <> 100)))
-				AS l(bytewise, other)
-			WHERE k.n <= i.indnkeyatts) AS sorted, ARRAY(
-				SELECT a.attname::text
-				FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
-				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
-					AND a.attnotnull
-					AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
-						AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
-				WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns
-			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
-			WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
-			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
-		WHERE cardinality(u.columns) = u.indnkeyatts$q$,
-		ordered_types());
-
 -- A query of built-in functions that describes relations, each as a jsonb in the form of type
 -- side with more of it: its bytes, and an estimate of its rows.
 -- Row versions and what replicates it are as describe_storage and describe_replication give them.
+-- Its unique keys, the best first, are those that iblt_describe gives.
 -- Each column tells how its text is read: the OID of a built-in type, enum, enum[], or null.
 -- Domains count as what they are over.  An array of domains is not taken.
 CREATE FUNCTION plain_relations_sql() RETURNS text
@@ -119,7 +67,23 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 				SELECT oid, typtype, above AS modifier FROM base WHERE typtype <> 'd') AS b
 			LEFT JOIN pg_type e ON e.typarray = b.oid
 			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-			'keys', (%3$s)) || (
+			'keys', (
+			SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || (%3$s)
+				ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
+			FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, ARRAY(
+					SELECT a.attname::text
+					FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
+					JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
+						AND a.attnotnull
+						AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
+							AND k.contype = 'n' AND NOT k.convalidated
+							AND a.attnum = ANY (k.conkey))
+					WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns
+				FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+				JOIN pg_am m ON m.oid = x.relam
+				WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
+				AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
+			WHERE cardinality(u.columns) = u.indnkeyatts)) || (
 			WITH RECURSIVE tree AS (
 				SELECT c.oid AS member
 				UNION
@@ -141,4 +105,4 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 			@replication@))
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
-		plain_keys_sql(), plain_types(), modified_types());
+		plain_call('describe_order(u.indexrelid)'), plain_types(), modified_types());

@@ -117,8 +117,8 @@ BEGIN
 		d := jsonb_set(d, '{collations}', (SELECT jsonb_agg(o.x ORDER BY o.x COLLATE "C") FROM (
 			SELECT 'encoding ' || getdatabaseencoding() WHERE 0 = ANY (collations)
 			UNION
-			SELECT o.described
-			FROM unnest(collations) AS c(id), collation_order(c.id) AS o WHERE c.id <> 0
+			SELECT collation_order(c.id) ->> 'described'
+			FROM unnest(collations) AS c(id) WHERE c.id <> 0
 			UNION
 			SELECT format('enum (%s)', string_agg(enumlabel, ', ' ORDER BY enumsortorder))
 			FROM pg_enum WHERE enumtypid = ANY (enums) GROUP BY enumtypid) AS o(x)));

@@ -241,8 +241,6 @@ plpgsql_findings() {
 			('record "taken" is not assigned yet|%', '{ask_values}', 'its columns are those of dynamic SQL'),
 			('never read variable "taken"|%', '{ask_values}', 'it is read, see above'),
 			('never read variable "traffic"|%', '{connect}', 'an assignment calls a function for its effect'),
-			('function pg_database_collation_actual_version(oid) does not exist|%', '{collation_order}',
-				'it is called from PostgreSQL 15 on only'),
 			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{describe}', 'it is there with Citus only'),
 			('control reached end of function without RETURN|%', '{compare,wait_position}',
 				'the function ends with RETURN or an error before'),

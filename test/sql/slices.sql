@@ -199,7 +199,7 @@ SELECT refusal('two', 'icu_bytes') IS NULL AS by_bytes;
 UPDATE pg_collation SET collversion = NULL WHERE collname = 'und-x-icu';
 SELECT refusal('icu', 'icu2');
 -- by which order collations sort
-SELECT collname, regexp_replace(o.sorted, ' [0-9][0-9.]*', ' N') AS sorted, o.problem FROM pg_collation AS c, iblt_internal.collation_order(c.oid) AS o WHERE collname IN ('C', 'POSIX', 'folded', 'und-x-icu') ORDER BY collname COLLATE "C";
+SELECT collname, regexp_replace(o ->> 'sorted', ' [0-9][0-9.]*', ' N') AS sorted, o ->> 'problem' AS problem FROM pg_collation AS c, iblt_internal.collation_order(c.oid) AS o WHERE collname IN ('C', 'POSIX', 'folded', 'und-x-icu') ORDER BY collname COLLATE "C";
 ROLLBACK;
 
 -- Partitions: the indexes of those are read that a slice is in.  A plan is looked at as a slice has it.
