@@ -1,8 +1,8 @@
 -- Questions to a server without iblt ----------------------------------------------------------
 
--- The statements that go before each plain query on the peer, with the settings of the
--- function that runs such a query here, if that has any of its own, and with locks on what it
--- reads; a label is its application_name.
+-- The statements that go before each plain query on the peer, with the settings that the driver has
+-- pinned here, and those of the function that runs such a query here, if that has any of its own,
+-- and with locks on what it reads; a label is its application_name.
 -- What asks does not read views of users, and what writes may, in triggers.
 -- With "writes" the server's default_transaction_read_only decides whether it may.  Without, a
 -- message that begins its transaction only reads.  That of a repair has begun before.
@@ -25,16 +25,13 @@ AS $$
 			CASE WHEN pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.=)
 				pg_catalog.statement_timestamp()
 			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || ')'
-	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
-		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
-		('quote_all_identifiers', 'off'), ('jit', 'off'),
-		('DateStyle', current_setting('DateStyle')),
-		('IntervalStyle', current_setting('IntervalStyle')), ('TimeZone', 'UTC'),
-		('extra_float_digits', '1'), ('bytea_output', 'hex'), ('lc_monetary', 'C'),
-		('lc_numeric', 'C'), ('lc_time', 'C'), ('transform_null_equals', 'off'),
-		('gin_fuzzy_search_limit', '0'), ('xmlbinary', 'base64'), ('xmloption', 'content'),
-		('timezone_abbreviations', current_setting('timezone_abbreviations')),
-		('application_name', left(label, 63))) AS s(name, value)
+	FROM (SELECT x, current_setting(x) FROM unnest('{row_security,enable_indexonlyscan,
+			constraint_exclusion,array_nulls,quote_all_identifiers,jit,DateStyle,IntervalStyle,
+			TimeZone,extra_float_digits,bytea_output,lc_monetary,lc_numeric,lc_time,xmloption,
+			transform_null_equals,gin_fuzzy_search_limit,xmlbinary,timezone_abbreviations
+			}'::text[]) AS x
+		UNION ALL VALUES ('search_path', 'pg_catalog, pg_temp'),
+			('application_name', left(label, 63))) AS s(name, value)
 	FULL JOIN (SELECT split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)
 		FROM pg_proc p, unnest(p.proconfig) AS c
 		WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = as_of)

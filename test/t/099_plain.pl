@@ -330,7 +330,7 @@ is($here->safe_psql('postgres', qq{CREATE FUNCTION value_of(query text) RETURNS 
 	SELECT count(*), count(DISTINCT c) FILTER (WHERE public.value_of('SELECT iblt_internal.' || c) IS DISTINCT FROM public.value_of(iblt_internal.plain_call(c))) FROM unnest(ARRAY[$calls]) AS c}), '14|0', 'bodies of functions');
 cmp_ok($here->safe_psql('postgres', q{SET search_path = iblt_internal, pg_catalog; SELECT public.value_of(iblt_internal.plain_call('wal_position(true)'))}), '>', 0, 'a position');
 # What a reader pins is pinned there, too, whatever functions of its name there are.
-my $pinned = q{SELECT iblt_internal.plain_settings(NULL, 'read_heap')};
+my $pinned = q{SET jit = off; SELECT iblt_internal.plain_settings(NULL, 'read_heap')};
 my $settings = $here->safe_psql('postgres', $pinned);
 like($settings, qr/set_config\('search_path', 'pg_catalog, pg_temp', true\).*'jit', 'off'|'jit', 'off'.*set_config\('search_path', 'pg_catalog, pg_temp', true\)/, 'settings of a reader');
 my @names = sort $settings =~ /set_config\('(\w+)'/g;
