@@ -49,7 +49,8 @@ $$;
 -- What gives, or does, what a call of a function does, where the function is not there.
 -- A function in SQL that names nothing but what PostgreSQL has, and such functions of iblt, is
 -- asked for by its body, whose arguments are columns of that name.  So is one in PL/pgSQL that only
--- returns an expression.  Another one becomes a block, which answers by an argument OUT.  The setting iblt.block has that then.
+-- returns an expression.  Another one becomes a block, which answers by an argument OUT.  The
+-- setting iblt.block has that then.
 CREATE FUNCTION plain_call(call text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
