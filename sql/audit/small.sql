@@ -30,7 +30,6 @@ BEGIN
 		RETURN small;
 	END IF;
 	IF plain THEN
-		PERFORM plain_check_options(conns, compare);
 		-- a side may have iblt, but has not described itself
 		h.bare := true;
 		t.bare := true;

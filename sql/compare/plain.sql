@@ -63,7 +63,6 @@ BEGIN
 		WHEN mine -> 'hash' <> theirs -> 'hash'
 			THEN 'the peer hashes texts differently, perhaps because of its byte order' END,
 		'Install iblt on the peer, and use method => ''sketch''.');
-	options.live := 'off';
 	FOR n IN 1 .. 2 LOOP
 		s := CASE n WHEN 1 THEN here ELSE there END;
 		other := CASE n WHEN 1 THEN there ELSE here END;

@@ -143,7 +143,10 @@ DECLARE
 	plan plan;
 BEGIN
 	IF options.method = 'plain' THEN
-		PERFORM plain_check_options(conns, options);
+		PERFORM plain_check(CASE
+			WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
+			WHEN options.live = 'require' THEN 'live digests are not read' END,
+			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 		options.live := 'off';
 		described := plain_sides(conns, names, conditions, mappings, options.label);
 		sides := described.sides;

@@ -47,14 +47,6 @@ BEGIN
 END
 $$;
 
--- An error for options that plain queries cannot follow.
-CREATE FUNCTION plain_check_options(conns text[], options options) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN plain_check(CASE
-		WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
-		WHEN options.live = 'require' THEN 'live digests are not read' END,
-		'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
-
 -- Into how many buckets the rows are put, of which there are about so many.
 -- Sums of more buckets are more to send, and of fewer buckets more rows.
 CREATE FUNCTION plain_buckets(row_number bigint) RETURNS integer
