@@ -19,8 +19,6 @@ CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	titles text[] := ARRAY(SELECT peer_title(p.place) FROM unnest(places) WITH ORDINALITY
-		AS p(place, n) ORDER BY n);
 	queries text[];
 	answers text[];
 	answer jsonb;
@@ -39,11 +37,11 @@ BEGIN
 	EXCEPTION WHEN invalid_schema_name THEN
 		FOR n IN 1 .. cardinality(places) LOOP
 			-- not a schema that a condition names
-			IF starts_with(SQLERRM, format('on %s: ', titles[n]))
+			IF starts_with(SQLERRM, format('on %s: ', peer_title(places[n])))
 					AND SQLERRM ~ '[^ ]iblt_internal[^ ]' THEN
 				RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 					MESSAGE = format('extension iblt is not installed in %s''s database',
-						titles[n]),
+						peer_title(places[n])),
 					HINT = 'Run CREATE EXTENSION iblt there.';
 			END IF;
 		END LOOP;
@@ -55,9 +53,9 @@ BEGIN
 			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 				MESSAGE = format('iblt %s here and iblt %s on %s cannot talk to each other',
 					(SELECT extversion FROM pg_extension WHERE extname = 'iblt'),
-					answer ->> 'version', titles[n]),
+					answer ->> 'version', peer_title(places[n])),
 				DETAIL = format('This side has protocol %s, %s has protocol %s.', protocol(),
-					titles[n], answer ->> 'protocol'),
+					peer_title(places[n]), answer ->> 'protocol'),
 				HINT = 'Install the newer version on the other server as well, and run '
 					'ALTER EXTENSION iblt UPDATE there.';
 		END IF;
