@@ -74,7 +74,7 @@ $$;
 -- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
 CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL,
 	mapping jsonb DEFAULT NULL) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
 	d jsonb := iblt_describe(relation, ordered_types()) || jsonb_build_object(

@@ -26,7 +26,7 @@ $$;
 -- and LATIN1 is the order of characters in Unicode.  libc's "C.UTF-8" does not change, says
 -- PostgreSQL, which gives it no version.
 CREATE FUNCTION collation_order(coll oid) RETURNS jsonb
-	LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED
+	LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE
 AS $$
 BEGIN
 	RETURN (SELECT jsonb_build_object('sorted', concat_ws(' ', sorted, encoding), 'problem',
@@ -74,7 +74,7 @@ $$;
 
 -- By which order an index is sorted, as fields of unique_key.
 CREATE FUNCTION describe_order(index oid) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
 	RETURN (SELECT jsonb_strip_nulls(jsonb_build_object(
