@@ -16,9 +16,7 @@ BEGIN
 		FROM unnest(relations) WITH ORDINALITY AS r(name, n) ORDER BY r.n), label);
 	FOR n IN 1 .. cardinality(conns) LOOP
 		described := nullif(told[n], 'null');
-		IF described IS NOT NULL AND conns[n] IS NULL THEN
-			described := describe(relations[n]::regclass, conditions[n], mappings[n]);
-		ELSIF described IS NOT NULL AND NOT peer_is_bare(conns[n]) THEN
+		IF described IS NOT NULL AND NOT peer_is_bare(conns[n]) THEN
 			described := ask_call(conns[n], format('describe(pg_catalog.to_regclass(%L), %L, %L)',
 				relations[n], conditions[n], mappings[n]));
 		END IF;
