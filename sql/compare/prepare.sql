@@ -217,11 +217,9 @@ BEGIN
 		END IF;
 		fold := theirs.fold;
 		header := iblt_header(fold);
-		-- copies of the whole one would take longer than all the rest
-		PERFORM iblt_session_keep(kept_name(plan, plan.here),
-			iblt_compare_fold(mine, header.cells / header.hashes));
-		plan.found := ARRAY[ROW(own.fingerprint, own.ms, kept_name(plan, plan.here), NULL)::scanned,
-			ROW(theirs.fingerprint, theirs.ms, NULL, theirs.fold)::scanned];
+		plan.found := ARRAY[ROW(own.fingerprint, own.ms,
+				iblt_compare_fold(mine, header.cells / header.hashes)::text)::scanned,
+			ROW(theirs.fingerprint, theirs.ms, theirs.fold)::scanned];
 	END IF;
 	theirs.fold := NULL;
 	plan.there.live := theirs;

@@ -1,7 +1,7 @@
 -- Sketches -----------------------------------------------------------------------------
 --
--- Both sides are scanned at the same time, each into a sketch.  Another server keeps its own
--- and sends folds of it, until one is large enough for the difference.
+-- Both sides are scanned at the same time, each into a sketch.  The session of each side keeps its
+-- own and gives folds of it, until one is large enough for the difference.
 
 -- Cells of a subtable of the next fold to ask for: enough for that many keys, and at least twice
 -- what is known.  The sketch says which sizes there are.
@@ -24,8 +24,8 @@ CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
 -- A query for what the scan of a side gives, or its digest.
 CREATE FUNCTION scan_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-	RETURN format('SELECT scan_answer(%L, s, f, %s%s)::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
-		kept_name(plan, s), elapsed_sql(s), CASE WHEN s.place IS NULL THEN ', false' END,
+	RETURN format('SELECT scan_answer(%L, s, f, %s)::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
+		kept_name(plan, s), elapsed_sql(s),
 		CASE WHEN plan.from_digests THEN format('live_read(%L, %L, %L), %s', s.relation,
 			(s.live).generation, plan.live_cells, fingerprint_sql(s))
 		ELSE sketch_sql(plan, s, capacity) END);
@@ -115,10 +115,9 @@ DECLARE
 	folds declared.sketches%TYPE;
 	larger declared.sketches%TYPE;
 	rows bigint[];
-	mine integer := array_position(places, NULL);	-- whose whole sketch this session has
-	empty declared.sketch%TYPE;		-- without such a side: the size of all
+	empty declared.sketch%TYPE;	-- of the size that all keep
 	header record;
-	most record;			-- of a whole sketch
+	most record;			-- the header of that
 	cells integer;			-- of a subtable of the folds
 	list bytea;
 	decoded bigint := 0;	-- keys, of all sides
@@ -141,14 +140,9 @@ BEGIN
 	PERFORM progress_by_time(CASE WHEN plan.progress THEN false END);
 	FOR n IN 1 .. cardinality(sides) LOOP
 		PERFORM require_side_described(sides[n], scanned[n].fingerprint);
-		IF scanned[n].wire IS NULL THEN
-			folds[n] := iblt_session_get(scanned[n].kept);
-			PERFORM iblt_session_drop(scanned[n].kept);
-		ELSE
-			folds[n] := scanned[n].wire;
-			figures.sketch_bytes := coalesce(figures.sketch_bytes, 0)
-				+ octet_length(scanned[n].wire);
-		END IF;
+		folds[n] := scanned[n].fold;
+		figures.sketch_bytes := coalesce(figures.sketch_bytes, 0)
+			+ CASE WHEN places[n] IS NULL THEN 0 ELSE octet_length(scanned[n].fold) END;
 		header := iblt_header(folds[n]);
 		rows[n] := header.rows;
 		cells := least(cells, header.cells / header.hashes);
@@ -159,14 +153,10 @@ BEGIN
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
 	figures.scan_ms := coalesce(figures.scan_ms, 0)
 		+ greatest(ms(started), scanned[1].ms, scanned[2].ms);
-	empty := CASE WHEN mine IS NULL THEN empty_sketch(plan, capacity) END;
-	-- a variable would be a copy
-	most := iblt_header(CASE WHEN mine IS NULL THEN empty ELSE folds[mine] END);
 	base := 1;
 	waiting := '{2}';
 	IF several THEN
 		small := folds;
-		small[coalesce(mine, 1)] := iblt_fold(folds[coalesce(mine, 1)], 9, 0.1);
 		base := base_of(small);
 		waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), base);
 		said := array_fill(NULL::key_sides, ARRAY[cardinality(sides)]);
@@ -201,27 +191,30 @@ BEGIN
 			number := CASE WHEN several AND decoded > 0 THEN cardinality(
 				(iblt_compare_keys(sample, list, 0, 2147483647)).keys) ELSE decoded END;
 		END IF;
-		more := waiting <> '{}' AND plan.found IS NULL
-			AND NOT surely_more(plan, number, most.capacity) AND cells * most.hashes <> most.cells;
+		more := waiting <> '{}' AND plan.found IS NULL;
+		IF more THEN
+			empty := coalesce(empty, empty_sketch(plan, capacity));
+			most := iblt_header(empty);
+			more := NOT surely_more(plan, number, most.capacity)
+				AND cells * most.hashes <> most.cells;
+		END IF;
 		PERFORM progress(plan.progress, format('sketches of %s rows: %s',
 			array_to_string(rows, ' and '), format(CASE WHEN keys IS NOT NULL
-				THEN '%s keys differ' WHEN more AND mine IS NULL
-				THEN 'about %s keys differ, asking for larger parts of both sketches' WHEN more
-				THEN 'about %s keys differ, asking for a larger part of the peer''s sketch'
+				THEN '%s keys differ' WHEN more
+				THEN 'about %s keys differ, asking for larger parts of the sketches'
 				ELSE 'about %s keys differ, more than sketches of this size can name' END,
 				number)));
 		EXIT WHEN NOT more;
 		-- the estimate is 9 % off, and a round trip costs more than a fold that is a fifth larger
-		cells := iblt_compare_next(CASE WHEN mine IS NULL THEN empty ELSE folds[mine] END, cells,
-			least(1.2 * number, most.capacity)::integer);
+		cells := iblt_compare_next(empty, cells, least(1.2 * number, most.capacity)::integer);
 		-- of the base and of those that are still waiting
-		still := array_remove(base || waiting, mine);
+		still := base || waiting;
 		larger := larger_folds(plan, still, cells);
 		FOR i IN 1 .. cardinality(still) LOOP
 			folds[still[i]] := larger[i];
 			-- it travels as base64
-			figures.sketch_bytes := coalesce(figures.sketch_bytes, 0)
-				+ 4 * ((pg_column_size(larger[i]) - 2) / 3);
+			figures.sketch_bytes := figures.sketch_bytes + CASE WHEN places[still[i]] IS NULL THEN 0
+				ELSE 4 * ((pg_column_size(larger[i]) - 2) / 3) END;
 		END LOOP;
 	END LOOP;
 END

@@ -71,13 +71,11 @@ CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 CREATE FUNCTION iblt_peer_show(label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- Keeps a sketch under a name, and answers another server with a small fold of it.
+-- Keeps a sketch under a name, and answers with a small fold of it.
 -- The fold carries the meter.  Its subtables have eight cells: most sizes of larger ones are
 -- multiples of that.
-CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric,
-	travels boolean DEFAULT true) RETURNS scanned
+CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric)
+RETURNS scanned
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	RETURN CASE WHEN iblt_session_keep(name, s) IS NOT NULL
-		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
-			CASE WHEN travels THEN iblt_fold(s, 9, 0.1)::text END)::scanned
-		END;
+		THEN ROW(fingerprint, ms, iblt_fold(s, 9, 0.1)::text)::scanned END;

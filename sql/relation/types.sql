@@ -147,13 +147,11 @@ CREATE TYPE link AS (
 	relation text			-- of the source
 );
 
--- What a scan gives, or a live digest: where the sketch is, or what another server sends of it.
--- A sketch is not part of it, because every function that hands it on would copy it.
+-- What a scan gives, or a live digest.
 CREATE TYPE scanned AS (
 	fingerprint text,
 	ms numeric,				-- how long it took
-	kept text,				-- under which name this session keeps the sketch
-	wire text				-- from another server, in place of that
+	fold text				-- of the sketch that the session of the side keeps
 );
 
 -- What a comparison does, as make_plan decides it once.

@@ -75,8 +75,8 @@ BEGIN
 		how => reading_of(plan))::scanned[];
 	PERFORM require_side_described(plan.here, scanned[1].fingerprint),
 		require_side_described(plan.there, scanned[1].fingerprint);
-	result.sketch := iblt_session_get(scanned[1].kept);
-	PERFORM iblt_session_drop(scanned[1].kept);
+	result.sketch := iblt_session_get(kept_name(plan, plan.here));
+	PERFORM iblt_session_drop(kept_name(plan, plan.here));
 	result.rows := (iblt_header(result.sketch)).rows;
 END
 $$;

@@ -515,7 +515,7 @@ nothing_left('after repairs', @servers);
 
 # --- nodes that fail in the middle ------------------------------------------------------------
 
-foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric, boolean)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[], iblt_internal.described[])', 'record' ])
+foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[], iblt_internal.described[])', 'record' ])
 {
 	my ($text, $function, $returns) = @$step;
 	my ($name) = $function =~ /^(\w+)/;
