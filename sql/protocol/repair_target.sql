@@ -142,40 +142,6 @@ AS $$
 	FROM pg_class c WHERE c.oid = relation
 $$;
 
--- An error if this session cannot run statements under a search_path, or as replication does, which
--- it sets for a moment to find out, or under a replication origin.
-CREATE FUNCTION repair_check_session(path text, as_replica boolean, origin text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	role text := current_setting('session_replication_role');
-	own_path text := current_setting('search_path');
-BEGIN
-	IF path IS NOT NULL THEN
-		PERFORM set_config('search_path', path, true),
-			pg_catalog.set_config('search_path', own_path, true);
-	END IF;
-	IF as_replica AND role <> 'replica' THEN
-		PERFORM set_config('session_replication_role', 'replica', true),
-			set_config('session_replication_role', role, true);
-	END IF;
-	IF origin IS NOT NULL
-			AND NOT EXISTS (SELECT FROM pg_replication_origin WHERE roname = origin) THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('replication origin "%s" does not exist', origin),
-			DETAIL = 'It must be on the side to be changed.',
-			HINT = format('SELECT pg_replication_origin_create(%L);', origin);
-	ELSIF origin IS NOT NULL
-			AND NOT (has_function_privilege('pg_replication_origin_session_setup(text)', 'execute')
-			AND has_function_privilege('pg_replication_origin_session_reset()', 'execute')) THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = 'permission denied to write under a replication origin',
-			HINT = format('GRANT EXECUTE ON FUNCTION pg_replication_origin_session_setup(text), '
-				'pg_replication_origin_session_reset() TO %I;', current_user);
-	END IF;
-END
-$$;
-
 -- When the transaction that wrote a row was committed; NULL if that is not known.
 -- Relies on: the row as the statement that calls it reads it.
 CREATE FUNCTION iblt_row_time(relation oid, row_version tid, xmin xid) RETURNS timestamptz

@@ -252,10 +252,6 @@ BEGIN
 		PERFORM progress(true, format('only the own rows of %s are repaired, not those of tables '
 			'that inherit from it', (plan.target).relation));
 	END IF;
-	IF num_nonnulls(asked.origin, asked.apply_search_path) > 0 OR asked.as_replica THEN
-		PERFORM ask_call((plan.target).place, format('repair_check_session(%L, %L, %L)',
-			asked.apply_search_path, asked.as_replica AND asked.apply, asked.origin));
-	END IF;
 	RETURN plan;
 END
 $$;

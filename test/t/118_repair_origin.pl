@@ -200,8 +200,8 @@ foreach my $direction ('pull', 'push')
 {
 	my $target = $direction eq 'pull' ? $here : $there;
 	drift($target);
-	like(failure(all('t', $direction, "origin => 'no such', apply => true")), qr/42704: ${\ prefix($direction)}replication origin "no such" does not exist.*HINT:  SELECT pg_replication_origin_create\('no such'\)/s, "$direction: an origin that does not exist");
-	like(failure(all('t', $direction, "origin => 'repair', apply => true", "'other'"), user => 'fixer'), qr/42501: ${\ prefix($direction)}permission denied to write under a replication origin.*HINT:  GRANT EXECUTE ON FUNCTION pg_replication_origin_session_setup/s,
+	like(failure(all('t', $direction, "origin => 'no such', apply => true")), qr/42704: ${\ prefix($direction)}replication origin "no such" does not exist/, "$direction: an origin that does not exist");
+	like(failure(all('t', $direction, "origin => 'repair', apply => true", "'other'"), user => 'fixer'), qr/42501: ${\ prefix($direction)}permission denied for function pg_replication_origin_session_setup/,
 		'a role without the right');
 	sql($target, 'GRANT EXECUTE ON FUNCTION pg_replication_origin_session_setup(text), pg_replication_origin_session_reset() TO fixer');
 	is(repair('t', $direction, "origin => 'repair', apply => true", user => 'fixer', peer => "'other'"), "delete {\"id\": 20} applied\ninsert {\"id\": 3} applied\nupdate {\"id\": 2} applied", 'and with it');

@@ -204,9 +204,9 @@ sql('c', q{CREATE TABLE shop.log (v text); CREATE FUNCTION shop.does() RETURNS t
 is(sorts("direction => 'pull', apply_search_path => 'shop, public', as_replica => true"), 'insert applied 3', 'as replication does');
 is(sql('c', 'SELECT DISTINCT v FROM shop.log'), 'local shop, public replica off', 'with these settings');
 sql('c', 'ALTER DATABASE c RESET synchronous_commit; DROP FUNCTION shop.does() CASCADE');
+sql('d', 'DELETE FROM shop.s WHERE "Id" = 6');
 like(sorts("direction => 'pull', apply_search_path => 'a,,b'"), qr/^ERROR:  on "c": invalid value for parameter "search_path"/, 'which is checked');
 sql('c', "SELECT pg_replication_origin_create('mender')");
-sql('d', 'DELETE FROM shop.s WHERE "Id" = 6');
 is(sorts("direction => 'pull', origin => 'mender'"), 'delete applied 1', 'under which a repair writes');
 sql('c', "SELECT pg_replication_origin_drop('mender')");
 unlike(slurp_file($_->logfile), qr/secret [46]/, 'no log has rows') foreach @servers;
