@@ -25,7 +25,6 @@ BEGIN
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;
 	compare.seed := coalesce(compare.seed, random_seed());
-	compare.not_unique := item.not_unique;
 	RETURN compare;
 END
 $$;
@@ -54,9 +53,6 @@ BEGIN
 		-- a foreign table that leads to the other side's table would be compared with itself
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
 			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
-	END IF;
-	IF item.not_unique IS NOT NULL THEN
-		item.notes := item.notes || item.not_unique;
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
 		-- columns by the names that the plan has for them
@@ -319,7 +315,6 @@ BEGIN
 		ELSIF a.failed IS NOT NULL THEN
 			item.notes := item.notes || format('without "%s": %s', a.failed, e.message);
 		END IF;
-		item.not_unique := (a.options).not_unique;
 	END LOOP;
 	IF result.status IS NULL THEN
 		result := audit_failed(noted, e, of_nodes);

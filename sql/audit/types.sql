@@ -60,8 +60,7 @@ CREATE TYPE audit_item AS (
 	exclude text[],			-- which columns and rows are compared, as in options
 	condition text,
 	peer_condition text,
-	peer_schema text,		-- of the table there, NULL if it is the same
-	not_unique text			-- as in options
+	peer_schema text		-- of the table there, NULL if it is the same
 );
 
 -- What an audit or a run counts of a table.  Types, stores, views and sums have these columns by

@@ -1,8 +1,7 @@
 -- Attempts -----------------------------------------------------------------------------
 --
 -- A driver makes up to three attempts.  It begins again if a relation was altered meanwhile, if
--- live digests contradict the rows, if a unique key has several rows, or without a node that has
--- failed.
+-- live digests contradict the rows, or without a node that has failed.
 --
 -- An attempt has the peers, which may be connection strings.  So it is handed on in assignments
 -- alone (iblt_peer_is_string).
@@ -67,17 +66,9 @@ BEGIN
 END
 $$;
 
--- What an error says of several rows of a unique key (check_several), NULL for any other error.
--- A subquery of a view may end with the same SQLSTATE.
-CREATE FUNCTION said_not_unique(e failure) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT e.message || coalesce(': ' || nullif(e.detail, ''), '')
-	WHERE e.state = '21000' AND starts_with(e.message, 'rows have the same key ('));
-
 -- After an error of an attempt: is a relation altered, or is there another reason to begin again?
 -- After three attempts, an error that says so.
--- A statement may also fail because a column is gone, or is of another type.  And if several rows
--- have a unique key, the next attempt takes keys as hashes, which digests do not.
+-- A statement may also fail because a column is gone, or is of another type.
 CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
 	attempt integer, e failure) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -86,9 +77,7 @@ DECLARE
 	found text[];
 	altered side;
 BEGIN
-	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto'
-			OR said_not_unique(e) IS NOT NULL AND NOT plan.by_hash
-			AND plan.live IS DISTINCT FROM 'require' THEN
+	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
 		PERFORM peers_close(conns);
 		RETURN attempt < 3;
 	ELSIF plan IS NULL OR left(e.state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
@@ -120,8 +109,8 @@ END
 $$;
 
 -- After an error: the attempt to begin next, or one without a number if the error is to be told.
--- The next one scans, or takes keys as hashes, if the error says so.  A driver tells that what it
--- does starts again.  An audit does not.
+-- The next one scans if digests do not do.  A driver tells that what it does starts again.  An audit
+-- does not.
 -- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
 -- more does not fail a node, nor does a relation that was altered, before the third attempt.
 CREATE FUNCTION next_attempt(INOUT a attempt, plan plan, INOUT e failure,
@@ -131,7 +120,6 @@ AS $$
 DECLARE
 	n integer := CASE WHEN e.state <> 'IB008' AND a.without = 'skip' AND cardinality(a.names) > 2
 		THEN nodes_failed(a.names, e.message) END;
-	not_unique text := said_not_unique(e);
 	again boolean;
 BEGIN
 	a.failed := NULL;
@@ -148,17 +136,9 @@ BEGIN
 		IF e.state = 'IB008' THEN
 			a.options.live_problem := regexp_replace(e.message,
 				'^live digests cannot be used: ', '');
-		ELSIF not_unique IS NOT NULL THEN
-			a.options.not_unique := not_unique;
-			a.options.live_problem := CASE (a.options).live WHEN 'auto'
-				THEN 'several rows have one unique key' END;
-			IF does IS NOT NULL THEN
-				PERFORM iblt_tell('warning', e.message, e.detail, e.hint);
-			END IF;
 		END IF;
 		PERFORM progress(does IS NOT NULL AND (a.options).progress, format(
-			'%s, the %s starts again', CASE WHEN e.state = 'IB008' THEN 'digests cannot be used'
-				WHEN not_unique IS NOT NULL THEN 'a unique key has several rows'
+			'%s, the %s starts again', CASE e.state WHEN 'IB008' THEN 'digests cannot be used'
 				ELSE 'a relation was altered' END, does));
 	ELSIF n IS NOT NULL THEN
 		PERFORM peers_close(a.conns);

@@ -6,8 +6,7 @@
 -- An error if an index finds several rows of one of these unique keys; with "sure" also if it does
 -- not any more, without a key.
 -- A join would take the first row only, as the planner trusts a unique index.  For a table of
--- Citus, each lookup is a statement of its own.  The drivers begin again with keys as hashes
--- (next_attempt), which counts these rows.
+-- Citus, each lookup is a statement of its own.
 CREATE FUNCTION check_several(plan plan, s side, keys text[], sure boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -326,7 +326,7 @@ BEGIN
 		END LOOP;
 		plan.is_unique := plan.is_unique AND is_key AND s.ordinary;
 	END LOOP;
-	size := CASE WHEN plan.is_unique AND options.not_unique IS NULL THEN key_size(plan.key) END;
+	size := CASE WHEN plan.is_unique THEN key_size(plan.key) END;
 	-- for Citus, a key that goes into sketches as it is becomes bigint (iblt_agg_bigint)
 	plan.by_hash := size IS NULL OR size > 32 OR (here.distributed OR there.distributed)
 		AND NOT (cardinality(plan.key) = 1

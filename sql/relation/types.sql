@@ -43,7 +43,6 @@ CREATE TYPE options AS (
 	label text,				-- the application_name of the peer's session
 	live text,				-- 'off', 'auto' or 'require'
 	live_problem text,		-- why an attempt before this one could not use digests
-	not_unique text,		-- what it said of several rows of a unique key: keys are hashes then
 	method text,			-- 'sketch', 'plain' or 'auto'
 	by_index boolean,		-- may scans trust indexes and the bounds of partitions?
 	own_rows text,			-- of tables that others inherit from: 'always' their own rows alone,

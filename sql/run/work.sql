@@ -225,7 +225,6 @@ CREATE FUNCTION run_after_error(w run_worker, e failure) RETURNS run_worker
 AS $$
 DECLARE
 	again boolean;
-	t run_table;
 BEGIN
 	w.act := 'claim';
 	w.failures := w.failures + 1;
@@ -254,14 +253,6 @@ BEGIN
 		-- after a conflict with recovery, on a standby, or a deadlock, too
 		again := w.failures < 3 AND (left(e.state, 2) = '40'
 			OR restarts(w.conns, w.peers, w.plan, 1, e));
-		IF again AND said_not_unique(e) IS NOT NULL THEN
-			-- its keys are hashes from now on, and with the next plan, which has another shape, the
-			-- table begins again
-			PERFORM run_lock_to_write(w.run);
-			t := run_table_of(w.run, w.table_number);
-			t.item := t.item || jsonb_build_object('not_unique', said_not_unique(e));
-			PERFORM iblt_run_put(t);
-		END IF;
 	END IF;
 	IF again THEN
 		RETURN w;
