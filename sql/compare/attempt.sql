@@ -109,8 +109,8 @@ END
 $$;
 
 -- After an error: the attempt to begin next, or one without a number if the error is to be told.
--- The next one scans if digests do not do.  A driver tells that what it does starts again.  An audit
--- does not.
+-- The next one scans if digests do not do.  A driver tells that what it does starts again.  An
+-- audit does not.
 -- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
 -- more does not fail a node, nor does a relation that was altered, before the third attempt.
 CREATE FUNCTION next_attempt(INOUT a attempt, plan plan, INOUT e failure,
