@@ -22,7 +22,7 @@ RETURNS audit_item
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
 		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL,
-		peer_schema, NULL)::audit_item;
+		peer_schema)::audit_item;
 
 -- The items of an audit of a publication of either side, or of a subscription of this side, which
 -- are the tables that are subscribed here or published there; NULL for none.
