@@ -131,7 +131,7 @@ BEGIN
 				unconfirmed_cause(problem)) END,
 		CASE WHEN plan.live <> 'off' THEN live_said(plan) END,
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
-		CASE WHEN reads_by_index(plan) THEN by_index_note(true) END,
+		by_index_note(plan),
 		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
 			THEN 'differences were not rechecked, so they may be rows in flight' END,
 		'columns only here: ' || quoted(

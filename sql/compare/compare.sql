@@ -214,7 +214,7 @@ BEGIN
 	b.figures.finished_at := clock_timestamp();
 	PERFORM keep_stats('iblt_compare', to_jsonb(b.figures));
 	IF (b.figures).by_index THEN
-		PERFORM iblt_tell('notice', by_index_note(true));
+		PERFORM iblt_tell('notice', by_index_note(answer.plan));
 	END IF;
 	IF NOT (b.figures).complete THEN
 		PERFORM iblt_tell('warning',

@@ -35,9 +35,10 @@ COMMENT ON FUNCTION @extschema@.iblt_compare_stats IS
 'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
 'bytes, times';
 
--- May an index, which nothing checks, say which rows a condition is true of?
+-- What there is to say, in the words of runs (slice_guard), if an index, which nothing checks, may
+-- say which rows a condition is true of; otherwise NULL.
 -- Our settings do not reach the servers that have the rows of foreign tables and of Citus.
-CREATE FUNCTION reads_by_index(plan plan) RETURNS boolean
+CREATE FUNCTION by_index_note(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -45,17 +46,12 @@ DECLARE
 BEGIN
 	FOREACH s IN ARRAY sides_of(plan) LOOP
 		IF plan.by_index OR s.condition IS NOT NULL AND (s.remote OR s.distributed) THEN
-			RETURN true;
+			RETURN 'perhaps read by an index (not checked)';
 		END IF;
 	END LOOP;
-	RETURN false;
+	RETURN NULL;
 END
 $$;
-
--- What there is to say of reads_by_index, in the words of runs (slice_guard), or NULL.
-CREATE FUNCTION by_index_note(by_index boolean) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END;
 
 -- The figures of a comparison that has ended.
 CREATE FUNCTION all_figures(plan plan, figures figures,
@@ -77,6 +73,6 @@ BEGIN
 		CASE WHEN live THEN ((plan.there).live).verified_at END,
 		CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END,
 		coalesce(plan.by_index, false) OR num_nonnulls((plan.here).condition,
-			(plan.there).condition) > 0 AND reads_by_index(plan))::figures;
+			(plan.there).condition) > 0 AND by_index_note(plan) IS NOT NULL)::figures;
 END
 $$;

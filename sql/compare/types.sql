@@ -30,7 +30,7 @@ CREATE TYPE figures AS (
 	verified_here timestamptz,	-- gave the same digest
 	verified_there timestamptz,
 	method text,			-- 'sketch' or 'plain'
-	by_index boolean		-- see reads_by_index
+	by_index boolean		-- see by_index_note
 );
 
 -- Keys of a difference, the sides that have them ('here' is the base), and their weights.

@@ -33,8 +33,8 @@ BEGIN
 			plan := prepare(a.conns, NULL, NULL, a.options, a.names, a.named);
 			compared := comparison_of(find_keys(plan));
 			PERFORM live_notice(compared.plan);
-			IF reads_by_index(plan) THEN
-				PERFORM iblt_tell('notice', by_index_note(true));
+			IF by_index_note(plan) IS NOT NULL THEN
+				PERFORM iblt_tell('notice', by_index_note(plan));
 			END IF;
 			IF repairs THEN
 				-- nothing begins again once nodes may have been changed

@@ -198,8 +198,8 @@ BEGIN
 				plan := repair_plan_of(prepare(a.conns, relation, peer_relation, a.options), asked);
 				found := find_keys(plan.compared);
 				PERFORM live_notice(found.plan);
-				IF reads_by_index(found.plan) THEN
-					PERFORM iblt_tell('notice', by_index_note(true));
+				IF by_index_note(found.plan) IS NOT NULL THEN
+					PERFORM iblt_tell('notice', by_index_note(found.plan));
 				END IF;
 				works := ARRAY[repair_find(plan, found)];
 				plan := NULL;
