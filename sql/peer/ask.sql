@@ -111,17 +111,6 @@ BEGIN
 END
 $$;
 
--- Takes what places still answer after an error of one of them, for they take no question before
--- that.
-CREATE FUNCTION ask_discard(places text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM iblt_peer_fetch(place, 0, ''::text) FROM unnest(places) AS place
-	WHERE place IS NOT NULL;
-END
-$$;
-
 -- What one place answers.
 CREATE FUNCTION ask_one(place text, query text, label text DEFAULT NULL) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
