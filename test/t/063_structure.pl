@@ -4,8 +4,6 @@
 use IbltTest;
 use List::Util qw(shuffle);
 
-IbltTest::share_sessions(0);
-
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 1;	# of all changes
 random_seed();
 my $node = server('here');

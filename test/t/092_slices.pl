@@ -2,8 +2,6 @@
 # heap, logs, plans, and indexes that a side must not trust.
 use IbltTest;
 
-IbltTest::share_sessions(0);
-
 random_seed();
 my ($here, $there) = awkward_servers([], []);
 inside($here, $there);

@@ -3,8 +3,6 @@
 # many levels of savepoints.
 use IbltTest;
 
-IbltTest::share_sessions(0);
-
 my $node = ready('ddl', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 2');
 inside($node);
 sides($node, $node);

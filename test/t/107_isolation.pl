@@ -8,8 +8,6 @@ use IbltCompare;
 use IbltProxy;
 use IO::Socket::UNIX;
 
-IbltTest::share_sessions(0);
-
 my ($here, $there, $peer) = two_servers();
 inside($here, $there);
 my $session = IbltTest::Session->new($here);
