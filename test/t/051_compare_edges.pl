@@ -109,7 +109,7 @@ is(compare('measured'), '', 'with one on both sides it is the same type');
 
 # A row too many of a unique key is never taken for equal.
 both('CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text); INSERT INTO deferred VALUES (1, \'x\'), (2, \'y\')');
-is(compare('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), '{"id": 1} both 2 1', 'a unique key that is violated');
+like(compare_failure('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), qr/21000: rows have the same key \(here\), although it is unique/, 'a unique key that is violated');
 
 # 0 and -0: one key to an index, two in a sketch
 foreach my $type ('float4', 'float8')
