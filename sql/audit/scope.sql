@@ -66,7 +66,8 @@ BEGIN
 		item := (audit_ask_scopes(conns, ARRAY[item]))[1];
 	END IF;
 	feeds := item.feeds;
-	excluded := ARRAY(SELECT u.name FROM unnest(published.unpublished) AS u
+	excluded := ARRAY(SELECT u.name
+		FROM jsonb_to_recordset(published.unpublished) AS u(name text, generated boolean)
 		WHERE NOT (u.generated AND u.name = ANY (item.generated)));
 	IF excluded <> '{}' THEN
 		item.exclude := excluded;

@@ -15,9 +15,6 @@ CREATE TYPE audit_target AS (
 
 -- What a side says of its publications and subscriptions
 
--- A column that no publication has.
-CREATE TYPE unpublished_column AS (name text, generated boolean);
-
 -- A table of some publications.
 CREATE TYPE published_table AS (
 	schema text,
@@ -26,7 +23,7 @@ CREATE TYPE published_table AS (
 	publications text[],	-- that were asked for
 	others text[],			-- other publications that may add rows to those of the filter
 	operations_left_out text,
-	unpublished unpublished_column[],
+	unpublished jsonb,		-- columns that no publication has: name, and is it generated?
 	covered boolean,		-- an ancestor is published too
 	state text				-- of its replication, if a subscription names it, and no more
 );

@@ -261,10 +261,11 @@ $$;
 -- The triggers of the target that fire for such actions, with their events, in words; NULL if
 -- there are none.
 CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT string_agg(format('%s (%s)', t.name, events.list), ', '
 			ORDER BY t.name COLLATE "C")
-	FROM unnest((plan.described).triggers) AS t, LATERAL (
+	FROM jsonb_to_recordset((plan.described).triggers)
+			AS t(name text, enabled text, events text[]), LATERAL (
 		SELECT string_agg(e, ', ' ORDER BY n) FROM unnest(t.events) WITH ORDINALITY AS u(e, n)
 		WHERE lower(e) = ANY (actions)) AS events(list)
 	WHERE t.enabled IN ('A', CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)

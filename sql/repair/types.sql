@@ -43,13 +43,6 @@ CREATE TYPE repair_target_column AS (
 	always boolean			-- GENERATED ALWAYS AS IDENTITY
 );
 
--- A trigger of the target.
-CREATE TYPE repair_trigger AS (
-	name text,				-- quoted
-	enabled text,			-- as in pg_trigger: 'O', 'A' (always) or 'R' (replica)
-	events text[]			-- INSERT, UPDATE, DELETE
-);
-
 -- The target, as repair_describe gives it.  repair_require_described compares all of it with what
 -- is there before COMMIT, so a field that nothing else reads, such as partitions, counts, too.
 CREATE TYPE repair_description AS (
@@ -63,7 +56,8 @@ CREATE TYPE repair_description AS (
 	distributed boolean,	-- a table of Citus
 	rules boolean,			-- it may have some
 	columns repair_target_column[],
-	triggers repair_trigger[]	-- that are not disabled
+	triggers jsonb			-- that are not disabled: name (quoted), enabled (as in pg_trigger:
+							-- 'O', 'A' for always, 'R' for replica), and events (INSERT, ...)
 );
 
 -- A compared column, as statements write it.
