@@ -125,19 +125,6 @@ $$;
 COMMENT ON FUNCTION @extschema@.iblt_baseline IS
 'a text with a sketch of each table as it is now, for iblt_audit_baseline';
 
--- Some of the keys on a side, as words, or NULL if there are none.
-CREATE FUNCTION baseline_names(keys jsonb, side text, word text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT concat(word, ' ',
-		string_agg(coalesce(k.key, 'a key that only its hash tells'), ', '
-			ORDER BY k.n) FILTER (WHERE k.place <= 5),
-		CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) END)
-	FROM (SELECT left(nullif(e -> 'key', 'null')::text, 100) AS key, n,
-			row_number() OVER (ORDER BY n) AS place
-		FROM jsonb_array_elements(keys) WITH ORDINALITY AS u(e, n)
-		WHERE e ->> 'side' = baseline_names.side) AS k
-	HAVING count(*) > 0);
-
 -- Compares a table with what a baseline has of it; an error is in its row.
 -- The work is rolled back, which frees the locks.
 CREATE FUNCTION baseline_try(before baseline_table) RETURNS baseline_row
@@ -205,10 +192,6 @@ BEGIN
 		count(*) FILTER (WHERE k ->> 'side' = 'both')
 	INTO result.missing, result.extra, result.changed
 	FROM jsonb_array_elements(coalesce(result.keys, '[]')) AS u(k);
-	result.detail := concat_ws('; ', result.detail,
-		baseline_names(result.keys, 'there', 'missing'),
-		baseline_names(result.keys, 'here', 'extra'),
-		baseline_names(result.keys, 'both', 'changed'));
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 EXCEPTION WHEN @on_error@ THEN
 	IF SQLSTATE <> 'IB000' THEN

@@ -117,8 +117,6 @@ ALTER TABLE hashed ADD w int;
 SELECT relation, status, sqlstate, rows_here, rows_there, missing, keys, detail FROM against ORDER BY n;
 DROP TABLE hashed;
 SELECT relation, status, sqlstate, rows_here, rows_there, detail FROM against WHERE n = 2;
-SELECT n, baseline_names((SELECT jsonb_agg(jsonb_build_object('key', CASE WHEN i > 1 THEN i END, 'side', 'here')) FROM generate_series(1, n) AS i), 'here', 'extra') FROM unnest('{0,1,5,6}'::int[]) AS n;
-SELECT baseline_names(jsonb_build_array('{"key": 1, "side": "there"}'::jsonb, jsonb_build_object('key', repeat('x', 200), 'side', 'here')), side, 'word') FROM unnest('{here,there,both}'::text[]) AS side;
 DROP VIEW against;
 DROP TABLE base;
 

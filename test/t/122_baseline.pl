@@ -56,15 +56,13 @@ sql(q{UPDATE shop.items SET v = 'other' WHERE id IN (7, 8); DELETE FROM shop.ite
 is("$rc " . statuses($tables), '1 shop.empty equal, shop.items differs, shop.loose differs, shop.named differs, shop.pair differs, shop.parts differs', 'all differences are found');
 is(keys_of($tables->{'shop.items'}), 'both:{"id":7} both:{"id":8} here:{"id":6000} there:{"id":9}', 'keys as they are');
 is(join(' ', map { $tables->{'shop.items'}{$_} } qw(rows_here rows_there missing extra changed)), '5000 5000 1 1 2', 'and how many');
-like($tables->{'shop.items'}{detail}, qr/; missing \{"id": 9\}; extra \{"id": 6000\}; changed \{"id": 7\}, \{"id": 8\}$/, 'the detail names them, too');
 is(keys_of($tables->{'shop.pair'}), 'both:{"a":3,"b":3}', 'of two columns');
 is(keys_of($tables->{'shop.named'}), 'both:{"name":"n5"} here:{"name":"new"} there:null', 'by a hash: all but those that are gone');
-like($tables->{'shop.named'}{detail}, qr/missing a key that only its hash tells; extra \{"name": "new"\}; changed \{"name": "n5"\}$/, 'which the detail says');
 is(keys_of($tables->{'shop.loose'}), 'here:{"v":1000} there:{"v":10}', 'rows without a key, one of which is there once and was there twice');
 is(keys_of($tables->{'shop.parts'}), 'both:{"id":"' . sql(q{SELECT md5('5')::uuid}) . '"}', 'a partitioned table');
 ($status, $out, $err) = program([ '--against', "$dir/shop base.json" ]);
 like($err, qr/\Adiffers: 5 of 6 tables, against .*shop base\.json\n  shop\.items differs: 1 missing, 1 extra, 2 changed\n/, 'the summary');
-like($out, qr/^differs +shop\.items +5,000 +5,000 +1 +1 +2\n    baseline of .*missing \{"id": 9\}/m, 'the text');
+like($out, qr/^differs +shop\.items +5,000 +5,000 +1 +1 +2\n    baseline of /m, 'the text');
 
 # random changes against the truth
 sql('CREATE TABLE shop.random (id int PRIMARY KEY, v int); INSERT INTO shop.random SELECT g, g FROM generate_series(1, 3000) g');
