@@ -226,10 +226,10 @@ is($node->safe_psql('postgres', "SELECT string_agg(relation || ' ' || state, ', 
 
 # How much is done in a time depends on the machine, and on who waits for whose locks.
 my (%done, %compared);
-foreach (1 .. 10)
+foreach (1 .. 20)
 {
-	my @runs = load(6 * $long);
-	foreach (1 .. 3 * $long)
+	my @runs = load(3 * $long);
+	foreach (1 .. 2 * $long)
 	{
 		$node->safe_psql('postgres', "CALL iblt_live_rebuild('items'); CALL iblt_live_rebuild('days')");
 	}

@@ -145,7 +145,7 @@ $_->quit foreach $busy, $writer;
 # DROP DATABASE waits for the worker, which is in a merge, but not longer than five seconds.
 sql('CREATE DATABASE victim');
 $node->safe_psql('victim', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g FROM generate_series(1, 40) g; CALL iblt_track('t', capacity => 20)});
-my $holder = IbltTest::Session->new($node);
+$holder = IbltTest::Session->new($node);
 $holder->run('\c victim');
 $holder->run('BEGIN; REFRESH MATERIALIZED VIEW iblt_internal.base');
 $node->safe_psql('victim', q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP UPDATE t SET v = i; COMMIT; END LOOP; END $$});
