@@ -30,26 +30,6 @@ plot from."/recovery_theory.tsv" using 1:2 with lines lw 1.5 dt 2 lc rgb grey \
 	"" using ($1 == 100000 ? $2/$1 : NaN):4 with points \
 		pt 6 ps 1.2 lw 2 lc rgb red title "100,000 keys"
 
-# --- incomplete listings around the threshold ------------------------------------
-
-set output to."/drop.svg"
-set title "Incomplete listings around the threshold, k = 5"
-set ylabel "incomplete listings, % of trials"
-set xrange [1.395:1.46]
-set yrange [0:100]
-set format x "%.3f"
-set xtics 0.01
-set key top right
-set arrow 1 from 1.425,0 to 1.425,100 nohead dt 2 lw 1.5 lc rgb grey
-set label 1 "published threshold 1.425" at 1.4258,97 left textcolor rgb grey
-plot from."/drop.tsv" using ($1 == 10000 ? $2/$1 : NaN):3:4 with yerrorbars \
-		pt 7 ps 0.5 lc rgb blue notitle, \
-	"" using ($1 == 10000 ? $2/$1 : NaN):3 with lines lw 2 lc rgb blue \
-		title "10,000 keys", \
-	"" using ($1 == 100000 ? $2/$1 : NaN):3:4 with yerrorbars \
-		pt 5 ps 0.5 lc rgb red notitle, \
-	"" using ($1 == 100000 ? $2/$1 : NaN):3 with lines lw 2 lc rgb red \
-		title "100,000 keys"
 unset arrow 1
 unset label 1
 set autoscale

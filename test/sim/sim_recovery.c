@@ -1,8 +1,7 @@
 /*
  * sim_recovery.c
  *		Goodrich & Mitzenmacher 2011, Figure 1: the percentage of key-value pairs
- *		that is listed around the threshold; where half of the tables are; and the
- *		last that fail.
+ *		that is listed around the threshold, and the last tables that fail.
  *
  * The figure has 10,000 keys in 13,800 to 14,800 cells and 100,000 in 138,000
  * to 148,000, k = 5, each point the average of 20,000 simulations.  Its caption
@@ -204,85 +203,6 @@ run_recovery(void)
 	draw_theory();
 }
 
-/* --- where half of the tables are complete --------------------------------- */
-
-/* How many cells a table needs, as the distribution that the points show. */
-typedef struct Drop
-{
-	double mean;
-	double error; /* standard error of the mean */
-	double sd;
-	double first; /* fraction incomplete at the first point and the last */
-	double last;
-	uint32_t contradictions;
-} Drop;
-
-/*
- * The fractions fall from 1 to 0 over the points, so that their sums give mean
- * and deviation, without a model of the shape.
- */
-static Drop
-find_drop(const Curve *curve, FILE *table)
-{
-	Drop drop = { 0 };
-	double sum = 0;
-	double moment = 0;
-	double variance = 0;
-
-	TRIALS(i, curve->points)
-	{
-		Point point = measure(curve, (uint32_t) i);
-		double p = (double) point.incomplete / curve->trials;
-
-		if (i == 0)
-			drop.first = p;
-		drop.last = p;
-		drop.contradictions += point.contradictions;
-		sum += p;
-		moment += (2 * (double) i + 1) * p;
-		variance += p * (1 - p) / curve->trials;
-		sim_row(table, "%u\t%u\t%.3f\t%.3f", curve->n, point.cells, 100 * p,
-				100 * sim_proportion_error(p, curve->trials));
-	}
-	sim_row(table, "\n");
-	drop.mean = curve->first + curve->step * (sum - 0.5);
-	drop.error = curve->step * sqrt(variance);
-	drop.sd = curve->step * sqrt(moment - sum * sum);
-	return drop;
-}
-
-static void
-drop_curve(const Curve *curve, FILE *table)
-{
-	Drop drop = find_drop(curve, table);
-
-	sim_agree(drop.mean, PUBLISHED_THRESHOLD * curve->n, drop.sd + SIM_SIGMAS * drop.error,
-		"%u keys: cells where half of the tables are incomplete and c_5 n, a deviation apart at "
-		"most", curve->n);
-	sim_agree(drop.mean, law_cells(curve->n, 0), SIM_SIGMAS * drop.error + LAW_ERROR * drop.sd,
-		"%u keys: the same, by the law of finite tables", curve->n);
-	tap_ok(drop.first > 0.99 && drop.last < 0.01,
-		   "%u keys: sharp, from %.1f to %.1f %% incomplete, the deviation is "
-		   "%.2f %% of the cells", curve->n, 100 * drop.first, 100 * drop.last,
-		   100 * drop.sd / drop.mean);
-	tap_ok(drop.contradictions == 0,
-		   "%u keys: the core lists exactly what the graph allows, %u trials",
-		   curve->n, curve->points * curve->core_trials);
-}
-
-static void
-run_drop(void)
-{
-	static const Curve quick[] = { { 10000, 14000, 100, 7, 120, 3 },
-								   { 100000, 141700, 400, 5, 20, 1 } };
-	static const Curve full[] = { { 10000, 14000, 50, 12, 4000, 20 },
-								  { 100000, 141700, 200, 10, 400, 4 } };
-	FILE *table = sim_table("drop", "keys\tcells\tincomplete_percent\terror");
-
-	for (int i = 0; i < 2; i++)
-		drop_curve(sim_options.quick ? &quick[i] : &full[i], table);
-}
-
 /* --- the last failures ------------------------------------------------------ */
 
 /*
@@ -333,4 +253,4 @@ run_edge(void)
 		check_edge(&edges[i]);
 }
 
-SIM_MAIN({ "recovery", run_recovery }, { "drop", run_drop }, { "edge", run_edge })
+SIM_MAIN({ "recovery", run_recovery }, { "edge", run_edge })
