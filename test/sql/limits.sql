@@ -70,7 +70,8 @@ SELECT * FROM pg_temp.refusals('%s', 'large + large FROM counted', 'large - (- l
 	'iblt_delete(least, 1, 0) FROM counted');
 SELECT (iblt_info(iblt_delete(most, 1, 0))).rows FROM counted;
 SELECT * FROM pg_temp.refusals('%s', 'large_strata + large_strata FROM counted', 'large_strata - (- large_strata) FROM counted',
-	'- least_strata FROM counted', 'iblt_strata_insert(most_strata, 1, 0) FROM counted', 'iblt_strata_delete(least_strata, 1, 0) FROM counted');
+	'- least_strata FROM counted', 'iblt_strata_insert(most_strata, 1, 0) FROM counted', 'iblt_strata_delete(least_strata, 1, 0) FROM counted',
+	'least_strata - large_strata FROM counted');
 SELECT iblt_strata_estimate(most_strata), iblt_strata_estimate(least_strata) FROM counted;
 SELECT iblt_strata_estimate(least_strata, large_strata) FROM counted;
 

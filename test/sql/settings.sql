@@ -4,12 +4,9 @@
 
 SET search_path = public, iblt_internal;
 -- a name of pg_catalog would be called in the place of ours, or ours in its place
-SELECT p.oid::regprocedure AS has_a_name_of_postgresql FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
-AND EXISTS (SELECT FROM pg_proc q WHERE q.pronamespace = 'pg_catalog'::regnamespace AND q.proname = p.proname);
-SELECT t.typname AS and_no_type_has FROM pg_type t WHERE t.typnamespace = 'iblt_internal'::regnamespace
-AND EXISTS (SELECT FROM pg_type q WHERE q.typnamespace = 'pg_catalog'::regnamespace AND q.typname = t.typname);
-SELECT c.relname AS and_no_relation_has FROM pg_class c WHERE c.relnamespace = 'iblt_internal'::regnamespace
-AND EXISTS (SELECT FROM pg_class q WHERE q.relnamespace = 'pg_catalog'::regnamespace AND q.relname = c.relname);
+SELECT kind, name FROM (SELECT 'function', proname, pronamespace FROM pg_proc UNION ALL SELECT 'type', typname, typnamespace FROM pg_type
+	UNION ALL SELECT 'relation', relname, relnamespace FROM pg_class) AS o(kind, name, schema)
+GROUP BY kind, name HAVING bool_or(schema = 'iblt_internal'::regnamespace) AND bool_or(schema = 'pg_catalog'::regnamespace);
 
 -- the drivers' settings, as text
 CREATE TEMP TABLE pinned AS
@@ -21,24 +18,10 @@ FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'ib
 SET DateStyle = 'ISO, DMY';
 SET IntervalStyle = 'postgres';
 CREATE TEMP TABLE statement AS SELECT iblt_internal.peer_settings() AS query;
-SET DateStyle = 'German';
-SET IntervalStyle = 'sql_standard';
-SET TimeZone = 'Asia/Kolkata';
-SET timezone_abbreviations = 'Australia';
-SET extra_float_digits = -3;
-SET bytea_output = 'escape';
-SET xmlbinary = 'hex';
-SET xmloption = 'document';
-SET array_nulls = off;
-SET quote_all_identifiers = on;
-SET lc_monetary = 'POSIX';
-SET lc_numeric = 'POSIX';
-SET lc_time = 'POSIX';
-SET row_security = on;
-SET enable_indexonlyscan = on;
-SET jit = on;
-SET transform_null_equals = on;
-SET gin_fuzzy_search_limit = 7;
+SELECT count(set_config(name, value, false)) AS settings FROM (VALUES ('DateStyle', 'German'), ('IntervalStyle', 'sql_standard'), ('TimeZone', 'Asia/Kolkata'), ('timezone_abbreviations', 'Australia'), ('extra_float_digits', '-3'),
+	('bytea_output', 'escape'), ('xmlbinary', 'hex'), ('xmloption', 'document'), ('array_nulls', 'off'), ('quote_all_identifiers', 'on'), ('lc_monetary', 'POSIX'),
+	('lc_numeric', 'POSIX'), ('lc_time', 'POSIX'), ('row_security', 'on'), ('enable_indexonlyscan', 'on'), ('jit', 'on'), ('transform_null_equals', 'on'),
+	('gin_fuzzy_search_limit', '7')) AS v(name, value);
 CREATE TEMP TABLE peer (setting text, value text);
 DO $$
 DECLARE

@@ -329,17 +329,7 @@ SELECT distributed, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt
 CREATE TABLE empty (id int PRIMARY KEY);
 CREATE TABLE empty2 (LIKE empty INCLUDING ALL);
 SELECT guard('empty', 'empty2', false);
--- on one side: it shows as a difference, until amcheck says what it is
-BEGIN;
-SELECT keep_up('h_pkey', false);
-INSERT INTO h VALUES (777, 'v');
-SELECT keep_up('h_pkey', true);
-INSERT INTO t VALUES (777, 'v');
-SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
-SELECT cardinality((iblt_internal.comparison_of(iblt_internal.find_keys(plan_of('h', 't')))).differences) AS by_scan;
-SELECT regexp_replace(pg_temp.refusal($$SELECT slices.guard('h', 't', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
-ROLLBACK;
--- on both sides, with other contents: slices find nothing, and say what they rest on; amcheck finds it, and so does a scan
+-- on both sides, with other contents, where slices find nothing (test/t/092_slices.pl): a scan finds it
 BEGIN;
 SELECT keep_up('h_pkey', false), keep_up('t_pkey', false);
 INSERT INTO h VALUES (1500, 'here');
@@ -347,11 +337,9 @@ INSERT INTO t VALUES (1500, 'there');
 SELECT keep_up('h_pkey', true), keep_up('t_pkey', true);
 -- (and whoever looks whether the index finds a row does not trust it, though the scan of a condition may)
 SELECT pg_temp.refusal($$SELECT iblt_internal.check_index(slices.plan_of('h', 't', '{"condition": "id = 1500", "by_index": true}'), '{1500}')$$) AS looked_for;
-SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
 SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off;
 SELECT pg_temp.refusal($$SELECT iblt_internal.comparison_of(iblt_internal.find_keys(slices.plan_of('h', 't')))$$) AS by_scan;
-SELECT regexp_replace(pg_temp.refusal($$SELECT slices.guard('t', 'h', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
 -- no index serves the condition of a slice, so it finds what such an index lacks, and a lookup does not
 BEGIN;

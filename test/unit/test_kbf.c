@@ -371,26 +371,6 @@ test_compatible(void)
 		check(iblt_core_kbf_compatible(&a, &b[i]) == expected[i] &&
 			  iblt_core_kbf_compatible(&b[i], &a) == expected[i], "parameters %d", i);
 	checked("filters are compatible if no parameter differs");
-
-	b[0] = a;
-	b[0].labels = (const uint8_t *) "\3new\7shipped\5r\303\274ck\1x";
-	b[0].labels_size = a.labels_size + 2;
-	b[0].values = a.values + 1;
-	check(iblt_core_kbf_compatible(&a, &b[0]) == IBLT_OK &&
-		  iblt_core_kbf_compatible(&b[0], &a) == IBLT_OK, "one label more");
-	b[1] = a;
-	b[1].key.kind = IBLT_KEY_UNTYPED;
-	b[1].key.description_size = 0;
-	check(iblt_core_kbf_widen(&b[1], &b[0]) && b[1].values == b[0].values &&
-		  b[1].labels_size == b[0].labels_size && b[1].key.kind == a.key.kind &&
-		  b[1].key.description_size == a.key.description_size, "not widened");
-	check(!iblt_core_kbf_widen(&b[1], &a) && b[1].values == b[0].values, "labels lost");
-	b[1].labels = (const uint8_t *) "\3new\7shipped\5r\303\274cK\1x";
-	check(iblt_core_kbf_compatible(&a, &b[1]) == IBLT_OTHER_LABELS, "another label");
-	b[1].labels_size = 0;
-	check(iblt_core_kbf_compatible(&a, &b[1]) != IBLT_OK &&
-		  !iblt_core_kbf_labels_go(&b[1], &a), "without labels");
-	checked("labels may go on after those of the other filter");
 }
 
 /* --- algebra --------------------------------------------------------------------- */

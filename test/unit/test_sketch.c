@@ -275,34 +275,6 @@ test_sizes(void)
 	checked("a sketch opens at its own length and at no other");
 }
 
-/* Headers that ask for much, with nothing behind them. */
-static void
-test_huge(void)
-{
-	static const uint16_t limbs[] = { 1, 2, 3, 64, 512 };
-	uint8_t bytes[SMALLEST + 8] = { 'I', 'B', 'L', 'T', 1 };
-
-	for (unsigned k = 3; k <= 8; k++)
-		for (uint32_t cells = 1; cells <= IBLT_LADDER_MAX; cells *= 2)
-			for (size_t i = 0; i < sizeof limbs / sizeof limbs[0]; i++)
-			{
-				size_t text = limbs[i] < 3 ? 0 : 8;
-
-				bytes[5] = (uint8_t) k;
-				bytes[6] = (uint8_t) ((1u << k) - 1);
-				bytes[8] = (uint8_t) (limbs[i] < 3 ? limbs[i] : 3);
-				iblt_store16(bytes + 10, limbs[i]);
-				iblt_store32(bytes + 12, cells);
-				iblt_store16(bytes + 32, (uint16_t) text);
-				bytes[9] = bytes[34] = (uint8_t) (i & 1);
-				memcpy(bytes + HEADER_SIZE, "whatever", 8);
-				repair_trailer(bytes, SMALLEST + text);
-				check(open_copy(bytes, SMALLEST + text) == IBLT_BAD_SIZE,
-					  "%u x %u cells and nothing behind", k, cells);
-			}
-	checked("huge parameters are refused by length, before cells are read");
-}
-
 /* --- parameters and sizes ------------------------------------------------------ */
 
 /* What the layout says, in numbers that cannot overflow. */
@@ -462,5 +434,5 @@ test_status_texts(void)
 	checked("each status has a text of its own");
 }
 
-TAP_MAIN(test_golden, test_spoilers, test_bits, test_sizes, test_huge, test_size_computation,
+TAP_MAIN(test_golden, test_spoilers, test_bits, test_sizes, test_size_computation,
 		 test_params, test_descriptions, test_compatible, test_status_texts)
