@@ -40,56 +40,35 @@ FROM (VALUES (true, NULL, NULL, NULL), (true, '2026-01-01 10:00+00', NULL, NULL)
 DROP FUNCTION live_of, refused;
 
 -- keys of each kind, and the changes of each kind
-CREATE TABLE tracking_small (id smallint PRIMARY KEY, v text);
-CREATE TABLE tracking_uuid (id uuid PRIMARY KEY, v text);
-CREATE TABLE tracking_date (id date PRIMARY KEY, v text);
-CREATE TABLE tracking_text (id text PRIMARY KEY, v text);
-CREATE TABLE tracking_two (a int, b timestamptz, v text, PRIMARY KEY (b, a));
-CREATE TABLE tracking_long (a int8, b uuid, c timestamptz, v text, PRIMARY KEY (a, b, c));
-CREATE TABLE tracking_one (id int PRIMARY KEY);
-CREATE TABLE tracking_t (t int PRIMARY KEY);
 CREATE DOMAIN tracking_domain AS int CHECK (VALUE > 0);
-CREATE TABLE tracking_domain_key (id tracking_domain PRIMARY KEY, v tracking_domain[]);
+CREATE TEMP TABLE kinds AS SELECT * FROM (VALUES
+	(1, 'small', 'id smallint PRIMARY KEY, v text', $x$g, 'v' || g$x$, 'UPDATE %s SET id = -id, v = NULL WHERE id < 20'),
+	(2, 'uuid', 'id uuid PRIMARY KEY, v text', $x$md5(g::text)::uuid, 'v' || g$x$, $x$UPDATE %s SET id = md5(v)::uuid WHERE id < '80000000-0000-0000-0000-000000000000'$x$),
+	(3, 'date', 'id date PRIMARY KEY, v text', $x$date '2020-01-01' + g, 'v' || g$x$, $x$UPDATE %s SET v = v || '!'$x$),
+	(4, 'text', 'id text PRIMARY KEY, v text', $x$repeat('k', g) || g, 'v' || g$x$, 'UPDATE %s SET id = id || v WHERE length(id) > 50'),
+	(5, 'two', 'a int, b timestamptz, v text, PRIMARY KEY (b, a)', $x$g, timestamptz '2020-01-01 UTC' + g * interval '1 h', 'v' || g$x$, $x$UPDATE %s SET a = a + 1, b = b + interval '1 day'$x$),
+	(6, 'long', 'a int8, b uuid, c timestamptz, v text, PRIMARY KEY (a, b, c)', $x$g, md5(g::text)::uuid, timestamptz '2020-01-01 UTC', 'v' || g$x$, 'DELETE FROM %s WHERE mod(a, 2) = 0'),
+	(7, 'one', 'id int PRIMARY KEY', 'g', 'UPDATE %s SET id = id + 1000'), (8, 't', 't int PRIMARY KEY', 'g', 'UPDATE %s SET t = -t'),
+	(9, 'domain_key', 'id tracking_domain PRIMARY KEY, v tracking_domain[]', 'g, ARRAY[g, 1]', 'UPDATE %s SET v = NULL WHERE id > 50')) AS v(n, name, columns, filled, change);
 DO $$
 DECLARE
-	name text;
+	k record;
+	fill CONSTANT text := 'INSERT INTO tracking_%s SELECT %s FROM generate_series(%s, %s) g';
 BEGIN
-	FOREACH name IN ARRAY '{small,uuid,date,text,two,long,one,t,domain_key}'::text[] LOOP
-		EXECUTE format('CREATE FUNCTION tracking_fill_%s(n int, m int) RETURNS void LANGUAGE sql AS %L', name,
-			format('INSERT INTO tracking_%s SELECT %s FROM generate_series(n, m) g', name, CASE name
-				WHEN 'small' THEN $x$g, 'v' || g$x$
-				WHEN 'uuid' THEN $x$md5(g::text)::uuid, 'v' || g$x$
-				WHEN 'date' THEN $x$date '2020-01-01' + g, 'v' || g$x$
-				WHEN 'text' THEN $x$repeat('k', g) || g, 'v' || g$x$
-				WHEN 'two' THEN $x$g, timestamptz '2020-01-01 UTC' + g * interval '1 h', 'v' || g$x$
-				WHEN 'long' THEN $x$g, md5(g::text)::uuid, timestamptz '2020-01-01 UTC', 'v' || g$x$
-				WHEN 'domain_key' THEN $x$g, ARRAY[g, 1]$x$
-				ELSE 'g' END));
-		EXECUTE format('SELECT tracking_fill_%s(1, 100)', name);
+	FOR k IN SELECT * FROM pg_temp.kinds ORDER BY n LOOP
+		EXECUTE format('CREATE TABLE tracking_%s (%s)', k.name, k.columns);
+		EXECUTE format(fill, k.name, k.filled, 1, 100);
+		IF k.name = 'small' THEN
+			CALL iblt_track('tracking_small');
+		ELSE
+			CALL iblt_track(('tracking_' || k.name)::regclass, capacity => 100);
+		END IF;
+		EXECUTE format(fill, k.name, k.filled, 101, 120);
+		COMMIT;
+		EXECUTE format(k.change, 'tracking_' || k.name);
+		COMMIT;
 	END LOOP;
-END
-$$;
-CALL iblt_track('tracking_small');
-CALL iblt_track('tracking_uuid', capacity => 100);
-CALL iblt_track('tracking_date', capacity => 100);
-CALL iblt_track('tracking_text', capacity => 100);
-CALL iblt_track('tracking_two', capacity => 100);
-CALL iblt_track('tracking_long', capacity => 100);
-CALL iblt_track('tracking_one', capacity => 100);
-CALL iblt_track('tracking_t', capacity => 100);
-CALL iblt_track('tracking_domain_key', capacity => 100);
-SELECT tracking_fill_small(101, 120), tracking_fill_uuid(101, 120), tracking_fill_date(101, 120),
-	tracking_fill_text(101, 120), tracking_fill_two(101, 120), tracking_fill_long(101, 120),
-	tracking_fill_one(101, 120), tracking_fill_t(101, 120), tracking_fill_domain_key(101, 120);
-UPDATE tracking_small SET id = -id, v = NULL WHERE id < 20;
-UPDATE tracking_uuid SET id = md5(v)::uuid WHERE id < '80000000-0000-0000-0000-000000000000';
-UPDATE tracking_date SET v = v || '!';
-UPDATE tracking_text SET id = id || v WHERE length(id) > 50;
-UPDATE tracking_two SET a = a + 1, b = b + interval '1 day';
-DELETE FROM tracking_long WHERE a % 2 = 0;
-UPDATE tracking_one SET id = id + 1000;
-UPDATE tracking_t SET t = -t;
-UPDATE tracking_domain_key SET v = NULL WHERE id > 50;
+END $$;
 SELECT relation, state, reason, rows, unmerged, is_right(relation) FROM iblt_live_status()
 WHERE relation::text LIKE 'tracking_%';
 SELECT relation, iblt_live_merge(relation), is_right(relation) FROM iblt_live_status()
