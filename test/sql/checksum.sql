@@ -150,13 +150,8 @@ CREATE TEMP TABLE settings AS SELECT 1.1::float8 AS f, '2024-02-29 12:34+00'::ti
 	'1 mon -2 days'::interval AS i, '\xff'::bytea AS b, 'pg_class'::regclass AS c,
 	'checksum_test.pair'::regclass AS d, '<a/>'::text AS x, 'int8'::regtype AS y;
 CREATE TEMP TABLE before AS SELECT iblt_checksum(settings.*) AS sum FROM settings;
-SET DateStyle = 'German, DMY';
-SET IntervalStyle = 'sql_standard';
-SET TimeZone = 'Asia/Kathmandu';
-SET extra_float_digits = -15;
-SET bytea_output = 'escape';
-SET quote_all_identifiers = on;
-SET search_path = pg_temp, checksum_test, public;
+SELECT count(set_config(name, value, false)) AS set FROM (VALUES ('DateStyle', 'German, DMY'), ('IntervalStyle', 'sql_standard'), ('TimeZone', 'Asia/Kathmandu'), ('extra_float_digits', '-15'),
+	('bytea_output', 'escape'), ('quote_all_identifiers', 'on'), ('search_path', 'pg_temp, checksum_test, public')) AS v(name, value);
 SELECT iblt_checksum(settings.*) = sum AS same FROM settings, before;
 CREATE TEMP TABLE pg_class (x int);
 SELECT iblt_checksum(settings.*) = sum AS same FROM settings, before;
@@ -164,13 +159,8 @@ DROP TABLE pg_temp.pg_class;
 SELECT iblt_checksum('pg_monitor=r/pg_monitor'::aclitem) = iblt_checksum('pg_monitor=r/pg_monitor'::text) AS same;
 SELECT current_setting('TimeZone') = 'Asia/Kathmandu' AND current_setting('bytea_output') = 'escape' AND
 	current_setting('search_path') LIKE '%checksum_test%' AS kept;
+RESET ALL;
 SET search_path = checksum_test, public;
-RESET DateStyle;
-RESET IntervalStyle;
-RESET TimeZone;
-RESET extra_float_digits;
-RESET bytea_output;
-RESET quote_all_identifiers;
 
 --
 -- A whole row is its columns, whichever way the planner takes.  as_row gets a
