@@ -36,10 +36,7 @@ SELECT key, side, here_count, there_count FROM iblt_compare('cmp_null_a', NULL, 
 -- errors
 \set VERBOSITY terse
 SELECT * FROM pg_temp.refusals('* FROM iblt_compare(%s)', 'NULL', $$'cmp_a'$$, $$'cmp_a', NULL, 'nowhere'$$,
-	$$'cmp_a', NULL, 'cmp_b', columns => '{nothing}'$$, $$'cmp_a', NULL, 'cmp_b', exclude => '{nothing}'$$,
-	$$'cmp_a', NULL, 'cmp_b', columns => '{v}', exclude => '{v}'$$, $$'cmp_a', NULL, 'cmp_b', columns => '{}'$$,
-	$$'cmp_a', NULL, 'cmp_b', max_differences => 0$$, $$'cmp_a', NULL, 'cmp_b', max_differences => 2$$, $$'cmp_a', NULL, 'cmp_b', recheck => -1$$,
-	$$'cmp_a', NULL, 'cmp_b', extra_columns => 'maybe'$$, $$'cmp_a', NULL, 'cmp_b', rows => NULL$$, $$'cmp_a', 'no_such_server'$$);
+	$$'cmp_a', NULL, 'cmp_b', columns => '{nothing}'$$, $$'cmp_a', NULL, 'cmp_b', max_differences => 2$$, $$'cmp_a', 'no_such_server'$$);
 ALTER TABLE cmp_b ALTER n TYPE text, ADD extra int;
 SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', exclude => '{extra}');
 SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', extra_columns => 'error', cast_types => true);
