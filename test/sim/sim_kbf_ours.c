@@ -232,7 +232,7 @@ overload(void)
 	IbltKbfParams params = chosen(255, 3, sim_trials(20000, KEYS), 1e-3);
 
 	rates_at(params, (uint32_t) (4 * LN2 * params.subtable_cells), 0, 1);
-	for (int times = 2; times <= 5; times++)
+	for (int times = 1; times <= 5; times++)
 		rates_at(params, (uint32_t) (1.5 * times * params.subtable_cells), 0, 1);
 }
 
