@@ -49,24 +49,24 @@ foreach my $t ([ 'num', 'int' ], [ 'txt', 'text' ])
 {
 	my ($name, $type) = @$t;
 	sql('both', "CREATE TABLE $name (id $type PRIMARY KEY, n int, v text); CREATE INDEX ${name}_n ON $name (n);
-		INSERT INTO $name SELECT g, g, 'row ' || g FROM generate_series(1, 20000) g; ANALYZE $name");
-	hide('here', "${name}_n", "INSERT INTO $name VALUES ('20001', 20001, 'only here')");
+		INSERT INTO $name SELECT g, g, 'row ' || g FROM generate_series(1, 40000) g; ANALYZE $name");
+	hide('here', "${name}_n", "INSERT INTO $name VALUES ('40001', 40001, 'only here')");
 }
-sql('both', 'CREATE VIEW vw AS SELECT id, n, v FROM num WHERE n > 19990;
+sql('both', 'CREATE VIEW vw AS SELECT id, n, v FROM num WHERE n > 39990;
 	CREATE TABLE small (id text PRIMARY KEY, n int); CREATE INDEX small_n ON small (n);
 	INSERT INTO small SELECT g, g FROM generate_series(1, 5000) g; ANALYZE small');
 hide('here', 'small_n', q{INSERT INTO small VALUES ('5001', 5001)});
 
-my $n = q{condition => 'n > 19990'};
-is(compare('txt', $n), '20001 here', 'scan and lookup by hash, damaged index: a row that an index on the condition lacks');
-like(compare('num', $n), qr/^ERROR:  XX002: an index of public.num does not find rows that the table has \(here\)|^20001 here$/,
+my $n = q{condition => 'n > 39990'};
+is(compare('txt', $n), '40001 here', 'scan and lookup by hash, damaged index: a row that an index on the condition lacks');
+like(compare('num', $n), qr/^ERROR:  XX002: an index of public.num does not find rows that the table has \(here\)|^40001 here$/,
 	'scan, damaged index: the same, or an error of a lookup that uses that index, too');
-is(compare('vw', "key_columns => '{id}'"), '20001 here', 'scan, damaged index: the same in a view');
-is(compare('num', "$n, method => 'plain'"), '20001 here', 'plain sums and plain rows, damaged index: the same here');
-is(answer("SET enable_seqscan = off; SELECT key ->> 'id', side FROM iblt_compare('txt', $peer, $n)"), '20001 here', 'scan, damaged index: also if sequential scans are off');
+is(compare('vw', "key_columns => '{id}'"), '40001 here', 'scan, damaged index: the same in a view');
+is(compare('num', "$n, method => 'plain'"), '40001 here', 'plain sums and plain rows, damaged index: the same here');
+is(answer("SET enable_seqscan = off; SELECT key ->> 'id', side FROM iblt_compare('txt', $peer, $n)"), '40001 here', 'scan, damaged index: also if sequential scans are off');
 if (major_version() >= 15)
 {
-	sql('there', 'CREATE PUBLICATION filtered FOR TABLE txt WHERE (n > 19990), small WHERE (n > 4990)');
+	sql('there', 'CREATE PUBLICATION filtered FOR TABLE txt WHERE (n > 39990), small WHERE (n > 4990)');
 	# a small table alone is compared like a large one
 	sql('both', 'CREATE TABLE other (id int PRIMARY KEY)');
 	sql('there', 'CREATE PUBLICATION together FOR TABLE small WHERE (n > 4990), other');
@@ -86,21 +86,21 @@ if (major_version() >= 15)
 }
 
 # The same with the index on the peer: it has the row, and this side does not.
-sql('both', 'CREATE TABLE far (LIKE txt INCLUDING ALL); INSERT INTO far SELECT * FROM txt WHERE n <= 20000; ANALYZE far');
-hide('there', 'far_n_idx', "INSERT INTO far VALUES ('20001', 20001, 'only there')");
-is(compare('far', $n), '20001 there', 'scan, damaged index: on the peer');
-is(compare('far', "$n, method => 'plain'"), '20001 there', 'plain sums and plain rows, damaged index: on the peer');
+sql('both', 'CREATE TABLE far (LIKE txt INCLUDING ALL); INSERT INTO far SELECT * FROM txt WHERE n <= 40000; ANALYZE far');
+hide('there', 'far_n_idx', "INSERT INTO far VALUES ('40001', 40001, 'only there')");
+is(compare('far', $n), '40001 there', 'scan, damaged index: on the peer');
+is(compare('far', "$n, method => 'plain'"), '40001 there', 'plain sums and plain rows, damaged index: on the peer');
 
 # An index that lookups use is checked by a scan, which must not use it either.
-sql('both', 'CREATE TABLE pk (id int PRIMARY KEY, n int); INSERT INTO pk SELECT g, g FROM generate_series(1, 20000) g; ANALYZE pk');
-hide('here', 'pk_pkey', 'INSERT INTO pk VALUES (20001, 1)');
-like(compare('pk', q{condition => 'id > 19990'}), qr/^ERROR:  XX002: an index of public.pk does not find rows that the table has \(here\)/,
+sql('both', 'CREATE TABLE pk (id int PRIMARY KEY, n int); INSERT INTO pk SELECT g, g FROM generate_series(1, 40000) g; ANALYZE pk');
+hide('here', 'pk_pkey', 'INSERT INTO pk VALUES (40001, 1)');
+like(compare('pk', q{condition => 'id > 39990'}), qr/^ERROR:  XX002: an index of public.pk does not find rows that the table has \(here\)/,
 	'check of an index, damaged index: the scan finds what the index lacks');
-is(compare('pk', q{condition => 'id > 19990', method => 'plain'}), '20001 here', 'plain sums and plain rows, damaged index: that of the key');
+is(compare('pk', q{condition => 'id > 39990', method => 'plain'}), '40001 here', 'plain sums and plain rows, damaged index: that of the key');
 
 # An index that leads from a key to the row of another one, which has the place of a row that the index did not lose.
 sql('both', 'CREATE TABLE astray (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off);
-	INSERT INTO astray SELECT g, g FROM generate_series(1, 20000) g WHERE g <> 11; ANALYZE astray');
+	INSERT INTO astray SELECT g, g FROM generate_series(1, 40000) g WHERE g <> 11; ANALYZE astray');
 sql('there', q{INSERT INTO astray VALUES (11, '11')});
 hide('here', 'astray_pkey', "DELETE FROM astray WHERE id = 7;\nVACUUM astray;\nUPDATE pg_class SET relhasindex = true WHERE relname = 'astray';\nINSERT INTO astray VALUES (11, '11')");
 is(compare('astray', 'recheck => 0'), '7 there', 'lookup by key, damaged index: the row that it leads to is of another key');
@@ -127,19 +127,19 @@ sub repair
 }
 
 # The same row on both sides, which an index of the peer lacks.
-sql('both', 'CREATE TABLE same (id int PRIMARY KEY, n int); INSERT INTO same SELECT g, g FROM generate_series(1, 20000) g; ANALYZE same');
-sql('here', 'INSERT INTO same VALUES (20001, 20001)');
-hide('there', 'same_pkey', 'INSERT INTO same VALUES (20001, 20001)');
-is(repair('same', q{condition => 'id > 19990', apply => true}), '', 'scan, damaged index: a repair has nothing to do where both sides are the same');
-is(sql('here', 'SELECT count(*) FROM same'), 20001, 'and nothing was deleted');
+sql('both', 'CREATE TABLE same (id int PRIMARY KEY, n int); INSERT INTO same SELECT g, g FROM generate_series(1, 40000) g; ANALYZE same');
+sql('here', 'INSERT INTO same VALUES (40001, 40001)');
+hide('there', 'same_pkey', 'INSERT INTO same VALUES (40001, 40001)');
+is(repair('same', q{condition => 'id > 39990', apply => true}), '', 'scan, damaged index: a repair has nothing to do where both sides are the same');
+is(sql('here', 'SELECT count(*) FROM same'), 40001, 'and nothing was deleted');
 
 # The condition is true of the row here only, and an index of the peer lacks it.
-sql('both', 'CREATE TABLE outside (id int PRIMARY KEY, n int); INSERT INTO outside SELECT g, g FROM generate_series(1, 20000) g; ANALYZE outside');
-sql('here', 'INSERT INTO outside VALUES (20001, 20001)');
-hide('there', 'outside_pkey', 'INSERT INTO outside VALUES (20001, 1)');
+sql('both', 'CREATE TABLE outside (id int PRIMARY KEY, n int); INSERT INTO outside SELECT g, g FROM generate_series(1, 40000) g; ANALYZE outside');
+sql('here', 'INSERT INTO outside VALUES (40001, 40001)');
+hide('there', 'outside_pkey', 'INSERT INTO outside VALUES (40001, 1)');
 like(repair('outside', "$n, apply => true"), qr/^ERROR:  XX002: an index of public.outside does not find rows that the table has \(there\)/,
 	'absence, damaged index: a row of the peer that the condition leaves out keeps the one here');
-is(sql('here', 'SELECT count(*) FROM outside'), 20001, 'and nothing was deleted');
+is(sql('here', 'SELECT count(*) FROM outside'), 40001, 'and nothing was deleted');
 
 # --- partitions and constraints --------------------------------------------------------------
 #
@@ -176,7 +176,7 @@ is(answer("SET client_min_messages = warning; SELECT count(*) FROM iblt_compare(
 	'0, t', 'so do the figures');
 is(compare('txt', "$n, by_index => true, method => 'plain'"), '', 'by_index, by plain queries');
 is($notices, 'perhaps read by an index (not checked)', 'and says so');
-is(compare('txt', 'by_index => true'), '20001 here', 'by_index without a condition: there is no index to trust');
+is(compare('txt', 'by_index => true'), '40001 here', 'by_index without a condition: there is no index to trust');
 is($notices, '', 'and nothing to say');
 is(compare('vw', "key_columns => '{id}', by_index => true"), '', 'by_index, a view with a condition');
 if (major_version() >= 15)

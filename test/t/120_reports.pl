@@ -224,10 +224,11 @@ nothing_left('connections', $there);
 
 # --- the page --------------------------------------------------------------------------------
 
-# It is whole, bounded, and safe against what tables contain.
+# It is whole, bounded, and safe against what tables contain.  A browser looks at it, if there is one.
 $here->safe_psql('postgres', $_) foreach 'ALTER SUBSCRIPTION shop DISABLE', 'ALTER SUBSCRIPTION shop SET (slot_name = NONE)', 'DROP SUBSCRIPTION shop';
 both('SET client_min_messages = error; DROP SCHEMA shop CASCADE');
 $dir = PostgreSQL::Test::Utils::tempdir();
+chomp(my $browser = `sh -c 'command -v chromium || command -v chromium-headless-shell'` // '');
 
 # What an element may not be closed by, is not closed, or does not belong there.
 sub problems
@@ -261,6 +262,15 @@ sub seen
 	return $html;
 }
 
+sub dom
+{
+	my ($file, @options) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ $browser, '--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', "--user-data-dir=$dir/browser", @options, "file://$file" ],
+		'<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
+	return $out;
+}
+
 # --- contents that would like to be more ----------------------------------------------------
 
 my $evil = q{</td></tr></table></mark><script>document.title = "owned"</script><img src=x onerror='document.title = "owned"'>"><svg/onload=alert(1)>&lt;&amp;};
@@ -276,6 +286,7 @@ both('CREATE TABLE shop.equal (id int PRIMARY KEY); CREATE TABLE shop.pairs (v i
 $here->safe_psql('postgres', 'DELETE FROM shop.pairs WHERE ctid = (SELECT min(ctid) FROM shop.pairs); CREATE TABLE shop.alone (id int)');
 my $run = begin_run("schema => 'shop', rows => true, slice_ms => 1, progress => false");
 my $page = $here->safe_psql('postgres', "SELECT iblt_audit_report(run => $run, form => 'html')");
+append_to_file("$dir/evil.html", "$page\n");
 is(problems($page), '', 'every element is closed, and nothing else is an element');
 unlike($page, qr/<(?:script|img|link|iframe|a)\b|javascript:|https?:/i, 'nothing that runs or is fetched');
 like($page, qr/Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"/, 'and nothing may');
@@ -368,5 +379,19 @@ like(slurp_file("$dir/a page.html"), qr/<\/html>\n\z/, '--html: the whole one st
 opendir(my $entries, $dir) or die;
 is(join(' ', grep { /page\.html\./ } readdir $entries), '', '--html: and no part of another');
 is((program([ '--html', "$dir/nosuch/page.html", 'peer=node_b', 'tables={shop.equal}' ]))[0], 2, '--html: no such directory');
+
+# --- in a browser ------------------------------------------------------------------------------
+
+SKIP:
+{
+	skip 'there is no chromium', 4 unless $browser;
+	my $dom = dom("$dir/evil.html", '--dump-dom');
+	skip 'chromium does not work here', 4 unless $dom =~ /<body>/;
+	like($dom, qr{<title>differs: 2 of 4 tables, 1 not compared</title>}, 'a browser shows the title, which no value has changed');
+	is(scalar(() = $dom =~ /<(?:script|img)\b/g), 0, 'no value has become an element');
+	is(seen($dom =~ s/&nbsp;/ /gr) =~ /\Q$evil\E/ ? 'shown' : 'not shown', 'shown', 'it is shown as it is');
+	dom("$dir/evil.html", "--screenshot=$dir/evil.png", '--window-size=1200,900');
+	cmp_ok(-s "$dir/evil.png" // 0, '>', 10000, 'it can be seen');
+}
 
 done_testing();
