@@ -124,6 +124,7 @@ decode(Bench *bench, uint64_t first)
 
 	(void) first;
 	memcpy(bench->other.bytes, bench->sketch.bytes, bench->sketch.size);
+	iblt_core_view_copy(&bench->other, &bench->sketch, bench->other.bytes);
 	iblt_core_peel_start(&peeler, &bench->other, bench->scratch);
 	while (iblt_core_peel_next(&peeler, &entry))
 		;
