@@ -217,6 +217,11 @@ BEGIN
 				ELSE 4 * ((pg_column_size(larger[i]) - 2) / 3) END;
 		END LOOP;
 	END LOOP;
+	-- what this session keeps may be large
+	FOR n IN 1 .. cardinality(sides) LOOP
+		CONTINUE WHEN places[n] IS NOT NULL;
+		PERFORM iblt_session_drop(kept_name(plan, sides[n]));
+	END LOOP;
 END
 $$;
 
