@@ -27,7 +27,7 @@
 -- It rests on links that are all the replication there is, on rows that have versions (of a view,
 -- contents that changed and changed back look the same), and on settling.  A follower
 -- may show what was committed before a look, and committing() knows all of these transactions
--- (src/protocol/committing.c).  A server without iblt does not tell whether a transaction that
+-- (src/protocol/position.c).  A server without iblt does not tell whether a transaction that
 -- has written has committed, so there iblt waits until all of them have ended.
 
 -- What is kept of a look. After the look of a round before it, rows are marked that are the
