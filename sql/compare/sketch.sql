@@ -4,8 +4,8 @@
 -- own and gives folds of it, until one is large enough for the difference.
 
 -- Cells of a subtable of the next fold to ask for: enough for that many keys, and at least twice
--- what is known.  The sketch says which sizes there are.
-CREATE FUNCTION iblt_compare_next(s @extschema@.iblt, known integer, wanted integer)
+-- what is known.  The cells of the whole sketch say which sizes there are.
+CREATE FUNCTION iblt_compare_next(whole integer, known integer, wanted integer)
 RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -115,10 +115,10 @@ DECLARE
 	folds declared.sketches%TYPE;
 	larger declared.sketches%TYPE;
 	rows bigint[];
-	empty declared.sketch%TYPE;	-- of the size that all keep
 	header record;
-	most record;			-- the header of that
-	cells integer;			-- of a subtable of the folds
+	most record;			-- the header of a sketch of the size that all keep
+	whole integer;			-- cells of a subtable of that
+	cells integer;			-- and of the folds
 	list bytea;
 	decoded bigint := 0;	-- keys, of all sides
 	waiting integer[];		-- sides whose differences are not decoded yet
@@ -193,10 +193,11 @@ BEGIN
 		END IF;
 		more := waiting <> '{}' AND plan.found IS NULL;
 		IF more THEN
-			empty := coalesce(empty, empty_sketch(plan, capacity));
-			most := iblt_header(empty);
-			more := NOT surely_more(plan, number, most.capacity)
-				AND cells * most.hashes <> most.cells;
+			IF whole IS NULL THEN
+				most := iblt_header(empty_sketch(plan, capacity));
+				whole := most.cells / most.hashes;
+			END IF;
+			more := NOT surely_more(plan, number, most.capacity) AND cells <> whole;
 		END IF;
 		PERFORM progress(plan.progress, format('sketches of %s rows: %s',
 			array_to_string(rows, ' and '), format(CASE WHEN keys IS NOT NULL
@@ -206,7 +207,7 @@ BEGIN
 				number)));
 		EXIT WHEN NOT more;
 		-- the estimate is 9 % off, and a round trip costs more than a fold that is a fifth larger
-		cells := iblt_compare_next(empty, cells, least(1.2 * number, most.capacity)::integer);
+		cells := iblt_compare_next(whole, cells, least(1.2 * number, most.capacity)::integer);
 		-- of the base and of those that are still waiting
 		still := base || waiting;
 		larger := larger_folds(plan, still, cells);

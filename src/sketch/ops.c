@@ -308,20 +308,17 @@ iblt_compare_fold(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(iblt_compare_next);
 
 /*
- * iblt_compare_next(iblt, known, wanted) -> integer: the cells of a subtable of
+ * iblt_compare_next(whole, known, wanted) -> integer: the cells of a subtable of
  * the smallest fold that decodes `wanted` keys and is at least twice the one
- * to `known` cells, or of the whole sketch.
+ * to `known` cells, or `whole`, those of the sketch.
  */
 Datum
 iblt_compare_next(PG_FUNCTION_ARGS)
 {
-	IbltSketch	sketch;
-	uint32		whole;
+	uint32		whole = (uint32) Max(PG_GETARG_INT32(0), 1);
 	uint32		known = (uint32) Max(PG_GETARG_INT32(1), 1);
 	uint32		cells;
 
-	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
-	whole = sketch.params.subtable_cells;
 	cells = iblt_core_subtable_cells((uint32) Max(PG_GETARG_INT32(2), 1),
 									 TEMPLATE_HASHES, FOLD_FAILURE);
 	if (cells == 0 || known > whole / 2)
