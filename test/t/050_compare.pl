@@ -115,6 +115,15 @@ $there->safe_psql('postgres', "UPDATE pg_extension SET extversion = '0.1.0' WHER
 
 both("CREATE TABLE by_text (id text PRIMARY KEY, v int); INSERT INTO by_text SELECT 'k' || g, g FROM generate_series(1, 3000) g");
 $there->safe_psql('postgres', "DELETE FROM by_text WHERE v % 300 = 7; UPDATE by_text SET v = 0 WHERE v % 300 = 8; INSERT INTO by_text VALUES ('new', 1)");
+
+# rows => true gives both rows; where a key has several, all of them
+is($here->safe_psql('postgres', "SELECT count(*), count(*) FILTER (WHERE c.here IS DISTINCT FROM to_jsonb(t) OR (c.there IS NULL) <> (c.side = 'here'))
+	FROM iblt_compare('by_text', ${\ literal($peer)}, rows => true) AS c LEFT JOIN by_text AS t ON t.id = c.key ->> 'id'"), '21|0', 'rows => true: the rows are those of the table');
+both("CREATE TABLE several (k int, v text); INSERT INTO several VALUES (1, 'a'), (1, 'a'), (1, 'b'), (2, 'x')");
+$there->safe_psql('postgres', "DELETE FROM several WHERE v = 'b'; INSERT INTO several VALUES (2, 'x')");
+like($here->safe_psql('postgres', "SELECT key, side, here_count, there_count, jsonb_array_length(here), jsonb_typeof(there)
+	FROM iblt_compare('several', ${\ literal($peer)}, key_columns => '{k}', rows => true) WHERE key = '{\"k\": 1}'"),
+	qr/^\{"k": 1\}\|both\|3\|2\|2\|object$/, 'several rows of a key: the different ones are shown, with their count');
 my $standby = standby($there, 'standby', 'hot_standby_feedback = on', 'max_standby_streaming_delay = -1');
 is(compare("'by_text'", undef, peer => conninfo($standby)), truth('by_text', 't.id'), 'a hot standby as peer, keys by hash');
 $there->safe_psql('postgres', 'CREATE EXTENSION dblink');
