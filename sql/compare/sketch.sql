@@ -217,6 +217,7 @@ BEGIN
 			figures.sketch_bytes := figures.sketch_bytes + CASE WHEN places[still[i]] IS NULL THEN 0
 				ELSE 4 * ((pg_column_size(larger[i]) - 2) / 3) END;
 		END LOOP;
+		larger := NULL;
 	END LOOP;
 	-- what this session keeps may be large
 	FOR n IN 1 .. cardinality(sides) LOOP
