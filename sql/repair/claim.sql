@@ -150,9 +150,9 @@ BEGIN
 			PERFORM repair_ask(plan, format(
 				'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
 				repair_rows_sql(plan, ids)), ids);
-			PERFORM repair_settle(plan);
 		END IF;
 		IF asked.apply THEN
+			PERFORM repair_settle(plan);
 			now := repair_look(plan, keys, newest);
 			source := now.source;
 			target := now.target;

@@ -6,13 +6,13 @@ use IbltTest;
 
 my ($publisher, $subscriber) = map { ready($_) } 'publisher', 'subscriber';
 sides($subscriber, $publisher);
-both('CREATE TABLE t (id int PRIMARY KEY, v int)');
-$publisher->safe_psql('postgres', 'CREATE PUBLICATION pub FOR TABLE t');
+both('CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE child (id int PRIMARY KEY, t int REFERENCES t ON DELETE CASCADE); CREATE TABLE keyless (k int, v text); ALTER TABLE keyless REPLICA IDENTITY FULL');
+$publisher->safe_psql('postgres', 'CREATE PUBLICATION pub FOR TABLE t, child, keyless');
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($publisher)} PUBLICATION pub");
-subscribed($subscriber, 1);
+subscribed($subscriber, 3);
 # an insert of the repair waits here, and one of replication does not
 $subscriber->safe_psql('postgres', "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NEW; END';
-	CREATE TRIGGER wait BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION wait()");
+	CREATE TRIGGER wait BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION wait(); CREATE TRIGGER wait BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION wait()");
 # a run keeps no connection string
 $subscriber->safe_psql('postgres', "CREATE SERVER publisher FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $publisher->host}', port '${\ $publisher->port}', dbname 'postgres');
 	CREATE USER MAPPING FOR CURRENT_USER SERVER publisher");
@@ -49,6 +49,39 @@ foreach my $placement (@placements)
 	is($subscriber->safe_psql('postgres', "SELECT id FROM t WHERE id BETWEEN $stays AND $changes"), $stays, "$name: and it is not there");
 	$subscriber->safe_psql('postgres', "INSERT INTO t VALUES ($changes, 1)");
 }
+# Rows that refer to it are there although it was not.  They do not go with it.
+$publisher->safe_psql('postgres', 'INSERT INTO t VALUES (90, 0); INSERT INTO child VALUES (1, 90)');
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', 'SET session_replication_role = replica; DELETE FROM t WHERE id = 90');
+foreach my $cascade ('', ', "cascade" => true')
+{
+	$holder->run('SELECT pg_advisory_lock(42)');
+	$repair = IbltTest::Session->new($subscriber)->start("SELECT status FROM iblt_repair('t', $there, direction => 'pull', $options$cascade)");
+	wait_for($subscriber, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted");
+	$publisher->safe_psql('postgres', 'UPDATE t SET v = v + 1 WHERE id = 90');
+	$publisher->wait_for_catchup('sub');
+	$holder->run('SELECT pg_advisory_unlock(42)');
+	is($repair->done, '', "a row that is to be taken back and has rows that refer to it$cascade: nothing was applied");
+	like($repair->{err}, qr/ERROR.*rows beyond those compared\n.* 1 row of public.child refers to such rows by constraint child_t_fkey ON DELETE CASCADE/, 'an error');
+	$repair->quit;
+	is($subscriber->safe_psql('postgres', 'SELECT (SELECT count(*) FROM t WHERE id = 90), (SELECT count(*) FROM child)'), '0|1', 'and they are still there');
+}
+$publisher->safe_psql('postgres', 'DELETE FROM child; DELETE FROM t WHERE id = 90');
+
+# Without a unique key, the table is locked, so nothing is taken back, and no row that was replaced is lost.
+$publisher->safe_psql('postgres', q{INSERT INTO keyless VALUES (1, 'published')});
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', q{UPDATE keyless SET v = 'own'});
+$holder->run('SELECT pg_advisory_lock(42)');
+$repair = IbltTest::Session->new($subscriber)->start("SELECT action, status FROM iblt_repair('keyless', $there, key_columns => '{k}', direction => 'pull', $options)");
+wait_for($subscriber, "SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted");
+$publisher->safe_psql('postgres', q{UPDATE keyless SET v = 'changed'});
+$holder->run('SELECT pg_advisory_unlock(42)');
+is($repair->done, "delete|applied\ninsert|applied", 'without a unique key: the row of then is applied');
+$repair->quit;
+$publisher->wait_for_catchup('sub');
+is($subscriber->safe_psql('postgres', 'SELECT v FROM keyless'), 'changed', 'and replication brings what it has become');
+
 # A delete that waits for a synchronous standby reaches the subscriber, and the publisher still
 # shows the row.  The repair waits until it does not.
 $publisher->safe_psql('postgres', 'INSERT INTO t VALUES (100, 0)');
