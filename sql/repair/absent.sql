@@ -22,11 +22,10 @@ DECLARE
 	size integer;			-- keys of a scan
 	action text;
 	place integer;
-	s side;
 	ids text[];
 	part text[];
 	hashes text[];
-	found found_rows[];
+	found found_rows;
 	present text[] := '{}';
 BEGIN
 	IF NOT compared.is_unique OR compared.by_hash AND NOT narrowed THEN
@@ -50,20 +49,13 @@ BEGIN
 			CASE action WHEN 'delete' THEN 'source' ELSE 'target' END));
 		place := CASE WHEN (action = 'insert') = ((plan.asked).target_side = 'here') THEN 1
 			ELSE 2 END;
-		s := (sides_of(scan))[place];
 		FOR i IN 1 .. cardinality(ids) BY size LOOP
 			part := ids[i : i + size - 1];
 			hashes := CASE WHEN compared.by_hash THEN keys_of_ids(compared, part)
 				ELSE hashes_of_keys(compared, part) END;
-			IF scan.buckets IS NULL THEN
-				found := find_rows(ARRAY[s.place], ARRAY[(finder(scan, s)).lookup],
-					reading_of(scan, hashes));
-				PERFORM require_side_described(s, found[1].fingerprint);
-			ELSE
-				found := (find_sides(scan, hashes))[place : place];
-			END IF;
+			found := repair_find_side(scan, place, hashes);
 			present := present || ARRAY(SELECT k.id FROM unnest(part, hashes) AS k(id, hash)
-				WHERE k.hash IN (SELECT split_part(u, ' ', 1) FROM unnest(found[1].id) AS u));
+				WHERE k.hash IN (SELECT split_part(u, ' ', 1) FROM unnest(found.id) AS u));
 		END LOOP;
 	END LOOP;
 	IF NOT compared.by_hash THEN

@@ -25,6 +25,25 @@ BEGIN
 END
 $$;
 
+-- The rows of keys on one of the two sides.
+CREATE FUNCTION repair_find_side(plan plan, place integer, keys text[]) RETURNS found_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s side := (sides_of(plan))[place];
+	found found_rows[];
+BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		RETURN (find_sides(plan, keys))[place];
+	END IF;
+	found := find_rows(ARRAY[s.place], ARRAY[(finder(plan, s)).lookup],
+		reading_of(plan, keys, NOT plan.by_hash));
+	PERFORM require_side_described(s, found[1].fingerprint),
+		require_unique(plan, s, found[1].checksum, keys);
+	RETURN found[1];
+END
+$$;
+
 -- The checksums of the rows of keys on source and target, in their order.  Where rows are equal,
 -- both may be NULL.
 -- Checksums tell what has changed.  The rows themselves may be large.

@@ -166,6 +166,16 @@ BEGIN
 				u.source_checksum, u.target_checksum, NULL)::repair_step
 			FROM repair_unique_changes(differences, asked.target_side, problems) AS u);
 	ELSE
+		IF NOT (plan.compared).is_unique AND EXISTS (SELECT FROM unnest(differences) AS d,
+				LATERAL (VALUES (d.here, d.here_checksum), (d.there, d.there_checksum))
+					AS s(rows, checksum)
+				-- as in lookup_by_hash_sql
+				WHERE s.checksum IS DISTINCT FROM (SELECT encode(sha256(string_agg(concat(
+						r ->> 2, '*', r ->> 0), ',' ORDER BY (r ->> 2)::bigint)::bytea), 'hex')
+					FROM jsonb_array_elements(s.rows) AS r)) THEN
+			RAISE EXCEPTION USING ERRCODE = 'data_exception',
+				MESSAGE = 'a side answered with other rows of a key than it counted';
+		END IF;
 		EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'
 				' AS v(%s)', CASE WHEN (plan.compared).is_unique THEN 'repair_unique_changes'
 				ELSE 'repair_counted_changes' END, asked.target_side, problems,

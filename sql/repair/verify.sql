@@ -4,29 +4,46 @@
 -- become.  Triggers, rules and generated columns may have made others of them.  It also makes sure
 -- that its statements have met the relations that were described, as they were described.
 
+-- The checksums of the rows of keys on source or target, in their order.
+CREATE FUNCTION repair_checksums(plan repair_plan, of_target boolean, ids text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	compared plan := plan.compared;
+	place integer := CASE WHEN of_target = ((plan.asked).target_side = 'here') THEN 1 ELSE 2 END;
+	found found_rows;
+BEGIN
+	compared.content := 'none';
+	compared.versions := false;
+	IF plan.indexed THEN
+		RETURN (repair_find_side(compared, place, ids)).checksum::text[];
+	END IF;
+	found := repair_find_side(compared, place, keys_of_ids(compared, ids));
+	RETURN ARRAY(SELECT f.checksum FROM unnest(ids) WITH ORDINALITY AS k(id, n)
+		LEFT JOIN unnest(found.id, found.rows_checksum) AS f(id, checksum) USING (id)
+		ORDER BY k.n);
+END
+$$;
+
 -- Reads the rows of a relation once more, and makes sure that each statement has met what was
 -- described; an error if rows are not what the repair was to write; the work with the ids of rows
--- that differ again, because the source has changed since, if that is asked for.  Otherwise the
--- source is asked only if the target's rows are not as they were to become.
+-- that differ again, because the source has changed since, if that is asked for.
+-- A source that answers for a key with the texts of another row would have that one written.  Each
+-- statement changes as many rows as it has steps, so if all keys have become what they were to, it
+-- has changed no others.  So nothing that the source says by now counts.
 -- Relies on: what lookups rely on, in the transaction that has changed the rows.
 CREATE FUNCTION repair_verify(INOUT work repair_work) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	compared plan := plan.compared;
-	s side := plan.target;
-	found found_rows[];
 	steps repair_step[];
 	ids text[];
-	now record;
 	wanted text[];
-	x record;
+	found text[];
 	number bigint := 0;
 	wrong text;
 BEGIN
-	compared.content := 'none';
-	compared.versions := false;
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
@@ -36,25 +53,19 @@ BEGIN
 		IF (plan.asked).winner = 'newest' THEN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
-		IF work.differ IS NULL AND plan.indexed THEN
-			found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup],
-				reading_of(compared, ids, true));
-			PERFORM require_side_described(s, found[1].fingerprint);
-			CONTINUE WHEN found[1].checksum::text[] = wanted;
+		IF work.differ IS NOT NULL THEN
+			found := repair_checksums(plan, false, ids);
+			work.differ := work.differ || ARRAY(SELECT d.id
+				FROM unnest(ids, wanted, found) AS d(id, wanted, source)
+				WHERE d.source IS DISTINCT FROM d.wanted);
 		END IF;
-		now := repair_look(plan, ids, false);
-		SELECT array_agg(DISTINCT d.id) AS differ,
-			count(DISTINCT d.id) FILTER (WHERE j.wrong) AS number,
-			min(d.id) FILTER (WHERE j.wrong) AS wrong
-		INTO x
-		FROM unnest(ids, wanted, now.source, now.target) AS d(id, wanted, source, target),
-		LATERAL (SELECT d.target IS DISTINCT FROM d.wanted
-			OR d.source IS NOT DISTINCT FROM d.wanted) AS j(wrong)
-		WHERE d.source IS DISTINCT FROM d.target;
-		work.differ := work.differ || x.differ;
-		number := number + x.number;
+		found := repair_checksums(plan, true, ids);
+		CONTINUE WHEN found = wanted;
+		ids := ARRAY(SELECT DISTINCT d.id FROM unnest(ids, wanted, found) AS d(id, wanted, found)
+			WHERE d.found IS DISTINCT FROM d.wanted);
+		number := number + cardinality(ids);
 		wrong := coalesce(wrong, (SELECT min(u.key::text) FROM unnest(steps) AS u
-			WHERE u.id = x.wrong));
+			WHERE u.id = ANY (ids)));
 	END LOOP;
 	IF work.keys > 0 THEN
 		PERFORM repair_require_described(plan);
@@ -79,11 +90,11 @@ $$;
 -- Deletes inserted rows again that the source has changed or deleted meanwhile, and skips their
 -- steps; an error if the source does not settle.
 -- Replication may have brought that change while the target had no such row, and nothing locks a
--- row that is not there, unless the key is not unique: then the claim has locked the table.  What it
--- brings from now on waits for the rows.  The source may not show yet what replication has brought,
--- so it settles first (waiting.sql, test/sim/sim_recheck.c).
--- Rows that refer to an inserted row may have been there before, where replication checks no foreign
--- keys.  They must not go with it, even if the caller has allowed that of deletes.
+-- row that is not there, unless the key is not unique: then the claim has locked the table.  What
+-- it brings from now on waits for the rows.  The source may not show yet what replication has
+-- brought, so it settles first (waiting.sql, test/sim/sim_recheck.c).
+-- Rows that refer to an inserted row may have been there before, where replication checks no
+-- foreign keys.  They must not go with it, even if the caller has allowed that of deletes.
 -- Relies on: what lookups rely on, in the transaction that has inserted the rows.
 CREATE FUNCTION repair_take_back(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -37,6 +37,32 @@ $here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
 		END $$});
 	like(failure("SELECT * FROM iblt_repair('listed', $hostile, direction => 'pull', apply => true)"), qr/22000: a side answered with rows of other keys than it was asked for/, 'a row that it was not asked for');
 	is($here->safe_psql('postgres', 'SELECT v FROM listed WHERE id IN (1, 5) ORDER BY id'), "1\n0", 'is not written');
+
+	# in place of the row that it is asked for it gives another one, and says later that it has what the target has
+	$there->safe_psql('hostile', q{CREATE TABLE shown (LIKE listed INCLUDING ALL); INSERT INTO shown VALUES (5, 0);
+		CREATE OR REPLACE FUNCTION iblt_internal.read_planned(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL, hi text[] DEFAULT NULL,
+			described iblt_internal.described[] DEFAULT NULL) RETURNS record LANGUAGE plpgsql SET row_security = off AS $$
+		DECLARE
+			answer record;
+			names text := '(id, key, n, r, checksum, mark, content, columns, fingerprint)';
+		BEGIN
+			EXECUTE CASE WHEN query LIKE '%array_agg(iblt_c1)%'
+				THEN format('SELECT id, key, n, r, checksum, mark, content, %L::text[], fingerprint FROM (%s) AS q%s', '{{1},{666}}', query, names)
+				ELSE format('SELECT q.id, q.key, q.n, q.r, p.checksum, q.mark, q.content, q.columns, q.fingerprint FROM (%s) AS q%s, (%s) AS p%s',
+					query, names, replace(query, 'public.listed', 'public.shown'), names) END INTO answer USING keys, lo, hi;
+			RETURN answer;
+		END $$});
+	like(failure("SELECT * FROM iblt_repair('listed', $hostile, direction => 'pull', apply => true)"), qr/27000: after the repair, the rows of 1 keys are not as on the source/, 'another row than it was asked for');
+	is($here->safe_psql('postgres', 'SELECT v FROM listed WHERE id IN (1, 5) ORDER BY id'), "1\n0", 'is not written either');
+
+	# of a key that several rows may have it gives more rows than it has counted
+	$_->[0]->safe_psql($_->[1], 'CREATE TABLE counted (k int, v text)') foreach [ $here, 'postgres' ], [ $there, 'hostile' ];
+	$there->safe_psql('hostile', q{INSERT INTO counted VALUES (1, 'a')});
+	my $function = $there->safe_psql('hostile', "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'read_heap'");
+	$function =~ s/EXECUTE query INTO/EXECUTE replace(query, 'jsonb_agg(jsonb_build_array(n, content, checksum::text) ORDER BY checksum)', '\$\$[[1,["1","a"],"0"],[1,["2","b"],"0"]]\$\$::jsonb') INTO/;
+	$there->safe_psql('hostile', $function);
+	like(failure("SELECT * FROM iblt_repair('counted', $hostile, key_columns => '{k}', direction => 'pull', apply => true)"), qr/22000: a side answered with other rows of a key than it counted/, 'more rows than it has counted');
+	is($here->safe_psql('postgres', 'SELECT count(*) FROM counted'), '0', 'are not written');
 }
 
 # --- rights -----------------------------------------------------------------------------------
