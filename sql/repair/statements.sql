@@ -113,7 +113,8 @@ DECLARE
 		FROM unnest(plan.columns) AS c);
 	long text := (SELECT string_agg(format('is_long(y.texts[%s])', i), ' OR ')
 		FROM generate_subscripts((plan.compared).columns, 1) AS i
-		WHERE NOT is_short((plan.compared).columns[i]));
+		WHERE NOT is_short((plan.compared).columns[i])
+			AND short_text_sql(plan.compared, 'iblt_x') <> 'iblt_x');
 BEGIN
 	IF updates THEN
 		-- the names of the columns whose texts differ

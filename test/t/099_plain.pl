@@ -255,6 +255,9 @@ foreach my $method (qw(plain auto))
 }
 is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_repair('two', $peer, direction => 'pull', method => 'auto', apply => true); SELECT method, differences FROM iblt_compare_stats()"), "5\nplain|5", 'auto');
 is(truth('two', 'a, b'), '', 'repairs');
+both('CREATE TABLE looks (id int PRIMARY KEY, v text)');
+$there->safe_psql('postgres', q{INSERT INTO looks VALUES (1, 'iblt long value')});
+is($here->safe_psql('postgres', "SELECT status, detail FROM iblt_repair('looks', $peer, direction => 'pull', method => 'plain', apply => true)"), 'applied|', 'a value that looks like what stands for a long one elsewhere');
 
 # --- conditions --------------------------------------------------------------------------
 
