@@ -40,14 +40,14 @@ COMMENT ON OPERATOR @extschema@.<> (@extschema@.iblt_strata, @extschema@.iblt_st
 CREATE FUNCTION @extschema@.iblt_strata_insert(s @extschema@.iblt_strata, key anyelement,
 	checksum bigint)
 RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME', 'iblt_insert' LANGUAGE C STABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_strata_insert IS
 'the estimator with one row more';
 
 CREATE FUNCTION @extschema@.iblt_strata_delete(s @extschema@.iblt_strata, key anyelement,
 	checksum bigint)
 RETURNS @extschema@.iblt_strata
-	AS 'MODULE_PATHNAME', 'iblt_delete' LANGUAGE C STABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_strata_delete IS
 'the estimator with one row less, which need not have been in it';
 
@@ -73,7 +73,7 @@ RETURNS @extschema@.iblt_strata
 CREATE FUNCTION iblt_internal.iblt_strata_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3000;
 CREATE FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) RETURNS internal
-	AS 'MODULE_PATHNAME', 'iblt_agg_deserial' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 4500;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 4500;
 CREATE FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME', 'iblt_agg_combine' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
 

@@ -314,7 +314,7 @@ iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes)
 		iblt_core_fold(&folded, changes);
 		changes = &folded;
 	}
-	iblt_check_counts(iblt_core_add_sketch(sketch, changes, 1));
+	iblt_check_counts(&sketch->params, iblt_core_add_sketch(sketch, changes, 1));
 	if (value != NULL)
 		pfree(value);
 	return true;

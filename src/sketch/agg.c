@@ -69,7 +69,7 @@ state_sketch(void *of)
 	if (state->queued)
 		iblt_core_queue_flush(&state->queue, &state->sketch);
 	if (state->inserted && !iblt_core_inserted_fit(&state->sketch))
-		iblt_check_counts(IBLT_COUNT_OVERFLOW);
+		iblt_check_counts(&state->sketch.params, IBLT_COUNT_OVERFLOW);
 	return &state->sketch;
 }
 
@@ -98,7 +98,7 @@ state_add(void *to, const void *view, int sign, MemoryContext context)
 	if (state == NULL || (state->sketch.params.key.kind == IBLT_KEY_UNTYPED &&
 						  sketch->params.key.kind != IBLT_KEY_UNTYPED))
 		state = state_make(&sketch->params, context);
-	iblt_check_counts(iblt_core_add_sketch(&state->sketch, sketch, sign));
+	iblt_check_counts(&sketch->params, iblt_core_add_sketch(&state->sketch, sketch, sign));
 	return state;
 }
 
@@ -141,11 +141,6 @@ static const IbltAggKind kind_iblt = {
 static const IbltAggKind kind_strata = {
 	&iblt_strata_type, sizeof(IbltAggSite), true, take_third, make_empty, state_sketch, state_value,
 	state_add
-};
-
-/* A state of either, in bytes. */
-static const IbltAggKind kind_either = {
-	.type = &iblt_either_type, .view = state_sketch, .add = state_add
 };
 
 /*
@@ -289,8 +284,11 @@ IBLT_FUNCTION(iblt_agg_serial, iblt_agg_serial_value(fcinfo, &kind_iblt))
 /* iblt_strata_agg_serial(internal) -> bytea */
 IBLT_FUNCTION(iblt_strata_agg_serial, iblt_agg_serial_value(fcinfo, &kind_strata))
 
-/* iblt_agg_deserial(bytea, internal) -> internal, of iblt_strata_agg too */
-IBLT_FUNCTION(iblt_agg_deserial, iblt_agg_deserial_value(fcinfo, &kind_either))
+/* iblt_agg_deserial(bytea, internal) -> internal */
+IBLT_FUNCTION(iblt_agg_deserial, iblt_agg_deserial_value(fcinfo, &kind_iblt))
+
+/* iblt_strata_agg_deserial(bytea, internal) -> internal */
+IBLT_FUNCTION(iblt_strata_agg_deserial, iblt_agg_deserial_value(fcinfo, &kind_strata))
 
 /* iblt_agg_combine(internal, internal) -> internal, of iblt_strata_agg too */
 IBLT_FUNCTION(iblt_agg_combine, iblt_agg_combine_states(fcinfo, &kind_iblt))

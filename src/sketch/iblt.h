@@ -30,10 +30,11 @@
 
 /* type.c */
 
-/* Both types, and values of either, as operators and aggregates take them. */
 extern const IbltValueType iblt_type;
 extern const IbltValueType iblt_strata_type;
-extern const IbltValueType iblt_either_type;
+
+/* Opens a value of either type, as operators take them, which is not NULL. */
+extern void iblt_open_either(IbltSketch *sketch, Datum value);
 
 /*
  * Opens the header of argument n alone, as iblt_core_open_header does, and
@@ -67,7 +68,7 @@ extern void iblt_check_params(const IbltParams *params);
 extern void iblt_refuse_row(IbltStatus status);
 
 /* ERROR if the core found counts out of range.  IBLT_OK passes. */
-extern void iblt_check_counts(IbltStatus status);
+extern void iblt_check_counts(const IbltParams *params, IbltStatus status);
 
 /* ops.c */
 

@@ -51,8 +51,8 @@ open_operands(FunctionCallInfo fcinfo, IbltSketch *left, IbltSketch *right)
 {
 	uint32		cells;
 
-	iblt_value_open(&iblt_either_type, left, PG_GETARG_DATUM(0));
-	iblt_value_open(&iblt_either_type, right, PG_GETARG_DATUM(1));
+	iblt_open_either(left, PG_GETARG_DATUM(0));
+	iblt_open_either(right, PG_GETARG_DATUM(1));
 	if (left->params.strata > 0)
 	{
 		iblt_params_check_match(&left->params, &right->params);
@@ -79,7 +79,7 @@ iblt_combine(IbltSketch *result, const IbltSketch *left,
 		params.value = right->params.value;
 		value = iblt_make(result, &params);
 	}
-	iblt_check_counts(iblt_core_add_sketch(result, right, sign));
+	iblt_check_counts(&params, iblt_core_add_sketch(result, right, sign));
 	iblt_core_seal(result);
 	return value;
 }
@@ -96,7 +96,7 @@ combine_arguments(FunctionCallInfo fcinfo, int sign)
 }
 
 /*
- * The operators have the same functions for estimators, and so have iblt_insert and iblt_delete.
+ * The operators have the same functions for estimators.
  *
  * iblt_add(iblt, iblt) -> iblt: the operator +
  */
@@ -115,9 +115,9 @@ iblt_negate(PG_FUNCTION_ARGS)
 	IbltSketch	result;
 	struct varlena *value;
 
-	iblt_value_open(&iblt_either_type, &sketch, PG_GETARG_DATUM(0));
+	iblt_open_either(&sketch, PG_GETARG_DATUM(0));
 	value = iblt_make(&result, &sketch.params);
-	iblt_check_counts(iblt_core_add_sketch(&result, &sketch, -1));
+	iblt_check_counts(&sketch.params, iblt_core_add_sketch(&result, &sketch, -1));
 	iblt_core_seal(&result);
 	PG_RETURN_POINTER(value);
 }
@@ -210,7 +210,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 
 /* A copy of the sketch or estimator with one row inserted or deleted. */
 static Datum
-change_row(FunctionCallInfo fcinfo, int sign)
+change_row(FunctionCallInfo fcinfo, const IbltValueType *type, int sign)
 {
 	IbltKeyCoder *key = iblt_key_coder_for_arg(fcinfo, 1);
 	IbltKeyCoder *value = iblt_key_coder_for_arg(fcinfo, 2);
@@ -221,10 +221,10 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	struct varlena *changed;
 
 	value->of_value = true;
-	iblt_value_open_arg(&iblt_either_type, &sketch, fcinfo, 0);
+	iblt_value_open_arg(type, &sketch, fcinfo, 0);
 	/* skipping the row would hide it */
 	iblt_require_arg(fcinfo, 1, "key of a row", NULL);
-	iblt_require_arg(fcinfo, 2, "value of a row", NULL);
+	iblt_require_arg(fcinfo, 2, "checksum or value of a row", NULL);
 	iblt_key_encode(key, PG_GETARG_DATUM(1));
 	iblt_key_encode(value, PG_GETARG_DATUM(2));
 	params = sketch.params;
@@ -241,16 +241,22 @@ change_row(FunctionCallInfo fcinfo, int sign)
 									iblt_key_padded(value, params.value.limbs), sign);
 	if (status != IBLT_OK)
 		iblt_refuse_row(status);
-	iblt_check_counts(iblt_core_add_sketch(&result, &sketch, 1));
+	iblt_check_counts(&params, iblt_core_add_sketch(&result, &sketch, 1));
 	iblt_core_seal(&result);
 	return PointerGetDatum(changed);
 }
 
 /* iblt_insert(iblt, anyelement, anycompatible) -> iblt: the paper's INSERT */
-IBLT_FUNCTION(iblt_insert, change_row(fcinfo, 1))
+IBLT_FUNCTION(iblt_insert, change_row(fcinfo, &iblt_type, 1))
 
 /* iblt_delete(iblt, anyelement, anycompatible) -> iblt: the paper's DELETE */
-IBLT_FUNCTION(iblt_delete, change_row(fcinfo, -1))
+IBLT_FUNCTION(iblt_delete, change_row(fcinfo, &iblt_type, -1))
+
+/* iblt_strata_insert(iblt_strata, anyelement, bigint) -> iblt_strata */
+IBLT_FUNCTION(iblt_strata_insert, change_row(fcinfo, &iblt_strata_type, 1))
+
+/* iblt_strata_delete(iblt_strata, anyelement, bigint) -> iblt_strata */
+IBLT_FUNCTION(iblt_strata_delete, change_row(fcinfo, &iblt_strata_type, -1))
 
 /* --- what comparisons send: folds of one sketch, each larger than the last --- */
 

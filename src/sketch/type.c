@@ -15,12 +15,6 @@
 #define TYPE_OF(params)	((params)->strata > 0 ? &iblt_strata_type : &iblt_type)
 
 static IbltStatus
-open_either(void *view, uint8 *bytes, size_t size)
-{
-	return iblt_core_open(view, bytes, size);
-}
-
-static IbltStatus
 open_sketch(void *view, uint8 *bytes, size_t size)
 {
 	IbltStatus	status = iblt_core_open(view, bytes, size);
@@ -45,7 +39,16 @@ const IbltValueType iblt_type = {"iblt", "iblt_agg", SKETCH_NULL, open_sketch};
 const IbltValueType iblt_strata_type = {
 	"iblt_strata", "iblt_strata_agg", SKETCH_NULL, open_strata
 };
-const IbltValueType iblt_either_type = {"iblt", "iblt_agg", SKETCH_NULL, open_either};
+
+void
+iblt_open_either(IbltSketch *sketch, Datum value)
+{
+	struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
+	bool		is_strata = VARSIZE_ANY_EXHDR(bytes) >= 4 &&
+		memcmp(VARDATA_ANY(bytes), IBLT_STRATA_MAGIC, 4) == 0;
+
+	iblt_value_open(is_strata ? &iblt_strata_type : &iblt_type, sketch, PointerGetDatum(bytes));
+}
 
 void
 iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
@@ -74,13 +77,13 @@ iblt_check_params(const IbltParams *params)
 }
 
 void
-iblt_check_counts(IbltStatus status)
+iblt_check_counts(const IbltParams *params, IbltStatus status)
 {
 	if (status == IBLT_OK)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-			 errmsg("count of rows in an iblt is out of range"),
+			 errmsg("count of rows in an %s is out of range", TYPE_OF(params)->name),
 			 errdetail("A cell counts from %d to %d rows.",
 					   PG_INT32_MIN, PG_INT32_MAX),
 			 errhint("Use more cells, or compare the rows in parts.")));

@@ -26,6 +26,7 @@ SELECT pg_temp.state($$SELECT iblt_info(pg_temp.unseen('\x00'))$$) AS short,
 	   pg_temp.state($$SELECT iblt_decode(pg_temp.unseen(set_byte(iblt_agg(1, 1)::bytea, 600, 99)))$$) AS decoded,
 	   pg_temp.state($$SELECT iblt_strata_info(pg_temp.unseen_strata(set_byte(iblt_strata_agg(1, 1)::bytea, 60, 99)))$$) AS strata,
 	   pg_temp.state($$SELECT iblt_info(pg_temp.unseen(iblt_agg(1, 1)::bytea))$$) AS sound;
+SELECT pg_temp.refusal($$SELECT - pg_temp.unseen('IBLT')$$) AS iblt, pg_temp.refusal($$SELECT - pg_temp.unseen_strata('IBLS')$$) AS strata;
 
 -- white space of all kinds in the text form is passed over
 SELECT bool_and((replace(regexp_replace(s::text, '(.{76})', '\1 ', 'g'), ' ', space))::iblt = s) AS same
