@@ -197,19 +197,19 @@ static const IbltAggKind kind_kbf = {
 
 /*
  * The state for this row.  The first row of a group gets a new one.  For a
- * later row, ERROR unless the state's type of key is that of the row.
+ * later row, ERROR unless the state's parameters are those of the row.
  */
 static IbltKbfState *
 state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 {
-	IbltKbfParams params;
+	IbltKbfParams params = iblt_agg_site_take_third(&site->base, fcinfo, state == NULL)
+		? site->params : state->kbf.params;
 
-	if (state == NULL)
-		iblt_agg_site_take_third(&site->base, fcinfo);
-	params = state == NULL ? site->params : state->kbf.params;
 	iblt_kbf_set_key(site->base.coder, &params);
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
+	else
+		state = state_widen(state, &params, iblt_agg_context(fcinfo));
 	state->codes = site_codes(site, &params, fcinfo);
 	state->version = iblt_agg_site_version(&site->base);
 	return state;
@@ -257,7 +257,7 @@ add_integer(FunctionCallInfo fcinfo)
 	uint32		value;
 
 	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
-		unlikely(site == NULL) ||
+		unlikely(site == NULL || site->base.third_varies) ||
 		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
 		site->base.value_type != INT4OID)
 		return false;

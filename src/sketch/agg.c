@@ -189,19 +189,19 @@ change(IbltAggState *state, IbltKeyCoder *coder, const uint8 *key, uint64 y, int
 
 /*
  * The state for this row.  The first row of a group gets a new one.  For a
- * later row, ERROR unless the state's types are those of the row.
+ * later row, ERROR unless the state's parameters are those of the row.
  */
 static IbltAggState *
 state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 {
-	IbltParams	params;
+	IbltParams	params = iblt_agg_site_take_third(site, fcinfo, state == NULL)
+		? site->params : state->sketch.params;
 
-	if (state == NULL)
-		iblt_agg_site_take_third(site, fcinfo);
-	params = state == NULL ? site->params : state->sketch.params;
 	iblt_key_set_row_params(site->coder, site->value, &params);
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
+	else
+		iblt_params_check_match(&state->sketch.params, &params);
 	state->version = iblt_agg_site_version(site);
 	state->inserted = true;
 	return state;
@@ -249,8 +249,7 @@ transition(FunctionCallInfo fcinfo, const IbltAggKind *kind, int sign)
 		return pair_transition(fcinfo, site, sign);
 	state = iblt_agg_state(fcinfo, 0);
 	key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
-	if (unlikely(state == NULL) ||
-		!iblt_agg_site_in_step(site, key, state->version))
+	if (unlikely(state == NULL) || !iblt_agg_site_in_step(site, key, state->version))
 		state = state_check(state, site, fcinfo);
 	status = change(state, site->coder, key, (uint64) PG_GETARG_INT64(2), sign);
 	if (unlikely(status != IBLT_OK))
@@ -313,12 +312,16 @@ IBLT_FUNCTION(iblt_sum_final, iblt_agg_final_value(fcinfo, &kind_iblt))
  * rows the result is NULL.
  */
 
+/* The parameters of a template: the header of doc/internals/format.md up to the meter. */
+#define TEMPLATE_HEAD	40
+
 /* A state that is a datum of type iblt. */
 typedef struct Expanded
 {
 	ExpandedObjectHeader header;
 	IbltAggState *state;
-	bool		seen;			/* has a row been checked? */
+	Size		template_size;	/* of the last row that was checked, 0 at first */
+	uint8		template[TEMPLATE_HEAD];
 } Expanded;
 
 static Size
@@ -399,6 +402,17 @@ state_arg(FunctionCallInfo fcinfo)
 	return object;
 }
 
+/* Is the template what it was for the last row? */
+static inline bool
+template_is_known(const Expanded *object, FunctionCallInfo fcinfo)
+{
+	struct varlena *template = (struct varlena *) PG_GETARG_POINTER(3);
+
+	return !PG_ARGISNULL(3) && !VARATT_IS_EXTENDED(template) &&
+		VARSIZE(template) == object->template_size &&
+		memcmp(VARDATA(template), object->template, TEMPLATE_HEAD) == 0;
+}
+
 /*
  * Takes the parameters of the first row that is seen.  ERROR unless a state that is there
  * already has them.
@@ -427,7 +441,8 @@ see_template(Expanded *object, FunctionCallInfo fcinfo)
 		object->state = state_make(&params, object->header.eoh_context);
 		object->state->inserted = true;
 	}
-	object->seen = true;
+	object->template_size = VARHDRSZ + sketch.size;
+	memcpy(object->template, sketch.bytes, TEMPLATE_HEAD);
 }
 
 PG_FUNCTION_INFO_V1(iblt_agg_bigint_trans);
@@ -444,7 +459,7 @@ iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
 		iblt_agg_refuse_null(fcinfo, &kind_iblt);
 	if (unlikely(object == NULL))
 		object = expanded_make(iblt_agg_context(fcinfo));
-	if (unlikely(!object->seen))
+	if (unlikely(!template_is_known(object, fcinfo)))
 		see_template(object, fcinfo);
 	iblt_store64(key, (uint64) PG_GETARG_INT64(1));
 	status = state_insert(object->state, key, sizeof key, (uint64) PG_GETARG_INT64(2));

@@ -123,6 +123,15 @@ is_constant(const Expr *argument)
 		  ((const Param *) argument)->paramkind == PARAM_EXTERN));
 }
 
+/* Can the expression not be evaluated without a row? */
+static bool
+needs_row(Expr *argument)
+{
+	/* a SubPlan would leave a pointer to short-lived memory in the plan */
+	return argument == NULL || contain_var_clause((Node *) argument) ||
+		contain_subplans((Node *) argument);
+}
+
 /* Evaluates the expression if that needs no row.  Returns false if it does. */
 static bool
 evaluate(FunctionCallInfo fcinfo, Expr *argument, Datum *value, bool *isnull)
@@ -130,9 +139,7 @@ evaluate(FunctionCallInfo fcinfo, Expr *argument, Datum *value, bool *isnull)
 	PlanState  *plan = (PlanState *) fcinfo->context;
 	ExprState  *state;
 
-	/* a SubPlan would leave a pointer to short-lived memory in the plan */
-	if (argument == NULL || contain_var_clause((Node *) argument) ||
-		contain_subplans((Node *) argument))
+	if (needs_row(argument))
 		return false;
 	/* without the plan as parent, no code is compiled for each empty group */
 	state = ExecInitExpr(argument, NULL);
@@ -225,6 +232,7 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	IbltAggSite *site = MemoryContextAllocZero(context, kind->site_size);
 	Oid			value_type = get_fn_expr_argtype(fcinfo->flinfo, 2);
 	Expr	   *second;
+	Expr	   *third;
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
@@ -243,21 +251,42 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	/* an integer or uuid is not meant as a row */
 	else if (site->value != NULL && site->value->kind == IBLT_KEY_CANONICAL)
 		check_ambiguous(fcinfo, 1, "value");
+	third = agg_argument(fcinfo, 2);
 	site->third = third_argument(type_of_argument(fcinfo, 3));
-	site->third_is_constant = site->third == IBLT_THIRD_NONE ||
-		is_constant(agg_argument(fcinfo, 2));
+	site->third_is_constant = site->third == IBLT_THIRD_NONE || is_constant(third);
+	site->third_varies = site->third != IBLT_THIRD_NONE &&
+		(needs_row(third) || contain_volatile_functions((Node *) third));
 	fcinfo->flinfo->fn_extra = site;
 	return site;
 }
 
 void
-iblt_agg_site_take_third(IbltAggSite *site, FunctionCallInfo fcinfo)
+iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
+{
+	struct varlena *template;
+
+	/* iblt_agg_site_take_third refuses NULL */
+	if (PG_ARGISNULL(3))
+		site->third_seen = 0;
+	else if (site->third == IBLT_THIRD_CAPACITY)
+		site->third_seen = iblt_hash_word((uint64) PG_GETARG_INT32(3), 0);
+	else
+	{
+		template = PG_GETARG_VARLENA_PP(3);
+		site->third_seen = XXH3_64bits(VARDATA_ANY(template), VARSIZE_ANY_EXHDR(template));
+	}
+}
+
+bool
+iblt_agg_site_take_third(IbltAggSite *site, FunctionCallInfo fcinfo, bool first)
 {
 	MemoryContext old = CurrentMemoryContext;
 	bool		given = site->third != IBLT_THIRD_NONE;
 
+	if (!first && !site->third_varies)
+		return false;
 	if (site->has_params && site->third_is_constant)
-		return;
+		return true;
 	if (given && PG_ARGISNULL(3))
 		iblt_agg_refuse_null_third(site->kind->type->aggregate,
 								   site->third == IBLT_THIRD_TEMPLATE);
@@ -266,6 +295,7 @@ iblt_agg_site_take_third(IbltAggSite *site, FunctionCallInfo fcinfo)
 	site->kind->take_third(site, given ? PG_GETARG_DATUM(3) : (Datum) 0);
 	MemoryContextSwitchTo(old);
 	site->has_params = true;
+	return true;
 }
 
 /* --- groups without rows ----------------------------------------------------- */

@@ -4,10 +4,11 @@
  *	  iblt_strata_agg and kbf_agg.  A call site turns keys into bytes and
  *	  decides which parameters a group's value has.
  *
- * Arguments that should not vary between rows (capacity, template) are taken from
- * the first row of the group.  When there was no row, the aggregate must still
- * return a value of the right size and key type.  Then these arguments are found as
- * expressions.
+ * Arguments that do not vary between rows (capacity, template) are taken from the
+ * first row of the group.  Later rows are compared with it, unless the expression
+ * shows that it does not depend on the row.  When there was no row, the aggregate
+ * must still return a value of the right size and key type.  Then these arguments
+ * are found as expressions.
  */
 #ifndef IBLT_SKETCH_AGGSITE_H
 #define IBLT_SKETCH_AGGSITE_H
@@ -79,7 +80,9 @@ struct IbltAggSite
 	IbltKeyCoder *value;		/* of the second argument, or NULL */
 	Oid			value_type;		/* base type of the second argument */
 	IbltThirdArgument third;
-	bool		third_is_constant;
+	bool		third_is_constant;	/* in all scans */
+	bool		third_varies;	/* perhaps, between rows of a group */
+	uint64		third_seen;		/* if it varies, a hash of this row's */
 	bool		has_params;
 	IbltParams	params;			/* untyped, or typed by the template.  Not of
 								 * kbf_agg */
@@ -90,8 +93,14 @@ struct IbltAggSite
 extern void *iblt_agg_site_make(FunctionCallInfo fcinfo,
 								const IbltAggKind *kind);
 
-/* Sets the site's parameters to those of the third argument, for the first row of a group. */
-extern void iblt_agg_site_take_third(IbltAggSite *site, FunctionCallInfo fcinfo);
+/* Sets third_seen for a row, so that a state of another third argument is out of step. */
+extern void iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo);
+
+/*
+ * Sets the site's parameters to those of the third argument, for the first row of a
+ * group.  False for a later row if the argument does not vary.
+ */
+extern bool iblt_agg_site_take_third(IbltAggSite *site, FunctionCallInfo fcinfo, bool first);
 
 /* ERROR for a row with a NULL key, or else a NULL checksum or value. */
 extern void iblt_agg_refuse_null(FunctionCallInfo fcinfo,
@@ -131,6 +140,8 @@ iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 		iblt_agg_refuse_null(fcinfo, kind);
 	if (unlikely(site == NULL))
 		site = iblt_agg_site_make(fcinfo, kind);
+	if (unlikely(site->third_varies))
+		iblt_agg_site_see_third(site, fcinfo);
 	return site;
 }
 
@@ -161,7 +172,8 @@ static inline uint64
 iblt_agg_site_version(const IbltAggSite *site)
 {
 	/* a state that was not checked has 0 */
-	return 1 + site->coder->version + (site->value == NULL ? 0 : site->value->version);
+	return 1 + site->coder->version + (site->value == NULL ? 0 : site->value->version) +
+		site->third_seen;
 }
 
 static inline bool

@@ -62,8 +62,6 @@ SELECT g, capacity, rows
 FROM (SELECT g, iblt_agg(id, c, 10 * (g + 1)) FROM r GROUP BY g) x(g, s), iblt_info(s) ORDER BY g;
 SELECT o, (SELECT capacity FROM iblt_info((SELECT iblt_agg(id, c, o) FROM r))) AS capacity FROM (VALUES (10), (1000)) AS v(o);
 SELECT o, (SELECT seed FROM iblt_info((SELECT iblt_agg(id, c, t) FROM r))) AS seed FROM generate_series(1, 2) AS o, iblt_new(seed => o) AS t;
--- which its first row decides
-SELECT seed, rows FROM (SELECT iblt_agg(id, c, CASE id WHEN 1 THEN iblt_new(seed => 7) END ORDER BY id) FROM r) x(s), iblt_info(s);
 
 -- the sum of parts is the sketch of the whole
 SELECT (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM r GROUP BY g) x(s)) = iblt_agg(id, c) AS same FROM r;

@@ -80,9 +80,11 @@ SELECT n, rows, key_type, capacity, seed FROM (SELECT iblt_agg(id, c, 100) AS a,
 -- what only a row could tell is an error, and a column will do where there is a row
 SELECT * FROM pg_temp.refusals('%s FROM agg_wide WHERE id < 0', 'iblt_agg(id, c, id)', 'iblt_strata_agg(id, c, iblt_strata_new(seed => id))', 'kbf_agg(id, v, id)');
 SELECT rows, capacity FROM (SELECT iblt_agg(id, c, 300 + g - g) FROM agg_parts) x(s), iblt_info(s);
--- each partition has other parameters
-SELECT argument, split_part(refusal, ' (', 1) AS refusal FROM pg_temp.refusals('%s FROM agg_parts', 'iblt_agg(id, c, 300 + 1000 * (g > 2)::int)', 'iblt_agg(id, c, iblt_new(seed => (g > 2)::int))',
-	'iblt_strata_agg(id, c, iblt_strata_new(seed => (g > 2)::int))', 'kbf_agg(id, v, 300 + 1000 * (g > 2)::int)');
+-- a later row, or another partition, has other parameters
+SELECT argument, array_agg(DISTINCT split_part(refusal, ' (', 1)) AS refusal FROM unnest('{agg_plain,agg_parts}'::text[]) AS t, pg_temp.refusals('%s FROM ' || t,
+	'iblt_agg(id, c, 300 + 1000 * (g > 2)::int)', 'iblt_agg(id, c, CASE WHEN g < 3 THEN 300 END)', 'iblt_agg(t, c, iblt_new(seed => (g > 2)::int))', 'iblt_agg(id, t, iblt_new(value_size => 16, seed => (g > 2)::int))',
+	'iblt_agg_bigint(id, c, iblt_new(seed => (g > 2)::int))', 'iblt_strata_agg(id, c, iblt_strata_new(seed => (g > 2)::int))', 'iblt_strata_agg(id, c, CASE WHEN g < 3 THEN iblt_strata_new() END)',
+	'kbf_agg(id, v, 300 + 1000 * (g > 2)::int)', 'kbf_agg(id, v, CASE WHEN g < 3 THEN 300 END)', $$kbf_agg(t, m, kbf_new(2000, labels => ARRAY['sad', 'ok', 'happy', (g > 2)::text]))$$) GROUP BY 1 ORDER BY 1;
 -- sums in windows
 SELECT bool_and(w = (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM agg_plain WHERE id BETWEEN x.id AND x.id + 2) y(s))) AS iblt,
 	bool_and(f = (SELECT kbf_agg(id, v, 100) FROM agg_plain WHERE id BETWEEN x.id AND x.id + 2)) AS kbf

@@ -79,7 +79,7 @@ SELECT * FROM pg_temp.refusals('%s', 'kbf_agg(i, 253 + i, 10) FROM generate_seri
 	'kbf_agg(nullif(i, 3), i, 10) FROM generate_series(1, 3) i', 'kbf_sum(NULL)',
 	'kbf_sum(s) FROM (VALUES (kbf_new(10)), (kbf_new(10, seed => 1))) x(s)',
 	$$kbf_sum(s) FROM (VALUES (kbf_insert(kbf_new(10), 1, 1)), (kbf_insert(kbf_new(10), 'a'::text, 1))) x(s)$$);
--- one type of key for all rows of a group
+-- one capacity for all rows of a group, which takes turns with another one
 SELECT pg_temp.refusal($$SELECT kbf_agg(CASE i WHEN 1 THEN ROW(1, 2) ELSE ROW(1, 'a'::text) END, 1, CASE i WHEN 1 THEN 100 ELSE 200 END) FROM generate_series(1, 3) i GROUP BY i % 2$$);
 SELECT count(*), bool_and(s = (SELECT kbf_agg(id, m, 100 * (x.g + 1)) FROM r WHERE r.g = x.g AND id <= 30)) AS same
 FROM (SELECT g, kbf_agg(id, m, 100 * (g + 1)) FROM r WHERE g < 3 AND id <= 30 GROUP BY g) x(g, s);
