@@ -131,11 +131,9 @@ state_make(const IbltKbfParams *params, MemoryContext context)
 }
 
 /* The state's filter with all pairs in its cells. */
-static void *
-state_kbf(void *of)
+static IbltKbf *
+state_kbf(IbltKbfState *state)
 {
-	IbltKbfState *state = of;
-
 	if (state->queued)
 		iblt_core_kbf_queue_flush(&state->queue, &state->kbf);
 	return &state->kbf;
@@ -191,8 +189,7 @@ state_add(void *to, const void *view, int sign, MemoryContext context)
 }
 
 static const IbltAggKind kind_kbf = {
-	&iblt_kbf_type, sizeof(IbltKbfSite), false, take_third, make_empty, state_kbf, state_value,
-	state_add
+	&iblt_kbf_type, sizeof(IbltKbfSite), false, take_third, make_empty, state_value, state_add
 };
 
 /*

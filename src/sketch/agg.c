@@ -61,11 +61,9 @@ state_make(const IbltParams *params, MemoryContext context)
  * while rows were inserted one by one.  This can be seen because the state
  * holds no rows but its group's.
  */
-static void *
-state_sketch(void *of)
+static IbltSketch *
+state_sketch(IbltAggState *state)
 {
-	IbltAggState *state = of;
-
 	if (state->queued)
 		iblt_core_queue_flush(&state->queue, &state->sketch);
 	if (state->inserted && !iblt_core_inserted_fit(&state->sketch))
@@ -134,13 +132,11 @@ make_empty(IbltAggSite *site)
 }
 
 static const IbltAggKind kind_iblt = {
-	&iblt_type, sizeof(IbltAggSite), true, take_third, make_empty, state_sketch, state_value,
-	state_add
+	&iblt_type, sizeof(IbltAggSite), true, take_third, make_empty, state_value, state_add
 };
 
 static const IbltAggKind kind_strata = {
-	&iblt_strata_type, sizeof(IbltAggSite), true, take_third, make_empty, state_sketch, state_value,
-	state_add
+	&iblt_strata_type, sizeof(IbltAggSite), true, take_third, make_empty, state_value, state_add
 };
 
 /*

@@ -400,11 +400,11 @@ iblt_agg_serial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 Datum
 iblt_agg_deserial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
-	IbltAnyView view;
+	IbltAnyView *view = palloc(sizeof(IbltAnyView));
 
 	iblt_agg_context(fcinfo);
-	iblt_value_open(kind->type, &view, PG_GETARG_DATUM(0));
-	PG_RETURN_POINTER(kind->add(NULL, &view, 1, CurrentMemoryContext));
+	iblt_value_open(kind->type, view, PG_GETARG_DATUM(0));
+	PG_RETURN_POINTER(view);
 }
 
 Datum
@@ -414,7 +414,7 @@ iblt_agg_combine_states(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	void	   *state = iblt_agg_state(fcinfo, 0);
 
 	if (!PG_ARGISNULL(1))
-		state = kind->add(state, kind->view(PG_GETARG_POINTER(1)), 1, context);
+		state = kind->add(state, PG_GETARG_POINTER(1), 1, context);
 	if (state == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_POINTER(state);

@@ -59,9 +59,6 @@ typedef struct IbltAggKind
 	 */
 	struct varlena *(*make_empty) (IbltAggSite *site);
 
-	/* The view of a state's value, with all rows in it. */
-	void	   *(*view) (void *state);
-
 	/* The sealed value of a state, which can still be used. */
 	struct varlena *(*make_value) (void *state);
 
@@ -120,7 +117,11 @@ extern Datum iblt_agg_final_value(FunctionCallInfo fcinfo,
 extern Datum iblt_agg_serial_value(FunctionCallInfo fcinfo,
 								   const IbltAggKind *kind);
 
-/* The functions that read a state from bytes, and that add two states. */
+/*
+ * The function that opens the value of a state, and the one that adds it to a state.  The
+ * server passes to the second one what the first one made of bytes that are still there, so
+ * that is a view of them and no state.
+ */
 extern Datum iblt_agg_deserial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind);
 extern Datum iblt_agg_combine_states(FunctionCallInfo fcinfo, const IbltAggKind *kind);
 
