@@ -59,6 +59,29 @@ BEGIN
 END
 $$;
 
+-- An error if triggers may wait that another role has deferred, because a function with SECURITY
+-- DEFINER calls this one.
+-- SET CONSTRAINTS would run them as the role of that function.
+-- The locks of writers tell where they may wait.
+CREATE FUNCTION repair_require_own_triggers() RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+AS $$
+DECLARE
+	outer_role text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+BEGIN
+	IF outer_role <> current_user AND EXISTS (SELECT FROM pg_locks l
+			JOIN pg_trigger t ON t.tgrelid = l.relation AND t.tgdeferrable
+			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+			AND l.mode = 'RowExclusiveLock') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('cannot run triggers that role "%s" may have deferred as role "%s"',
+				outer_role, current_user),
+			DETAIL = 'A repair runs all triggers of the transaction that are deferred.',
+			HINT = 'COMMIT first.';
+	END IF;
+END
+$$;
+
 -- An error if rows that this database shows may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.  This
@@ -141,7 +164,9 @@ BEGIN
 	END IF;
 	IF (plan.asked).apply THEN
 		PERFORM repair_require_fresh(compared);
-		IF s.place IS NOT NULL AND source.place IS NULL THEN
+		IF s.place IS NULL THEN
+			PERFORM repair_require_own_triggers();
+		ELSIF source.place IS NULL THEN
 			PERFORM repair_require_unwritten(source.relation);
 		END IF;
 	END IF;

@@ -187,6 +187,22 @@ $run = $here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{s.ch
 is($here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', target, action, key ->> 'id', status), ', ' ORDER BY target, 2) FROM iblt_repair(run => $run, peer => $peer, direction => 'pull', apply => true)"),
 	's.child delete 4 applied, s.child insert 3 applied, s.parent delete 4 applied, s.parent insert 3 applied', 'which repairs them, an extra parent with its extra child');
 
+# --- whose triggers --------------------------------------------------------------------------------
+
+# The caller of a function with SECURITY DEFINER has deferred a trigger of his.  SET CONSTRAINTS would run it as that role.
+both('CREATE TABLE s.wrapped (id int PRIMARY KEY)');
+$there->safe_psql('postgres', 'INSERT INTO s.wrapped VALUES (1)');
+$here->safe_psql('postgres', 'CREATE ROLE mallory LOGIN; CREATE SCHEMA own AUTHORIZATION mallory; CREATE TABLE own.ran (who name); GRANT INSERT ON own.ran TO PUBLIC;
+	CREATE FUNCTION public.fix() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS ' . literal('SELECT count(*) FROM ' . call('s.wrapped', 'pull', 'apply => true')) . ';
+	SET ROLE mallory; CREATE TABLE own.t (id int); CREATE FUNCTION own.evil() RETURNS trigger LANGUAGE plpgsql AS \'BEGIN INSERT INTO own.ran VALUES (current_user); RETURN NULL; END\';
+	CREATE CONSTRAINT TRIGGER evil AFTER INSERT ON own.t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION own.evil()');
+my @mallory = (extra_params => [ '-U', 'mallory' ]);
+my (undef, undef, $said) = $here->psql('postgres', 'BEGIN; INSERT INTO own.t VALUES (1); SELECT public.fix(); COMMIT', @mallory);
+like($said, qr/ERROR:  cannot run triggers that role "mallory" may have deferred as role "\w+"/, 'triggers that the caller has deferred are not run as another role');
+is($here->safe_psql('postgres', 'SELECT count(*) FROM own.ran'), '0', 'none has run');
+is($here->safe_psql('postgres', 'BEGIN; SET LOCAL ROLE mallory; SELECT public.fix(); COMMIT'), '1', 'a caller who has not written repairs');
+is($here->safe_psql('postgres', 'BEGIN; INSERT INTO own.t VALUES (2); DELETE FROM s.wrapped; SELECT public.fix(); COMMIT; SELECT count(*) FROM own.ran'), "1\n1", 'and so does one of that role');
+
 nothing_open('at the end');
 
 done_testing();
