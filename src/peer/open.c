@@ -203,6 +203,17 @@ patience(Opening *o, double caller_ms)
 	return Max(ms, 2000);
 }
 
+/*
+ * A file that libpq writes or takes options from; or who issues a token: libpq asks that server,
+ * before the other one could ask for a password, and says on stderr, which is the log, what to do.
+ */
+static bool
+needs_superuser(const PQconninfoOption *option)
+{
+	return strcmp(option->keyword, "sslkeylogfile") == 0 || strcmp(option->keyword, "servicefile") == 0
+		|| strncmp(option->keyword, "oauth_", 6) == 0;
+}
+
 /* Reads what the peer gives, and checks the rights of the role. */
 static void
 read_peer(Opening *o)
@@ -236,10 +247,9 @@ read_peer(Opening *o)
 	if (o->failure[IBLT_FAILURE_STATE] != NULL)
 		return;
 	for (PQconninfoOption *option = o->given; option->keyword != NULL; option++, n++)
-		if (o->needs_password && option->val != NULL
-			&& (strcmp(option->keyword, "sslkeylogfile") == 0 || strcmp(option->keyword, "servicefile") == 0))
+		if (o->needs_password && option->val != NULL && needs_superuser(option))
 		{
-			refuse(o, "42501", "Only superusers may name files that libpq writes or takes options from.");
+			refuse(o, "42501", psprintf("Only superusers may give the option %s.", option->keyword));
 			return;
 		}
 	o->keywords = palloc0(sizeof(char *) * (n + lengthof(defaults) + 2));

@@ -180,6 +180,9 @@ nothing_left('at the end of the session', $here);
 	my $silent = literal("host=$dir port=1 password=x connect_timeout=60");
 	my $trusted = literal($here->connstr('postgres') . ' user=' . $here->safe_psql('postgres', 'SELECT current_user') . ' password=x');
 	like(failure("SELECT * FROM iblt_compare('items', $trusted)", user => 'ordinary'), qr/2F003: could not connect to the peer\nDETAIL:  Non-superusers cannot connect if the server does not ask for the password/, 'a password that nobody asks for');
+	# an older libpq does not know the option, and then the string is wrong
+	like(failure("SELECT * FROM iblt_compare('items', ${\ peer('there', \" password=x $_=/nowhere\")})", user => 'ordinary'), qr/42501: could not connect to the peer\nDETAIL:  Only superusers may give the option $_\.|08001: could not connect to the peer$/m, "not with $_")
+	  foreach qw(sslkeylogfile servicefile oauth_issuer);
 	like(failure("SET statement_timeout = '1s'; DO \$\$ BEGIN BEGIN PERFORM iblt_internal.iblt_peers_open('{a,b}', ARRAY[$trusted, $silent], 'infinity'); EXCEPTION WHEN query_canceled THEN NULL; END;
 		PERFORM iblt_internal.iblt_peer_send('a', 'SELECT 1'); END \$\$", user => 'ordinary'), qr/08003: the connection is closed/, 'nor is it used after a cancel meanwhile');
 }
