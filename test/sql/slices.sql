@@ -325,6 +325,10 @@ SELECT here, there, buckets, bytes, iblt_internal.slice_may_count(jsonb_populate
 FROM (VALUES (9586980, 9586980, NULL, NULL), (9586981, 0, NULL, NULL), (0, 9586981, NULL, NULL), (NULL, 0, NULL, NULL), (0, NULL, NULL, NULL), (NULL, NULL, 16, NULL), (NULL, NULL, 16, 268435456), (NULL, NULL, 16, 268435457)) AS v(here, there, buckets, bytes);
 -- a table of Citus on either side
 SELECT distributed, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, distributed, '{"distributed": true}'::jsonb))) AS refused FROM unnest('{here,there}'::text[]) AS distributed;
+-- Two other servers say that a type of users has an order.  Its OID may be that of any type here.
+SELECT base, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, 'here', side, 'there', side,
+	'key', jsonb_build_array(jsonb_build_object('name', 'k', 'cast_to', '', 'base', base, 'base_there', base, 'type_here', 'their.type'))))) AS refused
+FROM unnest('{25,16384}'::int[]) AS base, LATERAL (SELECT '{"keys": [{"columns": ["k"], "orders": ["C"]}]}'::jsonb) AS s(side);
 -- a relation without a page has nothing to look up
 CREATE TABLE empty (id int PRIMARY KEY);
 CREATE TABLE empty2 (LIKE empty INCLUDING ALL);
