@@ -9,9 +9,10 @@
 -- A query that tells whether reading a relation, whose OID is the expression id, would call a
 -- function of another role: if the planner calls it, or a view of another role calls it, or
 -- calls a volatile one.
--- The planner evaluates calls without a column in indexes and statistics.  "t" is the text of an
--- expression whose nodes are in braces.  In each round, an innermost node becomes V! if a column
--- is in it, else C!.
+-- The planner evaluates calls without a column in indexes, statistics and partition keys.  "t" is
+-- the text of an expression whose nodes are in braces.  Names in it, as of arguments, have a
+-- backslash before braces, parentheses and blanks, which are taken out.  In each round, an
+-- innermost node becomes )V( if a column is in it, which no such text has.
 -- The text of a view's rule has all functions that it calls, but not those of a domain's
 -- constraints.  So a view that makes values of a type that may have some is refused.  A function of
 -- an extension may run a query that it is given, as crosstab does, unless it is immutable.
@@ -30,18 +31,22 @@ CREATE FUNCTION plain_code_sql(id text) RETURNS text
 			UNION ALL
 			SELECT s.stxexprs::text FROM source, pg_statistic_ext s
 			WHERE s.stxrelid = ANY (ids) AND s.stxexprs IS NOT NULL
+			UNION ALL
+			SELECT p.partexprs::text FROM source, pg_partitioned_table p
+			WHERE p.partrelid = ANY (ids) AND p.partexprs IS NOT NULL
 		), called(ids) AS (
 			SELECT string_agg(DISTINCT m[1], '|') FROM expression, function,
 				regexp_matches(t, ':(?:op)?funcid ([0-9]+) ', 'g') AS m
 			WHERE m[1] = function.oid::text
 		), step(t, calls) AS (
-			SELECT regexp_replace(t, '[{]VAR [^{}]*[}]', 'V!', 'g'), false FROM expression, called
+			SELECT regexp_replace(regexp_replace(t, concat(chr(92), chr(92), '.'), '_', 'g'),
+				'[{]VAR [^{}]*[}]', ')V(', 'g'), false FROM expression, called
 			WHERE ids IS NOT NULL
 			UNION ALL
-			SELECT regexp_replace(regexp_replace(t, '[{][^{}]*V![^{}]*[}]', 'V!', 'g'),
-					'[{][^{}]*[}]', 'C!', 'g'),
+			SELECT regexp_replace(regexp_replace(t, '[{][^{}]*[)]V[(][^{}]*[}]', ')V(', 'g'),
+					'[{][^{}]*[}]', '_', 'g'),
 				EXISTS (SELECT FROM regexp_matches(t, '[{][^{}]*[}]', 'g') AS m
-					WHERE m[1] !~ 'V!' AND m[1] ~ concat(':(op)?funcid (', ids, ') '))
+					WHERE m[1] !~ '[)]V[(]' AND m[1] ~ concat(':(op)?funcid (', ids, ') '))
 			FROM step, called WHERE t ~ '[{][^{}]*[}]' AND NOT calls
 		), rule(action) AS (
 			SELECT r.ev_action::text FROM source, pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
@@ -82,7 +87,8 @@ CREATE FUNCTION plain_lock_sql(d described) RETURNS text
 				MESSAGE = %4$L, HINT = 'Compare when no other session alters, renames or drops it.';
 		ELSIF (%5$s) THEN
 			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = %6$L,
-				DETAIL = 'An index, statistics or a view would run code of another role.',
+				DETAIL = 'An index, statistics, a partition key or a view would run code of '
+					'another role.',
 				HINT = 'Install iblt there, or compare as that role.';
 		END IF;$q$,
 		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND left(%s, 32) = %L',

@@ -16,6 +16,7 @@ my $version = $node->safe_psql('postgres', 'SHOW server_version_num');
 my $evil = q{CREATE FUNCTION app.evil(v int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RAISE LOG 'evil ran as %', current_user; RETURN v; END $$;
 	CREATE FUNCTION app.inlined(v int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT app.evil(v)';
 	CREATE FUNCTION app.definer(v int) RETURNS int LANGUAGE plpgsql STABLE SECURITY DEFINER AS $$ BEGIN RAISE LOG 'evil ran as definer'; RETURN v; END $$;
+	CREATE FUNCTION app.named("V!" int, "\{" int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT app.evil(1)';
 	CREATE FUNCTION app.evil_json(v app.mood) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM app.evil(1); RETURN '{}'; END $$;
 	CREATE FUNCTION app.evil_text(v app.mood) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM app.evil(1); RETURN 'x'; END $$;};
 my $fresh = qq{DROP SCHEMA IF EXISTS app, app_old CASCADE; CREATE SCHEMA app; CREATE TYPE app.mood AS ENUM ('x', 'y'); $evil
@@ -52,6 +53,8 @@ my %attacks = (
 	'a domain' => "$aside CREATE DOMAIN app.d AS int CHECK (app.evil(1) > 0); CREATE VIEW app.t AS SELECT id, v::app.d::int AS v, p, pad FROM app.aside",
 	'casts' => 'CREATE CAST (app.mood AS json) WITH FUNCTION app.evil_json(app.mood); CREATE CAST (app.mood AS text) WITH FUNCTION app.evil_text(app.mood)',
 	'an index' => 'CREATE INDEX ON app.t ((v + app.evil(1))); CREATE INDEX ON app.part ((v + app.evil(1)))',
+	'an index with names' => 'CREATE INDEX ON app.t ((v + app.named("V!" => 1, "{" => 1)))',
+	'a partition key' => "$aside CREATE TABLE app.t (id int, v int, p app.mood, pad text) PARTITION BY RANGE ((v + app.evil(1))); CREATE TABLE app.t_1 PARTITION OF app.t DEFAULT",
 	'a partial index' => 'CREATE INDEX ON app.t (v) WHERE app.evil(1) = 1',
 	'statistics' => 'CREATE STATISTICS app.st ON (v + app.evil(1)), id FROM app.t',
 	'a constraint' => 'ALTER TABLE app.t ADD CHECK (app.evil(1) > 0)',
