@@ -197,9 +197,9 @@ endif
 
 # assemble.awk says what it writes into the parts.
 define script_rule
-sql/$(1)--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure \
+sql/$(1)--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure sql/failed_driver \
 		sql/user_trigger sql/replication sql/value_type sql/moving_aggregate $(OPTION_PARTS) $(SQL_PARTS_$(1):%=sql/%.sql)
-	awk -f $$(wordlist 1,7,$$+) read_only=1 $$(wordlist 8,9,$$+) read_only=0 $$(wordlist 10,999,$$+) > $$@
+	awk -f $$(wordlist 1,8,$$+) read_only=1 $$(wordlist 9,10,$$+) read_only=0 $$(wordlist 11,999,$$+) > $$@
 endef
 $(foreach extension,$(EXTENSION),$(eval $(call script_rule,$(extension))))
 

@@ -1,5 +1,5 @@
 # assemble.awk
-#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/user_trigger sql/replication \
+#	awk -f sql/assemble.awk sql/pinned_settings sql/take_failure sql/failed_driver sql/user_trigger sql/replication \
 #		sql/value_type sql/moving_aggregate read_only=1 PART ... read_only=0 PART ... > SCRIPT
 #
 # Puts the parts of a script together.  It reads the first ones for their types and defaults only, as
@@ -7,6 +7,10 @@
 #
 # @pinned_settings@	that file: the settings that a driver pins, because SET clauses cannot share
 #			a list.  Its first statement is a call of iblt_guard, until it ends.
+# @driver CONNS; SECRET@
+#			the same for a driver that begins nothing again.  Its statements get the handler in
+#			the file failed_driver, which closes these connections and tells the error, without
+#			the statement if that is secret
 # @take_failure@;	that file: what the handler of a driver keeps of an error, which only the
 #			handler itself can ask for
 # @user_trigger@	that file: the condition that row t of pg_trigger is a trigger of a user, for queries
@@ -93,8 +97,22 @@ FILENAME !~ /\.sql$/ {
 	next
 }
 !read_only && /^@own@$/ { twice = 1; next }
-!read_only && /@pinned_settings@/ { print shared["pinned_settings"]; guarded = 1; next }
+!read_only && /@(pinned_settings|driver [^@]+)@/ {
+	print shared["pinned_settings"]
+	guarded = 1
+	framed = match($0, /@driver [^@]+@/) ? substr($0, RSTART + 8, RLENGTH - 9) : ""
+	next
+}
 !read_only && /@take_failure@;/ { print shared["take_failure"]; next }
+!read_only && framed && /^END$/ {
+	text = shared["failed_driver"]
+	split(framed, part, "; ")
+	gsub(/\$conns/, part[1], text)
+	gsub(/\$secret/, part[2], text)
+	sub(/\t@take_failure@;/, shared["take_failure"], text)
+	$0 = text "\n" $0
+	framed = ""
+}
 {
 	gsub(/@on_any_error@/, "query_canceled OR assert_failure OR OTHERS")
 	gsub(/@on_error@/, "assert_failure OR OTHERS")
@@ -138,7 +156,7 @@ match($0, /@each [a-z_]+: [^@]+@/) {
 }
 
 guarded && /^BEGIN$/ {
-	$0 = "BEGIN PERFORM iblt_internal.iblt_guard();"
+	$0 = "BEGIN PERFORM iblt_internal.iblt_guard();" (framed ? " DECLARE e failure; BEGIN" : "")
 	guarded = 0
 }
 

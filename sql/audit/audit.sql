@@ -264,30 +264,23 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	rows anycompatible DEFAULT false)
 RETURNS SETOF audit_line
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	@pinned_settings@
+	@driver a.conns; peers_secret(a.peers)@
 AS $$
 DECLARE
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
 	a attempt := first_attempt(ARRAY[here_peer, peer], audit_make_options(@arguments options@));
 	kept jsonb;
-	e failure;
 BEGIN
-	BEGIN
-		a.options.content := content_of(rows);
-		PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, a.options);
-		IF target.kind = 'subscription' AND here_peer IS NULL THEN
-			a.peers[2] := audit_peer(target.name, peer);
-		END IF;
-		a.conns := peer_conns(a.peers);
-		kept := to_jsonb(audit_drive(a, target, 'iblt_audit'));
-		PERFORM keep_stats('iblt_audit', kept);
-		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(a.conns, peers_secret(a.peers), e));
-		RAISE;
-	END;
+	a.options.content := content_of(rows);
+	PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, a.options);
+	IF target.kind = 'subscription' AND here_peer IS NULL THEN
+		a.peers[2] := audit_peer(target.name, peer);
+	END IF;
+	a.conns := peer_conns(a.peers);
+	kept := to_jsonb(audit_drive(a, target, 'iblt_audit'));
+	PERFORM keep_stats('iblt_audit', kept);
+	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, kept);
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit IS

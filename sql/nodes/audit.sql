@@ -14,7 +14,7 @@ CREATE FUNCTION @extschema@.iblt_audit_nodes(
 	live text DEFAULT 'off')
 RETURNS SETOF node_audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	@pinned_settings@
+	@driver a.conns; peers_secret(a.peers)@
 AS $$
 DECLARE
 	content text := 'none';
@@ -22,20 +22,13 @@ DECLARE
 	a attempt := first_attempt(nodes, @arguments options@, coalesce(without, ''));
 	target audit_target := audit_make_target(NULL, schema, NULL, NULL, NULL, tables);
 	rows audit_row[];
-	e failure;
 BEGIN
-	BEGIN
-		a.conns := peer_conns(nodes);
-		a.names := nodes_names(nodes, a.without);
-		PERFORM audit_check(false, 'here' <> ALL (a.names), target, a.options, true);
-		rows := audit_drive(a, target, 'iblt_audit_nodes');
-		RETURN QUERY SELECT n.* FROM unnest(rows) AS r, jsonb_populate_record(
-			NULL::node_audit_row, to_jsonb(r) || coalesce(r.differences, '{}')) AS n;
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(a.conns, peers_secret(a.peers), e));
-		RAISE;
-	END;
+	a.conns := peer_conns(nodes);
+	a.names := nodes_names(nodes, a.without);
+	PERFORM audit_check(false, 'here' <> ALL (a.names), target, a.options, true);
+	rows := audit_drive(a, target, 'iblt_audit_nodes');
+	RETURN QUERY SELECT n.* FROM unnest(rows) AS r, jsonb_populate_record(
+		NULL::node_audit_row, to_jsonb(r) || coalesce(r.differences, '{}')) AS n;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_nodes IS

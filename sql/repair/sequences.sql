@@ -111,7 +111,7 @@ CREATE FUNCTION @extschema@.iblt_repair_sequences(
 RETURNS TABLE (sequence text, here numeric, there numeric, reached numeric, sql text,
 	status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	@pinned_settings@
+	@driver conns; peers_secret(peers)@
 AS $$
 DECLARE
 	peers text[] := ARRAY[here_peer, peer];
@@ -121,49 +121,42 @@ DECLARE
 	query text;
 	patience text := current_setting('lock_timeout');
 	moved numeric[];
-	e failure;
 BEGIN
-	BEGIN
-		answer := structure_of(conns, peers, schema, peer_schema, false, '{sequence}');
-		IF apply AND conns[1] IS NOT NULL THEN
-			PERFORM peer_send(conns[1], 'BEGIN ISOLATION LEVEL READ COMMITTED'),
-				peer_value(conns[1], 0), ask_call(conns[1], 'repair_open(false)');
-		END IF;
-		FOR step IN SELECT p.* FROM unnest(answer.here) AS h
-			FULL JOIN unnest(answer.there) AS t ON t.object = h.object,
-			LATERAL sequence_plan(coalesce(h.object, t.object), h.facts, t.facts) AS p
-			WHERE p.status IS NOT NULL ORDER BY p.sequence COLLATE "C"
-		LOOP
-			IF apply AND step.status = 'preview' THEN
-				query := sequence_move_sql(step);
-				IF conns[1] IS NULL THEN
-					EXECUTE query INTO moved;
-					PERFORM set_config('lock_timeout', patience, true);
-				ELSE
-					PERFORM peer_send(conns[1], plain_settings(writes => true) || query);
-					moved := peer_value(conns[1], 3);
-				END IF;
-				step.here := moved[1];
-				step.increment := moved[2];
-				step.target := moved[3];
-				step.status := CASE WHEN step.target IS NULL THEN 'skipped' ELSE 'applied' END;
-				step.detail := CASE WHEN step.target IS NULL
-					THEN 'another session has moved it' END;
+	answer := structure_of(conns, peers, schema, peer_schema, false, '{sequence}');
+	IF apply AND conns[1] IS NOT NULL THEN
+		PERFORM peer_send(conns[1], 'BEGIN ISOLATION LEVEL READ COMMITTED'),
+			peer_value(conns[1], 0), ask_call(conns[1], 'repair_open(false)');
+	END IF;
+	FOR step IN SELECT p.* FROM unnest(answer.here) AS h
+		FULL JOIN unnest(answer.there) AS t ON t.object = h.object,
+		LATERAL sequence_plan(coalesce(h.object, t.object), h.facts, t.facts) AS p
+		WHERE p.status IS NOT NULL ORDER BY p.sequence COLLATE "C"
+	LOOP
+		IF apply AND step.status = 'preview' THEN
+			query := sequence_move_sql(step);
+			IF conns[1] IS NULL THEN
+				EXECUTE query INTO moved;
+				PERFORM set_config('lock_timeout', patience, true);
+			ELSE
+				PERFORM peer_send(conns[1], plain_settings(writes => true) || query);
+				moved := peer_value(conns[1], 3);
 			END IF;
-			RETURN QUERY SELECT step.sequence, step.here, step.there, step.reached,
-				'SELECT pg_catalog.setval(' || quote_literal(step.sequence) || ', '
-				|| (step.target - step.increment) || ');', step.status, step.detail;
-		END LOOP;
-		-- all or none are moved
-		IF apply THEN
-			PERFORM repair_commit(conns[1]);
+			step.here := moved[1];
+			step.increment := moved[2];
+			step.target := moved[3];
+			step.status := CASE WHEN step.target IS NULL THEN 'skipped' ELSE 'applied' END;
+			step.detail := CASE WHEN step.target IS NULL
+				THEN 'another session has moved it' END;
 		END IF;
-		PERFORM peers_close(conns);
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
-		RAISE;
-	END;
+		RETURN QUERY SELECT step.sequence, step.here, step.there, step.reached,
+			'SELECT pg_catalog.setval(' || quote_literal(step.sequence) || ', '
+			|| (step.target - step.increment) || ');', step.status, step.detail;
+	END LOOP;
+	-- all or none are moved
+	IF apply THEN
+		PERFORM repair_commit(conns[1]);
+	END IF;
+	PERFORM peers_close(conns);
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_repair_sequences IS

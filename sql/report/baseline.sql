@@ -92,14 +92,13 @@ CREATE FUNCTION @extschema@.iblt_baseline(
 	capacity integer DEFAULT 1000)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	@pinned_settings@
+	@driver '{NULL}'; false@
 AS $$
 DECLARE
 	content text := 'none';
 	lines text;
 	target audit_target := audit_make_target(tables, schema, NULL, NULL);
 	item audit_item;
-	e failure;
 BEGIN
 	IF coalesce(capacity, 0) NOT BETWEEN 1 AND 100000 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -108,17 +107,11 @@ BEGIN
 	lines := json_build_object('iblt_baseline', 1, 'protocol', protocol(),
 		'database', current_database(), 'schema', target.name, 'listed', tables IS NOT NULL,
 		'made_at', clock_timestamp());
-	BEGIN
-		PERFORM audit_check(false, false, target, @arguments options@);
-		FOREACH item IN ARRAY audit_list('{NULL}', target) LOOP
-			lines := concat(lines, chr(10),
-				row_to_json((baseline_read(item.relid, capacity, random_seed())).result));
-		END LOOP;
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail('{NULL}', false, e));
-		RAISE;
-	END;
+	PERFORM audit_check(false, false, target, @arguments options@);
+	FOREACH item IN ARRAY audit_list('{NULL}', target) LOOP
+		lines := concat(lines, chr(10),
+			row_to_json((baseline_read(item.relid, capacity, random_seed())).result));
+	END LOOP;
 	RETURN concat(lines, chr(10), baseline_seal(lines));
 END
 $$;
@@ -207,34 +200,27 @@ $$;
 
 CREATE FUNCTION @extschema@.iblt_audit_baseline(baseline text) RETURNS SETOF baseline_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	@pinned_settings@
+	@driver '{NULL}'; false@
 AS $$
 DECLARE
 	texts text[] := string_to_array(rtrim(baseline, E'\r\n'), chr(10));
 	last integer := cardinality(texts);
 	lines json[];
-	e failure;
 	before baseline_table;
 	names text[] := '{}';
 BEGIN
-	BEGIN
-		IF coalesce(last, 0) < 3 OR texts[last] IS DISTINCT FROM
-				baseline_seal(array_to_string(texts[1:last - 1], chr(10))) THEN
-			RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
-				DETAIL = 'It is not the whole text that iblt_baseline returned.';
-		END IF;
-		lines := texts[1:last - 1]::json[];
-		IF (lines[1] ->> 'iblt_baseline' = '1' AND lines[1] ->> 'protocol' = protocol()::text)
-				IS NOT TRUE THEN
-			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-				MESSAGE = 'the baseline is of another version of iblt',
-				HINT = 'Make another baseline.';
-		END IF;
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail('{NULL}', false, e));
-		RAISE;
-	END;
+	IF coalesce(last, 0) < 3 OR texts[last] IS DISTINCT FROM
+			baseline_seal(array_to_string(texts[1:last - 1], chr(10))) THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
+			DETAIL = 'It is not the whole text that iblt_baseline returned.';
+	END IF;
+	lines := texts[1:last - 1]::json[];
+	IF (lines[1] ->> 'iblt_baseline' = '1' AND lines[1] ->> 'protocol' = protocol()::text)
+			IS NOT TRUE THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the baseline is of another version of iblt',
+			HINT = 'Make another baseline.';
+	END IF;
 	FOR n IN 2 .. cardinality(lines) LOOP
 		before := json_populate_record(NULL::baseline_table, lines[n]);
 		names := names || before.relation;

@@ -61,115 +61,108 @@ CREATE FUNCTION @extschema@.iblt_audit_report(
 	here_peer text DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	@pinned_settings@
+	@driver '{NULL,NULL}'; peers_secret(ARRAY[here_peer, peer])@
 AS $$
 DECLARE
 	head run_head;
 	report report;
-	e failure;
 BEGIN
-	BEGIN
-		IF tables IS NULL AND run IS NOT NULL THEN
-			tables := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
-				FROM iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
-			IF tables IS NULL THEN
-				RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-					MESSAGE = format('there is no run %s, or it is not yours', run);
-			END IF;
+	IF tables IS NULL AND run IS NOT NULL THEN
+		tables := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
+			FROM iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
+		IF tables IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+				MESSAGE = format('there is no run %s, or it is not yours', run);
 		END IF;
-		report.tables := (SELECT array_agg(ROW(t.n, (t.line ->> 'table_number')::integer,
-				one_line(coalesce(r.relation, r.peer_relation, '?')),
-				coalesce(r.status, 'unknown'), one_line(left(nullif(r.detail, ''), 2000)),
-				@each audit_counts: r.%,@ r.differences)::report_table ORDER BY t.n)
-			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
-			json_populate_record(NULL::audit_row, t.line) AS r);
-		report.structure := structure;
-		report.verdict := (SELECT CASE
-				WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
-					FROM jsonb_array_elements(report.structure) AS s
-					WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
-				WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
-					AND coalesce(jsonb_array_length(report.structure) = 0, true) THEN 'equal'
-				ELSE 'unknown' END
+	END IF;
+	report.tables := (SELECT array_agg(ROW(t.n, (t.line ->> 'table_number')::integer,
+			one_line(coalesce(r.relation, r.peer_relation, '?')),
+			coalesce(r.status, 'unknown'), one_line(left(nullif(r.detail, ''), 2000)),
+			@each audit_counts: r.%,@ r.differences)::report_table ORDER BY t.n)
+		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
+		json_populate_record(NULL::audit_row, t.line) AS r);
+	report.structure := structure;
+	report.verdict := (SELECT CASE
+			WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
+				FROM jsonb_array_elements(report.structure) AS s
+				WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
+			WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
+				AND coalesce(jsonb_array_length(report.structure) = 0, true) THEN 'equal'
+			ELSE 'unknown' END
+		FROM unnest(report.tables) AS t);
+	report.made := clock_timestamp();
+	report.ended := CASE WHEN run IS NULL THEN report.made ELSE (
+		SELECT max((t ->> 'finished_at')::timestamptz) FROM json_array_elements(tables) AS t
+		HAVING count(*) = count(t ->> 'finished_at')) END;
+	report.run := run;
+	report.name := name;
+	IF run IS NOT NULL THEN
+		head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
+		report.name := coalesce(name, head.target);
+		-- a run keeps no string, unless its role has forged it for others to connect by
+		peer := coalesce(peer,
+			CASE WHEN NOT iblt_peer_is_string(head.peers[2]) THEN head.peers[2] END);
+		here_peer := coalesce(here_peer,
+			CASE WHEN NOT iblt_peer_is_string(head.peers[1]) THEN head.peers[1] END);
+		subscription := (SELECT max(t.item ->> 'subscription')
+			FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
+			-- not that of this database in place of another one
+			WHERE head.identities[1] IS NULL OR here_peer IS NOT NULL);
+	END IF;
+	IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
+		report.state := subscription_state(subscription, peer, here_peer);
+	END IF;
+	CASE form
+		WHEN 'text' THEN RETURN report_text(report);
+		WHEN 'summary' THEN RETURN (
+			SELECT concat_ws(chr(10), report_title(report),
+				string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')),
+					chr(10) ORDER BY c.n) FILTER (WHERE c.n <= 20),
+				CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
+				report_structure(report, 20), one_line(report.state))
+			FROM report_concerned(report) AS c);
+		WHEN 'verdict' THEN RETURN report.verdict;
+		-- each row as it came
+		WHEN 'json' THEN RETURN (
+			SELECT concat('{"verdict": ', to_json(report.verdict), ',',
+				' "run": ' || run || ',', ' "tables": [', chr(10),
+				string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10), '], ',
+				'"structure": ' || report.structure::text || ', ',
+				'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
+				'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
+			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));
+		-- as COPY writes them
+		WHEN 'tsv' THEN RETURN (
+			SELECT concat_ws(chr(10), min(l.header), string_agg(l.line, chr(10) ORDER BY l.n))
+			FROM (SELECT t.n, string_agg(f.name, chr(9) ORDER BY f.position) AS header,
+					string_agg(coalesce(replace(replace(replace(replace(f.value, '\', '\\'),
+						chr(9), '\t'), chr(10), '\n'), chr(13), '\r'), '\N'), chr(9)
+						ORDER BY f.position) AS line
+				FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
+				json_each_text(t.line) WITH ORDINALITY AS f(name, value, position)
+				GROUP BY t.n) AS l);
+		-- one line, whose figures are behind a bar, so a name may not have one
+		WHEN 'nagios' THEN RETURN (
+			SELECT format('IBLT %s - %s | tables=%s differs=%s not_compared=%s missing=%s '
+				'extra=%s changed=%s unconfirmed=%s',
+				CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
+					ELSE 'UNKNOWN' END,
+				replace(report_title(report) || coalesce(': ' || (SELECT
+						string_agg(format('%s %s', c.name, c.status), ', ' ORDER BY c.n)
+							FILTER (WHERE c.n <= 5)
+						|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5)
+							ELSE '' END
+					FROM report_concerned(report) AS c), ''), '|', '/'),
+				count(*), count(*) FILTER (WHERE t.status = 'differs'),
+				count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')),
+				coalesce(sum(t.missing), 0), coalesce(sum(t.extra), 0),
+				coalesce(sum(t.changed), 0), coalesce(sum(t.unconfirmed), 0))
 			FROM unnest(report.tables) AS t);
-		report.made := clock_timestamp();
-		report.ended := CASE WHEN run IS NULL THEN report.made ELSE (
-			SELECT max((t ->> 'finished_at')::timestamptz) FROM json_array_elements(tables) AS t
-			HAVING count(*) = count(t ->> 'finished_at')) END;
-		report.run := run;
-		report.name := name;
-		IF run IS NOT NULL THEN
-			head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
-			report.name := coalesce(name, head.target);
-			-- a run keeps no string, unless its role has forged it for others to connect by
-			peer := coalesce(peer,
-				CASE WHEN NOT iblt_peer_is_string(head.peers[2]) THEN head.peers[2] END);
-			here_peer := coalesce(here_peer,
-				CASE WHEN NOT iblt_peer_is_string(head.peers[1]) THEN head.peers[1] END);
-			subscription := (SELECT max(t.item ->> 'subscription')
-				FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
-				-- not that of this database in place of another one
-				WHERE head.identities[1] IS NULL OR here_peer IS NOT NULL);
-		END IF;
-		IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
-			report.state := subscription_state(subscription, peer, here_peer);
-		END IF;
-		CASE form
-			WHEN 'text' THEN RETURN report_text(report);
-			WHEN 'summary' THEN RETURN (
-				SELECT concat_ws(chr(10), report_title(report),
-					string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')),
-						chr(10) ORDER BY c.n) FILTER (WHERE c.n <= 20),
-					CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
-					report_structure(report, 20), one_line(report.state))
-				FROM report_concerned(report) AS c);
-			WHEN 'verdict' THEN RETURN report.verdict;
-			-- each row as it came
-			WHEN 'json' THEN RETURN (
-				SELECT concat('{"verdict": ', to_json(report.verdict), ',',
-					' "run": ' || run || ',', ' "tables": [', chr(10),
-					string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10), '], ',
-					'"structure": ' || report.structure::text || ', ',
-					'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
-					'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
-				FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));
-			-- as COPY writes them
-			WHEN 'tsv' THEN RETURN (
-				SELECT concat_ws(chr(10), min(l.header), string_agg(l.line, chr(10) ORDER BY l.n))
-				FROM (SELECT t.n, string_agg(f.name, chr(9) ORDER BY f.position) AS header,
-						string_agg(coalesce(replace(replace(replace(replace(f.value, '\', '\\'),
-							chr(9), '\t'), chr(10), '\n'), chr(13), '\r'), '\N'), chr(9)
-							ORDER BY f.position) AS line
-					FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
-					json_each_text(t.line) WITH ORDINALITY AS f(name, value, position)
-					GROUP BY t.n) AS l);
-			-- one line, whose figures are behind a bar, so a name may not have one
-			WHEN 'nagios' THEN RETURN (
-				SELECT format('IBLT %s - %s | tables=%s differs=%s not_compared=%s missing=%s '
-					'extra=%s changed=%s unconfirmed=%s',
-					CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
-						ELSE 'UNKNOWN' END,
-					replace(report_title(report) || coalesce(': ' || (SELECT
-							string_agg(format('%s %s', c.name, c.status), ', ' ORDER BY c.n)
-								FILTER (WHERE c.n <= 5)
-							|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5)
-								ELSE '' END
-						FROM report_concerned(report) AS c), ''), '|', '/'),
-					count(*), count(*) FILTER (WHERE t.status = 'differs'),
-					count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')),
-					coalesce(sum(t.missing), 0), coalesce(sum(t.extra), 0),
-					coalesce(sum(t.changed), 0), coalesce(sum(t.unconfirmed), 0))
-				FROM unnest(report.tables) AS t);
-			WHEN 'prometheus' THEN RETURN report_prometheus(report);
-			WHEN 'html' THEN RETURN report_page(report);
-			ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE =
-				'form must be text, summary, verdict, json, tsv, html, nagios or prometheus';
-		END CASE;
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail('{NULL,NULL}', peers_secret(ARRAY[here_peer, peer]), e));
-		RAISE;
-	END;
+		WHEN 'prometheus' THEN RETURN report_prometheus(report);
+		WHEN 'html' THEN RETURN report_page(report);
+		ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE =
+			'form must be text, summary, verdict, json, tsv, html, nagios or prometheus';
+	END CASE;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_report IS

@@ -59,7 +59,7 @@ CREATE FUNCTION @extschema@.iblt_audit_recheck(
 	here_peer text DEFAULT NULL)
 RETURNS TABLE (relation text, before bigint, after bigint, status text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	@pinned_settings@
+	@driver w.conns; peers_secret(w.peers)@
 AS $$
 DECLARE
 	w run_worker := run_worker_of(here_peer, peer, progress);
@@ -71,53 +71,46 @@ DECLARE
 	doubtful text[];
 	still run_difference[];
 	old bigint;
-	e failure;
 BEGIN
-	BEGIN
-		w := run_open(w, run);
-		PERFORM run_lock_to_write(run);
-		FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run)
-				AS x WHERE x.kept > 0 ORDER BY x.table_number LOOP
-			old := t.missing + t.extra + t.changed;
-			IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
-				doubtful := '{}';
-				still := '{}';
-				planned := audit_plan(w.conns,
-					jsonb_populate_record(NULL::audit_item, t.item), (w.options).compare);
-				w.item := planned.item;
-				w.plan := planned.plan;
-				plan := w.plan;
-				PERFORM run_require_same(t, plan);
-				FOR batch IN SELECT d.seed, array_agg(d.id) AS ids, array_agg(d.slice) AS slices
-						FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
-							FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x)
-							AS d
-						GROUP BY d.seed, d.part LOOP
-					plan.seed := batch.seed;
-					differences := look_at_ids(plan, batch.ids);
-					IF plan.recheck > 0 AND differences <> '{}' THEN
-						differences := (recheck(plan, differences)).differences;
-					END IF;
-					still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id,
-						batch.seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-						d.there_count, clock_timestamp(), d.differs,
-						coalesce(k.slice, batch.slices[1]), d.here_checksum,
-						d.there_checksum)::run_difference
-						FROM unnest(differences) AS d
-						LEFT JOIN unnest(batch.ids, batch.slices) AS k(id, slice) USING (id));
-					doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
-				END LOOP;
-				PERFORM check_index(plan, doubtful);
-				t := run_replace(w, t, still, 'differences were looked at again');
-			END IF;
-			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
-		END LOOP;
-		PERFORM peers_close(w.conns);
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(w.conns, peers_secret(w.peers), e));
-		RAISE;
-	END;
+	w := run_open(w, run);
+	PERFORM run_lock_to_write(run);
+	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run)
+			AS x WHERE x.kept > 0 ORDER BY x.table_number LOOP
+		old := t.missing + t.extra + t.changed;
+		IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
+			doubtful := '{}';
+			still := '{}';
+			planned := audit_plan(w.conns,
+				jsonb_populate_record(NULL::audit_item, t.item), (w.options).compare);
+			w.item := planned.item;
+			w.plan := planned.plan;
+			plan := w.plan;
+			PERFORM run_require_same(t, plan);
+			FOR batch IN SELECT d.seed, array_agg(d.id) AS ids, array_agg(d.slice) AS slices
+					FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
+						FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x)
+						AS d
+					GROUP BY d.seed, d.part LOOP
+				plan.seed := batch.seed;
+				differences := look_at_ids(plan, batch.ids);
+				IF plan.recheck > 0 AND differences <> '{}' THEN
+					differences := (recheck(plan, differences)).differences;
+				END IF;
+				still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id,
+					batch.seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
+					d.there_count, clock_timestamp(), d.differs,
+					coalesce(k.slice, batch.slices[1]), d.here_checksum,
+					d.there_checksum)::run_difference
+					FROM unnest(differences) AS d
+					LEFT JOIN unnest(batch.ids, batch.slices) AS k(id, slice) USING (id));
+				doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
+			END LOOP;
+			PERFORM check_index(plan, doubtful);
+			t := run_replace(w, t, still, 'differences were looked at again');
+		END IF;
+		RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
+	END LOOP;
+	PERFORM peers_close(w.conns);
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_recheck IS

@@ -159,25 +159,18 @@ CREATE FUNCTION @extschema@.iblt_audit_structure(
 	here_peer text DEFAULT NULL)
 RETURNS TABLE (kind text, object text, property text, here text, there text, severity text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	@pinned_settings@
+	@driver conns; peers_secret(peers)@
 AS $$
 DECLARE
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[] := peer_conns(peers);
 	answer structure;
-	e failure;
 BEGIN
-	BEGIN
-		answer := structure_of(conns, peers, schema, peer_schema, rights);
-		PERFORM peers_close(conns, true);
-		RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
-			ORDER BY array_position(structure_severities(), d.severity), d.kind COLLATE "C",
-				d.object COLLATE "C", d.property COLLATE "C";
-	EXCEPTION WHEN @on_any_error@ THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
-		RAISE;
-	END;
+	answer := structure_of(conns, peers, schema, peer_schema, rights);
+	PERFORM peers_close(conns, true);
+	RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
+		ORDER BY array_position(structure_severities(), d.severity), d.kind COLLATE "C",
+			d.object COLLATE "C", d.property COLLATE "C";
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_structure IS
