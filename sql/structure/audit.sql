@@ -55,14 +55,11 @@ AS $$
 		t AS MATERIALIZED (SELECT * FROM unnest(s.there)),
 	pair AS (
 		SELECT kind, object, h.facts AS mine, t.facts AS theirs,
-			(structure_severities())[least(array_position(structure_severities(), h.severity),
-				array_position(structure_severities(), t.severity))] AS absence,
-			coalesce(h.facts, t.facts) AS facts
+			CASE WHEN 'danger' IN (h.severity, t.severity) THEN 'danger' ELSE 'change' END
+				AS absence, coalesce(h.facts, t.facts) AS facts
 		FROM h FULL JOIN t USING (kind, object)
-		WHERE h.facts IS NOT NULL AND t.facts IS NOT NULL
-		OR CASE WHEN t.facts IS NULL
-			THEN coalesce(h.parent NOT IN (SELECT t.object FROM t), false)
-			ELSE coalesce(t.parent NOT IN (SELECT h.object FROM h), false) END IS FALSE
+		WHERE (t.facts IS NOT NULL OR h.parent IS NULL OR h.parent IN (SELECT t.object FROM t))
+		AND (h.facts IS NOT NULL OR t.parent IS NULL OR t.parent IN (SELECT h.object FROM h))
 	)
 	SELECT p.kind, p.object, x.property, structure_said(y.a), structure_said(y.b)
 			|| CASE WHEN x.property = 'next value' AND structure_unsure(y.a, y.b, p.theirs)
@@ -72,14 +69,15 @@ AS $$
 			'true' IN (p.mine ->> 'cycle', p.theirs ->> 'cycle'), p.theirs)
 	FROM pair AS p,
 	LATERAL jsonb_object_keys(coalesce(p.mine, '{}') || coalesce(p.theirs, '{}')) AS x(property),
-	LATERAL (SELECT p.mine -> x.property, p.theirs -> x.property) AS v(m, t),
+	LATERAL (SELECT nullif(p.mine -> x.property, 'false'), nullif(p.theirs -> x.property, 'false'))
+		AS v(m, t),
 	LATERAL (SELECT v.m, v.t WHERE x.property <> 'column order'
 		UNION ALL
 		-- of the columns that both have
-		SELECT (SELECT jsonb_agg(name ORDER BY n)
-				FROM jsonb_array_elements_text(v.m) WITH ORDINALITY AS u(name, n) WHERE v.t ? name),
-			(SELECT jsonb_agg(name ORDER BY n)
-				FROM jsonb_array_elements_text(v.t) WITH ORDINALITY AS u(name, n) WHERE v.m ? name)
+		SELECT v.m - ARRAY(SELECT jsonb_array_elements_text(v.m - ARRAY(
+				SELECT jsonb_array_elements_text(v.t)))),
+			v.t - ARRAY(SELECT jsonb_array_elements_text(v.t - ARRAY(
+				SELECT jsonb_array_elements_text(v.m))))
 		WHERE x.property = 'column order') AS y(a, b)
 	WHERE x.property NOT IN ('reached', 'numbers', 'tools', 'logged', 'logged ahead',
 		'naming')
@@ -117,9 +115,7 @@ AS $$
 DECLARE
 	other text;				-- the name of the schema there, if it is another one
 	query text;
-	answers text[];
-	here jsonb;
-	there jsonb;
+	answers jsonb[];
 BEGIN
 	schema := nullif(schema, '*');
 	other := nullif(peer_schema, schema);
@@ -136,18 +132,16 @@ BEGIN
 	answers := ask_values(conns, ARRAY[CASE WHEN conns[1] IS NULL
 			THEN format('SELECT iblt_internal.structure_here(%L)', query) ELSE query END,
 		structure_sql(coalesce(peer_schema, schema), rights, chosen)],
-		'iblt_audit_structure');
-	here := answers[1];
-	there := answers[2];
-	IF here -> 'identity' = there -> 'identity' AND other IS NULL THEN
+		'iblt_audit_structure')::jsonb[];
+	IF answers[1] -> 'identity' = answers[2] -> 'identity' AND other IS NULL THEN
 		PERFORM refuse_one_database(conns[1]);
-	ELSIF schema IS NOT NULL AND here @> '{"schemas": 0}' AND there @> '{"schemas": 0}' THEN
+	ELSIF schema IS NOT NULL AND '{"schemas": 0}' <@ ALL (answers) THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
 			MESSAGE = format('schema "%s" exists neither here nor on the peer', schema);
 	END IF;
-	RETURN ROW(structure_objects(here, NULL, NULL), structure_objects(there, other,
-		CASE WHEN other IS NOT NULL THEN schema END), (here -> 'version')::integer,
-		(there -> 'version')::integer, here ->> 'system' = there ->> 'system');
+	RETURN ROW(structure_objects(answers[1], NULL, NULL), structure_objects(answers[2],
+			quote_ident(other), quote_ident(schema)), (answers[1] -> 'version')::integer,
+		(answers[2] -> 'version')::integer, answers[1] ->> 'system' = answers[2] ->> 'system');
 END
 $$;
 

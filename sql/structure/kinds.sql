@@ -6,11 +6,13 @@
 --
 -- A query gives objects: the kind, a name that is unique in it, the relation that it is a
 -- part of, the severity of its absence, and its properties.  A property is a text, a number,
--- true where it holds, null where there is none, or {"unknown": reason}.
+-- true where it holds, false or null where there is none, or {"unknown": reason}.  A regular
+-- expression finds the word for a letter of the catalogs.
 --
 -- structure_sql (structure.sql) puts the queries together.  It defines spaces (the schemas that
--- are compared), members (what belongs to an extension) and relations (those in the
--- schemas), and replaces {owned ACL OWNER TYPE} and {granted ACL OWNER TYPE}.
+-- are compared), members (what belongs to an extension), tools (the extensions of an audit),
+-- relations and types (those in the schemas), and replaces {owned ACL OWNER TYPE} and
+-- {granted ACL OWNER TYPE}.
 
 -- "whole": only if all schemas are compared, because the objects are in none.
 CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
@@ -18,22 +20,19 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 -- What is in a schema speaks for itself.  The tools of an audit, iblt and dblink, and a schema
 -- of theirs need not be there.
 ('schema', false, $q$
-	SELECT 'schema', s.name, NULL, 'change', jsonb_build_object('exists', true,
-		'tools', nullif(EXISTS (SELECT FROM pg_extension e
-			WHERE e.extnamespace = s.oid
-			AND e.extname IN ('iblt', 'iblt_live', 'iblt_audit', 'dblink')), false),
+	SELECT 'schema', s.name, NULL, 'change', jsonb_build_object(
+		'tools', s.oid IN (SELECT e.extnamespace FROM tools e),
 		{owned s.nspacl s.nspowner n})
-	FROM spaces s WHERE s.oid NOT IN (
-		SELECT m.objid FROM members m WHERE m.classid = 'pg_namespace'::regclass)$q$),
+	FROM spaces s WHERE ('pg_namespace'::regclass, s.oid) NOT IN (TABLE members)$q$),
 
 ('table', false, $q$
 	SELECT CASE r.relkind WHEN 'f' THEN 'foreign table' WHEN 'v' THEN 'view'
 			WHEN 'm' THEN 'materialized view' WHEN 'c' THEN 'composite type' ELSE 'table' END,
 		r.object, NULL, CASE WHEN r.relkind IN ('r', 'p', 'f') THEN 'danger' ELSE 'change' END,
-		jsonb_build_object('exists', true,
+		jsonb_build_object(
 			'column order', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
 				WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped),
-			'unlogged', nullif(r.relpersistence = 'u', false),
+			'unlogged', r.relpersistence = 'u',
 			'partition key', CASE r.relkind WHEN 'p' THEN pg_get_partkeydef(r.oid) END,
 			'partition bound', pg_get_expr(r.relpartbound, r.oid),
 			'inherits', (SELECT string_agg(concat(i.inhparent::regclass,
@@ -48,7 +47,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 					JOIN pg_class x ON x.oid = i.indexrelid
 					WHERE i.indrelid = r.oid AND i.indisreplident), 'lost index') END,
 			'definition', CASE WHEN r.relkind IN ('v', 'm') THEN pg_get_viewdef(r.oid) END,
-			'not populated', nullif(NOT r.relispopulated, false),
+			'not populated', NOT r.relispopulated,
 			'server', (SELECT concat_ws(' ', s.srvname, f.ftoptions) FROM pg_foreign_table f
 				JOIN pg_foreign_server s ON s.oid = f.ftserver WHERE f.ftrelid = r.oid),
 			CASE r.relkind WHEN 'v' THEN 'view options' ELSE 'options' END,
@@ -63,8 +62,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 ('column', false, $q$
 	SELECT 'column', r.object || '.' || quote_ident(a.attname), r.object,
 		CASE WHEN r.relkind IN ('r', 'p', 'f') THEN 'danger' ELSE 'change' END,
-		jsonb_build_object('exists', true,
-			'type', format_type(a.atttypid, a.atttypmod),
+		jsonb_build_object('type', format_type(a.atttypid, a.atttypmod),
 			'collation', CASE WHEN a.attcollation <> t.typcollation
 				THEN a.attcollation::regcollation END,
 			'not null', CASE WHEN a.attnotnull THEN CASE WHEN EXISTS (SELECT FROM pg_constraint k
@@ -75,8 +73,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 					CASE a.attgenerated WHEN 's' THEN ' stored' WHEN 'v' THEN ' virtual' END)
 				FROM pg_attrdef d WHERE d.adrelid = r.oid AND d.adnum = a.attnum),
 			-- PostgreSQL 17 gives partitions that of their parent, which says it
-			'identity', CASE WHEN r.relispartition THEN NULL WHEN a.attidentity = 'a' THEN 'always'
-				WHEN a.attidentity = 'd' THEN 'by default' END,
+			'identity', CASE WHEN NOT r.relispartition AND a.attidentity <> '' THEN substring(
+				'a always, d by default' FROM concat(a.attidentity, ' ([a-z ]+)')) END,
 			'inherited', CASE WHEN a.attinhcount > 0
 				THEN CASE WHEN a.attislocal THEN 'and local' ELSE 'true' END END,
 			'storage', CASE WHEN a.attstorage <> t.typstorage THEN a.attstorage END,
@@ -93,41 +91,29 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 -- The copies of a foreign key in partitions have other names in other releases.  Constraints
 -- for NOT NULL are properties of columns, which all releases have.
 ('constraint', false, $q$
-	SELECT 'constraint', quote_ident(k.conname) || ' on ' || r.object, r.object, 'danger',
-		jsonb_build_object('exists', true,
+	SELECT 'constraint', quote_ident(k.conname) || ' on ' || o.object, o.object, 'danger',
+		jsonb_build_object(
 			'definition', regexp_replace(pg_get_constraintdef(k.oid),
 				'( NOT VALID| NOT ENFORCED)+$', ''),
-			'not valid', nullif(NOT k.convalidated, false),
-			'not enforced', nullif((to_jsonb(k) ->> 'conenforced')::boolean IS FALSE, false),
-			'triggers', nullif((SELECT string_agg(DISTINCT CASE t.tgenabled WHEN 'O' THEN 'enabled'
-					WHEN 'D' THEN 'disabled' WHEN 'R' THEN 'replica' ELSE 'always' END, ', ')
+			'not valid', NOT k.convalidated, 'not enforced', to_jsonb(k) -> 'conenforced' = 'false',
+			'triggers', nullif((SELECT string_agg(DISTINCT substring('O enabled, D disabled, '
+					'R replica, A always' FROM concat(t.tgenabled, ' ([a-z]+)')), ', ')
 				FROM pg_trigger t WHERE t.tgconstraint = k.oid), 'enabled'),
-			'invalid index', nullif(NOT (i.indisvalid AND i.indisready), false),
-			'clustered', nullif(i.indisclustered, false),
+			'invalid index', NOT (i.indisvalid AND i.indisready), 'clustered', i.indisclustered,
 			'options', array_to_string(x.reloptions, ', '),
 			'tablespace', (SELECT t.spcname FROM pg_tablespace t WHERE t.oid = x.reltablespace))
-	FROM relations r JOIN pg_constraint k ON k.conrelid = r.oid
+	FROM (SELECT r.oid, 0, r.object FROM relations r UNION ALL SELECT 0, t.oid, t.object
+		FROM types t) AS o(relid, typid, object)
+	JOIN pg_constraint k ON k.conrelid = o.relid AND k.contypid = o.typid
 	LEFT JOIN pg_index i ON i.indexrelid = k.conindid AND k.contype IN ('p', 'u', 'x')
 	LEFT JOIN pg_class x ON x.oid = i.indexrelid
-	WHERE k.contype NOT IN ('n', 't') AND NOT (k.contype = 'f' AND k.conparentid <> 0)
-	UNION ALL
-	SELECT 'constraint',
-		concat(quote_ident(k.conname), ' on ', s.name, '.', quote_ident(t.typname)),
-		s.name || '.' || quote_ident(t.typname), 'danger',
-		jsonb_build_object('exists', true,
-			'definition', regexp_replace(pg_get_constraintdef(k.oid), '( NOT VALID)+$', ''),
-			'not valid', nullif(NOT k.convalidated, false))
-	FROM pg_constraint k JOIN pg_type t ON t.oid = k.contypid
-	JOIN spaces s ON s.oid = t.typnamespace
-	WHERE k.contype <> 'n' AND NOT EXISTS (SELECT FROM members m
-		WHERE m.classid = 'pg_type'::regclass AND m.objid = t.oid)$q$),
+	WHERE k.contype NOT IN ('n', 't') AND NOT (k.contype = 'f' AND k.conparentid <> 0)$q$),
 
 ('index', false, $q$
 	SELECT 'index', quote_ident(x.relname) || ' on ' || r.object, r.object,
 		CASE WHEN i.indisunique THEN 'danger' ELSE 'change' END,
-		jsonb_build_object('exists', true, 'method', m.amname,
-			'unique', nullif(i.indisunique, false),
-			'nulls not distinct', nullif((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false),
+		jsonb_build_object('method', m.amname, 'unique', i.indisunique,
+			'nulls not distinct', to_jsonb(i) -> 'indnullsnotdistinct',
 			'columns', (SELECT string_agg(concat_ws(' ',
 					pg_get_indexdef(i.indexrelid, k.n::int, false),
 					'COLLATE ' || nullif(k.coll, 0)::regcollation::text,
@@ -143,8 +129,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 				FROM unnest(i.indkey::int2[], i.indclass::oid[], i.indcollation::oid[],
 					i.indoption::int2[]) WITH ORDINALITY AS k(attnum, class, coll, flags, n)),
 			'where', pg_get_expr(i.indpred, i.indrelid),
-			'invalid', nullif(NOT (i.indisvalid AND i.indisready), false),
-			'clustered', nullif(i.indisclustered, false),
+			'invalid', NOT (i.indisvalid AND i.indisready), 'clustered', i.indisclustered,
 			'options', array_to_string(x.reloptions, ', '),
 			'tablespace', (SELECT t.spcname FROM pg_tablespace t WHERE t.oid = x.reltablespace))
 	FROM relations r JOIN pg_index i ON i.indrelid = r.oid
@@ -155,29 +140,25 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 -- Live digests are not part of a structure.
 ('trigger', false, $q$
 	SELECT 'trigger', quote_ident(t.tgname) || ' on ' || r.object, r.object, 'danger',
-		jsonb_build_object('exists', true, 'definition', pg_get_triggerdef(t.oid, false),
-			'enabled', CASE t.tgenabled WHEN 'O' THEN 'true' WHEN 'D' THEN 'false'
-				WHEN 'R' THEN 'replica' ELSE 'always' END)
+		jsonb_build_object('definition', pg_get_triggerdef(t.oid, false), 'enabled', substring(
+			'O true, D false, R replica, A always' FROM concat(t.tgenabled, ' ([a-z]+)')))
 	FROM relations r JOIN pg_trigger t ON t.tgrelid = r.oid
 	WHERE @user_trigger@
-	AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
-		WHERE d.classid = 'pg_proc'::regclass AND d.objid = t.tgfoid AND d.deptype = 'e'
-		AND d.refclassid = 'pg_extension'::regclass
-		AND e.extname IN ('iblt', 'iblt_live', 'iblt_audit'))$q$),
+	AND t.tgfoid NOT IN (SELECT d.objid FROM pg_depend d JOIN tools e ON e.oid = d.refobjid
+		WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e')$q$),
 
 ('rule', false, $q$
 	SELECT 'rule', quote_ident(w.rulename) || ' on ' || r.object, r.object, 'danger',
-		jsonb_build_object('exists', true, 'definition', pg_get_ruledef(w.oid),
-			'enabled', CASE w.ev_enabled WHEN 'O' THEN 'true' WHEN 'D' THEN 'false'
-				WHEN 'R' THEN 'replica' ELSE 'always' END)
+		jsonb_build_object('definition', pg_get_ruledef(w.oid), 'enabled', substring(
+			'O true, D false, R replica, A always' FROM concat(w.ev_enabled, ' ([a-z]+)')))
 	FROM relations r JOIN pg_rewrite w ON w.ev_class = r.oid AND w.rulename <> '_RETURN'$q$),
 
 ('policy', false, $q$
 	SELECT 'policy', quote_ident(p.polname) || ' on ' || r.object, r.object, 'danger',
-		jsonb_build_object('exists', true,
+		jsonb_build_object(
 			'kind', CASE WHEN p.polpermissive THEN 'permissive' ELSE 'restrictive' END,
-			'command', CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT'
-				WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
+			'command', coalesce(substring('r SELECT, a INSERT, w UPDATE, d DELETE'
+				FROM concat('[', p.polcmd, '] ([A-Z]+)')), 'ALL'),
 			'roles', (SELECT string_agg(name, ', ' ORDER BY name COLLATE "C")
 				FROM unnest(p.polroles) AS o, LATERAL (SELECT CASE o WHEN 0 THEN 'PUBLIC'
 					ELSE quote_ident(pg_get_userbyid(o)) END) AS y(name)),
@@ -190,77 +171,73 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 -- repair_naming.  nextval logs up to 32 values
 -- ahead, and a standby shows what was logged.
 ('sequence', false, $q$
-	SELECT 'sequence', r.object, NULL, 'danger', jsonb_build_object('exists', true,
+	SELECT 'sequence', r.object, NULL, 'danger', jsonb_build_object(
 		'type', format_type(q.seqtypid, NULL), 'start', q.seqstart, 'increment', q.seqincrement,
-		'minimum', q.seqmin, 'maximum', q.seqmax, 'cycle', nullif(q.seqcycle, false),
-		'cache', q.seqcache, 'unlogged', nullif(r.relpersistence = 'u', false),
-		'owned by', o.owner, 'numbers', o.names, 'reached', o.reached,
-		'next value', CASE
-			WHEN NOT (has_schema_privilege(r.relnamespace, 'USAGE')
-					AND has_sequence_privilege(r.oid, 'SELECT'))
-				THEN '{"unknown": "no right to read the sequence"}'
-			WHEN r.relpersistence = 'u' AND pg_is_in_recovery()
-				THEN '{"unknown": "unlogged, on a standby"}'
+		'minimum', q.seqmin, 'maximum', q.seqmax, 'cycle', q.seqcycle, 'cache', q.seqcache,
+		'unlogged', r.relpersistence = 'u', 'owned by', o.owner, 'numbers', o.names,
+		'reached', o.reached,
+		'next value', CASE WHEN y.problem IS NOT NULL THEN jsonb_build_object('unknown', y.problem)
 			ELSE to_jsonb(split_part(w.state, ' ', 1)::numeric) END,
 		'naming', (SELECT concat_ws(' ', r.oid, n.oid, n.xmin, n.ctid) FROM pg_namespace n
 			WHERE n.oid = r.relnamespace),
 		'logged', split_part(w.state, ' ', 2)::numeric,
-		'logged ahead', nullif(pg_is_in_recovery() AND split_part(w.state, ' ', 3) = 't', false),
+		'logged ahead', pg_is_in_recovery() AND split_part(w.state, ' ', 3) = 't',
 		{owned r.relacl r.relowner s})
 	FROM relations r JOIN pg_sequence q ON q.seqrelid = r.oid, LATERAL (SELECT CASE
-			WHEN has_schema_privilege(r.relnamespace, 'USAGE')
-				AND has_sequence_privilege(r.oid, 'SELECT')
-				AND NOT (r.relpersistence = 'u' AND pg_is_in_recovery())
-			THEN substring(query_to_xml(format('SELECT concat_ws('' '', next, next'
+			WHEN NOT (has_schema_privilege(r.relnamespace, 'USAGE')
+				AND has_sequence_privilege(r.oid, 'SELECT')) THEN 'no right to read the sequence'
+			WHEN r.relpersistence = 'u' AND pg_is_in_recovery() THEN 'unlogged, on a standby' END)
+		AS y(problem), LATERAL (SELECT CASE WHEN y.problem IS NULL THEN substring(
+			query_to_xml(format('SELECT concat_ws('' '', next, next'
 				' + log_cnt * %1$s::numeric, is_called) AS v FROM (SELECT *, last_value'
 				' + CASE WHEN is_called THEN %1$s ELSE 0 END::numeric AS next FROM %2$s) AS s',
 				q.seqincrement, r.object), false, false, '')::text FROM '<v>([^<]*)</v>')
 			END) AS w(state), LATERAL (
-		SELECT string_agg(c.name, ', ' ORDER BY c.name COLLATE "C") FILTER (WHERE c.owns) AS owner,
-			string_agg(c.name, ', ' ORDER BY c.name COLLATE "C") FILTER (WHERE c.counts) AS names,
-			CASE WHEN bool_or(NOT c.readable)
+		SELECT string_agg(x.name, ', ' ORDER BY x.name COLLATE "C") FILTER (WHERE d.owns) AS owner,
+			string_agg(x.name, ', ' ORDER BY x.name COLLATE "C") FILTER (WHERE z.counts) AS names,
+			CASE WHEN bool_or(NOT x.readable)
 				THEN '{"unknown": "no right to read all rows of a column that it numbers"}'
-			ELSE to_jsonb(CASE WHEN q.seqincrement > 0 THEN max(c.v) ELSE min(c.v) END)
+			ELSE to_jsonb(CASE WHEN q.seqincrement > 0 THEN max(v.v) ELSE min(v.v) END)
 			END AS reached
-		FROM (SELECT x.*, CASE WHEN x.readable THEN substring(query_to_xml(format(
-				'SELECT %s(%I) AS v FROM %s',
-				CASE WHEN q.seqincrement > 0 THEN 'max' ELSE 'min' END, x.attname, x.relation),
-				false, false, '')::text FROM '<v>([^<]*)</v>')::numeric END AS v
-			FROM (SELECT a.attname, d.owns, y.relation, y.counts,
-					y.relation || '.' || quote_ident(a.attname) AS name,
-					-- NULL for a column that does not count
-					CASE WHEN y.counts THEN has_schema_privilege(n.oid, 'USAGE')
-						AND has_column_privilege(c.oid, a.attnum, 'SELECT')
-						AND NOT row_security_active(c.oid) AND NOT EXISTS (
-							WITH RECURSIVE tree AS (SELECT c.oid UNION SELECT i.inhrelid
-								FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
-							SELECT FROM tree JOIN pg_class b ON b.oid = tree.oid
-							WHERE b.relkind NOT IN ('r', 'p')
-							OR b.relpersistence = 'u' AND pg_is_in_recovery()) END AS readable
-				FROM (SELECT u.relid, u.attnum, bool_or(u.owns) FROM (
-						SELECT p.refobjid, p.refobjsubid, true FROM pg_depend p
-						WHERE p.classid = 'pg_class'::regclass AND p.objid = r.oid
-						AND p.refclassid = 'pg_class'::regclass AND p.refobjsubid > 0
-						AND p.deptype IN ('a', 'i')
-						UNION ALL
-						SELECT f.adrelid, f.adnum, false
-						FROM pg_depend p JOIN pg_attrdef f ON f.oid = p.objid
-						WHERE p.classid = 'pg_attrdef'::regclass AND p.refobjid = r.oid
-						AND p.refclassid = 'pg_class'::regclass) AS u(relid, attnum, owns)
-					GROUP BY u.relid, u.attnum) AS d(relid, attnum, owns)
-				JOIN pg_class c ON c.oid = d.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-				JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.attnum
-				JOIN pg_type t ON t.oid = a.atttypid,
-				LATERAL (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
-					t.typoutput IN ('int2out'::regproc, 'int4out'::regproc, 'int8out'::regproc,
-						'numeric_out'::regproc)) AS y(relation, counts)) AS x) AS c) AS o
+		FROM (SELECT u.relid, u.attnum, bool_or(u.owns) FROM (
+				SELECT p.refobjid, p.refobjsubid, true FROM pg_depend p
+				WHERE p.classid = 'pg_class'::regclass AND p.objid = r.oid
+				AND p.refclassid = 'pg_class'::regclass AND p.refobjsubid > 0
+				AND p.deptype IN ('a', 'i')
+				UNION ALL
+				SELECT f.adrelid, f.adnum, false
+				FROM pg_depend p JOIN pg_attrdef f ON f.oid = p.objid
+				WHERE p.classid = 'pg_attrdef'::regclass AND p.refobjid = r.oid
+				AND p.refclassid = 'pg_class'::regclass) AS u(relid, attnum, owns)
+			GROUP BY u.relid, u.attnum) AS d(relid, attnum, owns)
+		JOIN pg_class c ON c.oid = d.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.attnum
+		JOIN pg_type t ON t.oid = a.atttypid,
+		LATERAL (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), t.typoutput IN (
+			'int2out'::regproc, 'int4out'::regproc, 'int8out'::regproc, 'numeric_out'::regproc))
+			AS z(relation, counts),
+		LATERAL (SELECT z.relation || '.' || quote_ident(a.attname),
+			-- NULL for a column that does not count
+			CASE WHEN z.counts THEN has_schema_privilege(n.oid, 'USAGE')
+				AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+				AND NOT row_security_active(c.oid) AND NOT EXISTS (
+					WITH RECURSIVE tree AS (SELECT c.oid UNION SELECT i.inhrelid
+						FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
+					SELECT FROM tree JOIN pg_class b ON b.oid = tree.oid
+					WHERE b.relkind NOT IN ('r', 'p')
+					OR b.relpersistence = 'u' AND pg_is_in_recovery()) END OFFSET 0)
+			AS x(name, readable),
+		LATERAL (SELECT CASE WHEN x.readable THEN substring(query_to_xml(format(
+			'SELECT %s(%I) AS v FROM %s', CASE WHEN q.seqincrement > 0 THEN 'max' ELSE 'min' END,
+			a.attname, z.relation), false, false, '')::text FROM '<v>([^<]*)</v>')::numeric END)
+			AS v(v)) AS o
 	WHERE r.relkind = 'S'$q$),
 
 -- md5 is not there in all builds.
 ('function', false, $q$
 	SELECT CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END,
 		format('%s.%I(%s)', s.name, p.proname, pg_get_function_identity_arguments(p.oid)), NULL,
-		'danger', jsonb_build_object('exists', true,
+		'danger', jsonb_build_object(
 			'arguments', pg_get_function_arguments(p.oid),
 			'returns', pg_get_function_result(p.oid), 'language', l.lanname,
 			'source', CASE WHEN p.prosqlbody IS NULL THEN left(encode(sha256(convert_to(
@@ -274,31 +251,26 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 					g.aggtranstype::regtype, g.aggtransspace, nullif(g.aggmtranstype, 0)::regtype,
 					g.aggmtransspace, quote_nullable(g.agginitval), quote_nullable(g.aggminitval))
 				FROM pg_aggregate g WHERE g.aggfnoid = p.oid),
-			'volatility', CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable'
-				ELSE 'volatile' END,
-			'strict', nullif(p.proisstrict, false), 'window', nullif(p.prokind = 'w', false),
-			'security definer', nullif(p.prosecdef, false),
-			'leakproof', nullif(p.proleakproof, false),
+			'volatility', substring('immutable stable volatile'
+				FROM concat(p.provolatile, '[a-z]+')), 'strict', p.proisstrict,
+			'window', p.prokind = 'w', 'security definer', p.prosecdef, 'leakproof', p.proleakproof,
 			'settings', array_to_string(p.proconfig, ', '),
-			'parallel', CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted'
-				ELSE 'unsafe' END,
+			'parallel', substring('safe restricted unsafe' FROM concat(p.proparallel, '[a-z]+')),
 			'cost', p.procost, 'rows', p.prorows, 'support', nullif(p.prosupport, 0)::regproc,
 			{owned p.proacl p.proowner f})
 	FROM pg_proc p JOIN spaces s ON s.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
-	WHERE NOT EXISTS (SELECT FROM members m
-		WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid)
+	WHERE ('pg_proc'::regclass, p.oid) NOT IN (TABLE members)
 	-- those of a range come with it
 	AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass
 		AND d.objid = p.oid AND d.deptype = 'i' AND d.refclassid = 'pg_type'::regclass)$q$),
 
 ('type', false, $q$
 	SELECT CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN 'domain' WHEN 'r' THEN 'range'
-			ELSE 'type' END, s.name || '.' || quote_ident(t.typname), NULL, 'danger',
-		jsonb_build_object('exists', true,
+			ELSE 'type' END, t.object, NULL, 'danger', jsonb_build_object(
 			'labels', (SELECT string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder)
 				FROM pg_enum e WHERE e.enumtypid = t.oid),
 			'type', CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) END,
-			'not null', nullif(t.typnotnull, false),
+			'not null', t.typnotnull,
 			'default', CASE t.typtype WHEN 'd' THEN pg_get_expr(t.typdefaultbin, 0)
 				ELSE t.typdefault END,
 			'collation', CASE WHEN t.typtype = 'd' AND t.typcollation <> (SELECT b.typcollation
@@ -313,15 +285,13 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 				WHEN 'b' THEN concat_ws(' ', t.typinput, t.typoutput, t.typreceive, t.typsend,
 					t.typlen, t.typbyval, t.typalign, t.typstorage, t.typelem::regtype) END,
 			{owned t.typacl t.typowner T})
-	FROM pg_type t JOIN spaces s ON s.oid = t.typnamespace
-	WHERE (t.typtype IN ('e', 'd', 'r') OR t.typtype = 'b' AND NOT EXISTS (SELECT FROM pg_type e
-		WHERE e.typarray = t.oid)) AND NOT EXISTS (SELECT FROM members m
-		WHERE m.classid = 'pg_type'::regclass AND m.objid = t.oid)$q$),
+	FROM types t WHERE t.typtype IN ('e', 'd', 'r')
+	OR t.typtype = 'b' AND NOT EXISTS (SELECT FROM pg_type e WHERE e.typarray = t.oid)$q$),
 
 -- Of these, little more than the names is compared.
 ('other', false, $q$
 	SELECT i.type, i.identity, NULL, CASE i.type WHEN 'collation' THEN 'danger' ELSE 'change' END,
-		jsonb_build_object('exists', true, 'definition', x.definition)
+		jsonb_build_object('definition', x.definition)
 	FROM (SELECT 'pg_collation'::regclass, c.oid, c.collnamespace, concat_ws(' ', c.collprovider,
 			c.collisdeterministic, replace(lower(coalesce(c.collcollate, '')), '-', ''),
 			replace(lower(coalesce(c.collctype, '')), '-', ''), coalesce(j ->> 'colllocale',
@@ -341,14 +311,14 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 		AS x(classid, objid, namespace, definition)
 	JOIN spaces s ON s.oid = x.namespace,
 	LATERAL pg_identify_object(x.classid, x.objid, 0) AS i
-	WHERE NOT EXISTS (SELECT FROM members m WHERE m.classid = x.classid AND m.objid = x.objid)$q$),
+	WHERE (x.classid, x.objid) NOT IN (TABLE members)$q$),
 
 ('global', true, $q$
 	SELECT i.type, i.identity, NULL, 'change',
-		jsonb_build_object('exists', true, 'definition', x.definition, 'enabled', x.enabled)
+		jsonb_build_object('definition', x.definition, 'enabled', x.enabled)
 	FROM (SELECT 'pg_event_trigger'::regclass, e.oid, concat_ws(' ', e.evtevent,
-			e.evtfoid::regproc, e.evttags), CASE e.evtenabled WHEN 'O' THEN 'true' WHEN 'D'
-			THEN 'false' WHEN 'R' THEN 'replica' ELSE 'always' END FROM pg_event_trigger e
+			e.evtfoid::regproc, e.evttags), substring('O true, D false, R replica, A always'
+			FROM concat(e.evtenabled, ' ([a-z]+)')) FROM pg_event_trigger e
 		UNION ALL SELECT 'pg_cast'::regclass, c.oid, concat_ws(' ', c.castcontext, c.castmethod,
 			nullif(c.castfunc, 0)::regprocedure), NULL FROM pg_cast c
 		UNION ALL SELECT 'pg_language'::regclass, l.oid, NULL, NULL FROM pg_language l)
@@ -359,25 +329,24 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 
 ('extension', true, $q$
 	SELECT 'extension', quote_ident(e.extname), NULL, 'change',
-		jsonb_build_object('exists', true, 'version', e.extversion, 'schema', n.nspname)
+		jsonb_build_object('version', e.extversion, 'schema', n.nspname)
 	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-	WHERE e.extname NOT IN ('iblt', 'iblt_live', 'iblt_audit', 'dblink')$q$),
+	WHERE e.oid NOT IN (SELECT t.oid FROM tools t)$q$),
 
 -- The view's columns are not the same in all releases.  Which generated columns it names
 -- differs, too.
 ('publication', true, $q$
-	SELECT 'publication', quote_ident(p.pubname), NULL, 'change', jsonb_build_object('exists', true,
-		'all tables', nullif(p.puballtables, false),
+	SELECT 'publication', quote_ident(p.pubname), NULL, 'change', jsonb_build_object(
+		'all tables', p.puballtables,
 		'operations', concat_ws(', ', CASE WHEN p.pubinsert THEN 'insert' END,
 			CASE WHEN p.pubupdate THEN 'update' END, CASE WHEN p.pubdelete THEN 'delete' END,
 			CASE WHEN p.pubtruncate THEN 'truncate' END),
-		'via root', nullif(p.pubviaroot, false),
-		'generated columns', nullif(to_jsonb(p) ->> 'pubgencols', 'n'),
-		'all sequences', nullif((to_jsonb(p) ->> 'puballsequences')::boolean, false))
+		'via root', p.pubviaroot, 'generated columns', nullif(to_jsonb(p) ->> 'pubgencols', 'n'),
+		'all sequences', to_jsonb(p) -> 'puballsequences')
 	FROM pg_publication p
 	UNION ALL
 	SELECT 'published table', format('%I.%I in %I', t.schemaname, t.tablename, t.pubname),
-		format('%I.%I', t.schemaname, t.tablename), 'change', jsonb_build_object('exists', true,
+		format('%I.%I', t.schemaname, t.tablename), 'change', jsonb_build_object(
 			'filter', j ->> 'rowfilter',
 			'columns left out', (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 				FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -389,7 +358,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 
 -- Names of locales are written in several ways.
 ('database', true, $q$
-	SELECT 'database', 'this database', NULL, 'change', jsonb_build_object('exists', true,
+	SELECT 'database', 'this database', NULL, 'change', jsonb_build_object(
 		'encoding', getdatabaseencoding(),
 		'collation', concat_ws(' ', coalesce(j ->> 'datlocprovider', 'c'),
 			replace(lower(d.datcollate::text), '-', ''), coalesce(j ->> 'datlocale',

@@ -40,13 +40,19 @@ AS $$
 			SELECT n.oid, quote_ident(n.nspname) AS name, n.nspowner, n.nspacl FROM pg_namespace n
 			WHERE CASE WHEN %1$L IS NULL THEN n.nspname !~ '^(pg_|information_schema$)'
 				ELSE n.nspname = %1$L END
+		), tools AS MATERIALIZED (
+			SELECT e.oid, e.extnamespace FROM pg_extension e
+			WHERE e.extname IN ('iblt', 'iblt_live', 'iblt_audit', 'dblink')
 		), relations AS MATERIALIZED (
 			SELECT c.*, s.name || '.' || quote_ident(c.relname) AS object
 			FROM pg_class c JOIN spaces s ON s.oid = c.relnamespace
-			WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm', 'c', 'S') AND c.oid NOT IN (
-				SELECT m.objid FROM members m WHERE m.classid = 'pg_class'::regclass)
-			AND c.reltype NOT IN (
-				SELECT m.objid FROM members m WHERE m.classid = 'pg_type'::regclass)
+			WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm', 'c', 'S')
+			AND ('pg_class'::regclass, c.oid) NOT IN (TABLE members)
+			AND ('pg_type'::regclass, c.reltype) NOT IN (TABLE members)
+		), types AS MATERIALIZED (
+			SELECT t.*, s.name || '.' || quote_ident(t.typname) AS object
+			FROM pg_type t JOIN spaces s ON s.oid = t.typnamespace
+			WHERE ('pg_type'::regclass, t.oid) NOT IN (TABLE members)
 		), objects (kind, object, parent, severity, facts) AS (%2$s)
 		SELECT jsonb_build_object('version', current_setting('server_version_num')::integer,
 			'identity', concat_ws(' ', pg_postmaster_start_time(),
@@ -139,29 +145,28 @@ BEGIN
 END
 $$;
 
--- The objects of an answer, with names of schema as those of another unless that is NULL.
+-- The objects of an answer, with names of schema, unless that is NULL, as those of another one.
 -- A sequence is behind its column if the column may have the next value already.
 CREATE FUNCTION structure_objects(answer jsonb, schema text, other text)
 RETURNS structure_object[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT coalesce(array_agg(ROW(o.kind, o.object, o.parent, o.severity,
-		CASE o.kind WHEN 'sequence' THEN o.facts || jsonb_strip_nulls(jsonb_build_object(
+		'{"exists": true}' || o.facts || jsonb_strip_nulls(jsonb_build_object(
 			'behind its column', CASE
-				WHEN o.facts @> '{"cycle": true}' THEN NULL
+				WHEN o.facts -> 'reached' IS NULL OR o.facts @> '{"cycle": true}' THEN NULL
 				WHEN jsonb_typeof(o.facts -> 'reached') = 'object' THEN o.facts -> 'reached'
-				WHEN o.facts -> 'reached' IS NULL
-					OR jsonb_typeof(o.facts -> 'next value') = 'object' THEN NULL
-				WHEN ((o.facts ->> 'next value')::numeric - (o.facts ->> 'reached')::numeric)
-						* sign((o.facts ->> 'increment')::numeric) <= 0 THEN to_jsonb(
-					format('%s has %s', o.facts ->> 'numbers', o.facts ->> 'reached')) END))
-			ELSE o.facts END)::structure_object), '{}')
+				WHEN jsonb_typeof(o.facts -> 'next value') <> 'object' AND sign((o.facts
+						->> 'increment')::numeric) * ((o.facts ->> 'next value')::numeric
+						- (o.facts ->> 'reached')::numeric) <= 0 THEN to_jsonb(
+					format('%s has %s', o.facts ->> 'numbers', o.facts ->> 'reached')) END)))
+			::structure_object), '{}')
 	FROM jsonb_populate_recordset(NULL::structure_object, answer -> 'objects') AS p,
-	LATERAL (SELECT p.kind, p.object, p.parent, p.severity, p.facts WHERE other IS NULL
+	LATERAL (SELECT p.kind, p.object, p.parent, p.severity, p.facts WHERE schema IS NULL
 		UNION ALL
-		SELECT p.kind, CASE p.kind WHEN 'schema' THEN quote_ident(other)
-			ELSE structure_renamed(p.object, quote_ident(schema), quote_ident(other) || '.') END,
-			structure_renamed(p.parent, quote_ident(schema), quote_ident(other) || '.'), p.severity,
-			(SELECT jsonb_object_agg(f.key, CASE jsonb_typeof(f.value) WHEN 'string' THEN to_jsonb(
-				structure_renamed(f.value #>> '{}', quote_ident(schema), quote_ident(other) || '.'))
-				ELSE f.value END) FROM jsonb_each(p.facts) AS f)
-		WHERE other IS NOT NULL) AS o);
+		SELECT p.kind, CASE p.kind WHEN 'schema' THEN other
+			ELSE structure_renamed(p.object, schema, other || '.') END,
+			structure_renamed(p.parent, schema, other || '.'), p.severity,
+			(SELECT coalesce(jsonb_object_agg(f.key, CASE jsonb_typeof(f.value) WHEN 'string'
+				THEN to_jsonb(structure_renamed(f.value #>> '{}', schema, other || '.'))
+				ELSE f.value END), '{}') FROM jsonb_each(p.facts) AS f)
+		WHERE schema IS NOT NULL) AS o);
