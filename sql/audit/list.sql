@@ -2,16 +2,11 @@
 --
 -- What is audited becomes a list of items, one a table, before the first is compared.
 
--- The name of an item's table, quoted.
-CREATE FUNCTION audit_name(item audit_item) RETURNS text
+-- The name of an item's table, here or there, quoted.
+CREATE FUNCTION audit_name(item audit_item, there boolean DEFAULT false) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN coalesce(quote_ident(item.schema) || '.', '') || quote_ident(item.name);
-
--- The name of its table there, quoted.
-CREATE FUNCTION audit_peer_name(item audit_item) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN coalesce(quote_ident(coalesce(item.peer_schema, item.schema)) || '.', '')
-		|| quote_ident(item.name);
+	RETURN coalesce(quote_ident(coalesce(CASE WHEN there THEN item.peer_schema END, item.schema))
+		|| '.', '') || quote_ident(item.name);
 
 -- An item, for which all rows and columns are compared as yet; "here" if its table is known to be.
 CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boolean,
@@ -24,6 +19,19 @@ RETURNS audit_item
 		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL,
 		peer_schema)::audit_item;
 
+-- What a call of a function answers of the table of each item, c, at a place; without a call, its
+-- OID.
+CREATE FUNCTION audit_ask_each(place text, items audit_item[], call text DEFAULT NULL)
+RETURNS text[]
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN ask_one(place, format('SELECT ARRAY(SELECT %s'
+			' FROM unnest(%L::text[], %L::text[]) WITH ORDINALITY AS u(schema, name, n)'
+			' LEFT JOIN pg_namespace AS s ON s.nspname = u.schema'
+			' LEFT JOIN pg_class AS c ON c.relnamespace = s.oid AND c.relname = u.name'
+			' ORDER BY u.n)::text', CASE WHEN call IS NULL THEN 'c.oid' WHEN peer_is_bare(place)
+			THEN '(' || plain_call(call) || ')' ELSE 'iblt_internal.' || call END,
+		iblt_field(items, 'schema'), iblt_field(items)))::text[];
+
 -- The items of an audit of a publication of either side, or of a subscription of this side, which
 -- are the tables that are subscribed here or published there; NULL for none.
 -- Both sides may have a publication of the name, if they publish to each other or if it
@@ -35,14 +43,16 @@ DECLARE
 	call text := 'audit_published(%L::pg_catalog.text[])';
 	subscription text := CASE target.kind WHEN 'subscription' THEN target.name END;
 	mine published := jsonb_populate_record(NULL::published, ask_call(conns[1],
-		format(CASE WHEN subscription IS NULL THEN call ELSE 'audit_subscription(%L)' END,
-			CASE WHEN subscription IS NULL THEN ARRAY[target.name]::text ELSE subscription END)
-		)::jsonb);
+		CASE WHEN subscription IS NULL THEN format(call, ARRAY[target.name])
+			ELSE format('audit_subscription(%L)', subscription) END)::jsonb);
 	asked text[] := CASE WHEN subscription IS NULL THEN ARRAY[target.name]
 		ELSE mine.publications END;
 	theirs published;
 	twofold boolean;
 	notes text[];
+	subscriber text;
+	items audit_item[];
+	answers text[];
 BEGIN
 	IF asked IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
@@ -61,7 +71,9 @@ BEGIN
 		CASE WHEN mine.enabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
 		|| ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
 			FROM unnest(asked) AS name WHERE name <> ALL (theirs.publications)) END;
-	RETURN (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
+	subscriber := CASE WHEN subscription IS NULL AND mine.publications <> '{}' THEN 'there'
+		ELSE 'here' END;
+	items := (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
 			CASE WHEN subscription IS NOT NULL THEN CASE
 				WHEN h.name IS NULL THEN format('published, but not subscribed: '
 					'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
@@ -82,9 +94,7 @@ BEGIN
 					THEN 'the publications of this name here and on the peer differ in the rows or '
 						'columns of this table' END,
 			array_remove(ARRAY['not published: ' || nullif((u.t).operations_left_out, '')], NULL)
-				|| notes, u.t,
-			CASE WHEN subscription IS NULL AND mine.publications <> '{}' THEN 'there'
-				ELSE 'here' END, subscription)
+				|| notes, u.t, subscriber, subscription)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
 		FULL JOIN (SELECT t.schema, t.name, t FROM unnest(theirs.tables) AS t) AS p
@@ -93,6 +103,16 @@ BEGIN
 			AS u(t)
 		-- otherwise its root is published by another of the publications
 		WHERE subscription IS NULL OR h.name IS NOT NULL OR NOT (p.t).covered);
+	answers := audit_ask_each(conns[CASE subscriber WHEN 'there' THEN 2 ELSE 1 END], items,
+		'audit_subscribed(c.oid::regclass)');
+	FOR n IN 1 .. coalesce(cardinality(items), 0) LOOP
+		-- no other field, which a subscriber could lead an audit astray by
+		items[n].feeds := ARRAY(SELECT f
+			FROM jsonb_populate_recordset(NULL::feed, answers[n]::jsonb -> 'feeds') AS f);
+		items[n].generated := ARRAY(SELECT jsonb_array_elements_text(
+			answers[n]::jsonb -> 'generated'));
+	END LOOP;
+	RETURN items;
 END
 $$;
 
@@ -106,27 +126,25 @@ CREATE FUNCTION audit_list(conns text[], target audit_target, mappings jsonb DEF
 AS $$
 DECLARE
 	items audit_item[];
-	item audit_item;
 	other text;				-- the schema there
 	answers text[];
 	unlisted text;
-	unknown integer[];
 	found text[];
 BEGIN
 	CASE target.kind
-		WHEN 'tables' THEN items := CASE WHEN target.tables <> '{}' THEN (
-				SELECT array_agg(audit_make_item(n.nspname, coalesce(c.relname, t.relid::text),
-					false, true, relid => t.relid) ORDER BY t.position)
-				FROM (SELECT relid, min(position) AS position FROM unnest(target.tables)
-					WITH ORDINALITY AS u(relid, position) GROUP BY relid) AS t
-				LEFT JOIN pg_class c ON c.oid = t.relid
-				LEFT JOIN pg_namespace n ON n.oid = c.relnamespace)
-			ELSE (SELECT array_agg(audit_make_item(t.parts[1], t.parts[2], false, true)
-					ORDER BY t.position)
-				FROM (SELECT parse_ident(nodes_relation(name,
-							CASE WHEN of_nodes THEN 'tables' ELSE 'here_tables' END)) AS parts,
-						min(position) AS position FROM unnest(target.here_tables)
-						WITH ORDINALITY AS u(name, position) GROUP BY 1) AS t) END;
+		WHEN 'tables' THEN items := (
+			SELECT array_agg(audit_make_item(t.parts[1], t.parts[2], false, true, relid => t.relid)
+				ORDER BY t.n)
+			FROM (SELECT u.relid, ARRAY[s.nspname::text, coalesce(c.relname, u.relid::text)],
+					min(u.n)
+				FROM unnest(target.tables) WITH ORDINALITY AS u(relid, n)
+				LEFT JOIN pg_class c ON c.oid = u.relid
+				LEFT JOIN pg_namespace s ON s.oid = c.relnamespace GROUP BY 1, 2
+				UNION ALL
+				SELECT NULL, parse_ident(nodes_relation(u.name, CASE WHEN of_nodes THEN 'tables'
+					ELSE 'here_tables' END)), min(u.n)
+				FROM unnest(target.here_tables) WITH ORDINALITY AS u(name, n) GROUP BY 2)
+				AS t(relid, parts, n));
 		WHEN 'schema', 'database' THEN
 			-- the tables of any side
 			other := coalesce(target.peer_schema, target.name);
@@ -166,18 +184,14 @@ BEGIN
 	ELSIF of_nodes OR target.kind = 'tables' THEN
 		RETURN items;
 	END IF;
-	unknown := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n
-		WHERE conns[1] IS NULL OR items[n].absent IS NULL ORDER BY n);
-	IF unknown <> '{}' THEN
-		found := audit_ask_each(conns[1], ARRAY(SELECT items[n]
-			FROM unnest(unknown) WITH ORDINALITY AS u(n, i) ORDER BY i));
+	IF conns[1] IS NULL OR array_position(ARRAY(SELECT i.absent FROM unnest(items) AS i), NULL) > 0
+	THEN
+		found := audit_ask_each(conns[1], items);
+		FOR n IN 1 .. cardinality(items) LOOP
+			items[n].absent := found[n] IS NULL;
+			items[n].relid := CASE WHEN conns[1] IS NULL THEN found[n]::oid END;
+		END LOOP;
 	END IF;
-	FOR i IN 1 .. cardinality(unknown) LOOP
-		item := items[unknown[i]];
-		item.absent := found[i] IS NULL;
-		item.relid := CASE WHEN conns[1] IS NULL THEN found[i]::oid END;
-		items[unknown[i]] := item;
-	END LOOP;
 	RETURN items;
 END
 $$;

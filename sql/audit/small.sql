@@ -55,7 +55,7 @@ DECLARE
 	answers jsonb[] := ask_values(conns, ARRAY(SELECT format('SELECT audit_answers(%L)', (
 			SELECT array_agg(jsonb_populate_record(NULL::audit_question, to_jsonb(s.compare)
 				|| jsonb_build_object('described', own, 'relation',
-				CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
+				audit_name(s.item, NOT own),
 				'condition', CASE WHEN own THEN (s.compare).condition
 					ELSE (s.compare).peer_condition END)) ORDER BY s.n)
 			FROM unnest(smalls) AS s))
@@ -71,7 +71,7 @@ BEGIN
 		THEN
 			smalls[i] := audit_plan_small(smalls[i], conns, mine.described,
 				mine.described || (answers[2] -> 'server') || to_jsonb(theirs)
-				|| jsonb_build_object('relation', audit_peer_name(smalls[i].item)), false,
+				|| jsonb_build_object('relation', audit_name(smalls[i].item, true)), false,
 				mine.rows);
 		END IF;
 	END LOOP;
@@ -87,8 +87,7 @@ DECLARE
 	answers text[] := ask_values(conns, ARRAY(SELECT format('SELECT jsonb_agg((%s'
 			' WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'
 			' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)', plain_relations_sql(),
-			ARRAY(SELECT CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END
-				FROM unnest(smalls) AS s))
+			ARRAY(SELECT audit_name(s.item, NOT own) FROM unnest(smalls) AS s))
 		FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
 		ORDER BY u.side), 'iblt_audit');
 	told jsonb[] := answers::jsonb[];
@@ -145,7 +144,7 @@ DECLARE
 			LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
 		WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND options.live = 'off'
 		AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
-	candidates audit_item[];
+	place integer;
 	small audit_small;
 	smalls audit_small[] := '{}';
 	traffic record;
@@ -159,14 +158,10 @@ BEGIN
 	END IF;
 	BEGIN
 		conns := connect(peers, conns);
-		candidates := audit_ask_scopes(conns,
-			ARRAY(SELECT items[n] FROM unnest(places) WITH ORDINALITY AS u(n, i) ORDER BY i));
-		FOR i IN 1 .. cardinality(candidates) LOOP
+		FOREACH place IN ARRAY places LOOP
 			BEGIN
-				small := ROW(places[i], candidates[i], NULL, NULL, NULL);
-				IF (small.item).subscriber IS NOT NULL THEN
-					small.item := audit_scope(conns, small.item, options.trust_filters);
-				END IF;
+				small := ROW(place, audit_scope(conns, items[place], options.trust_filters), NULL,
+					NULL, NULL);
 				small.compare := audit_compare_options(small.item, options);
 				smalls := array_append(smalls, small);
 			EXCEPTION WHEN @on_error@ THEN

@@ -93,11 +93,9 @@ BEGIN
 	IF nodes IS NULL AND conns[1] IS NULL THEN
 		PERFORM check_options(item.relid, options);
 	END IF;
-	IF item.subscriber IS NOT NULL THEN
-		item := audit_scope(conns, item, options.trust_filters);
-	END IF;
+	item := audit_scope(conns, item, options.trust_filters);
 	compare := audit_compare_options(item, options);
-	checked := audit_adjust_plan(item, prepare(conns, item.relid, audit_peer_name(item), compare,
+	checked := audit_adjust_plan(item, prepare(conns, item.relid, audit_name(item, true), compare,
 		nodes, named), compare);
 	item := checked.item;
 	plan := checked.plan;
@@ -183,7 +181,7 @@ DECLARE
 BEGIN
 	result.relation := audit_name(item);
 	result.peer_relation := CASE WHEN e.state IS DISTINCT FROM '42P01'
-		THEN audit_peer_name(item) END;
+		THEN audit_name(item, true) END;
 	result.status := CASE
 		WHEN e.state = 'IB002' THEN 'differs'
 		-- perhaps rows in flight, an altered table or one that was written to, no such

@@ -115,28 +115,25 @@ AS $$
 	AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 $$;
 
--- The subscriptions of this database that feed a table, as an array of feed.
-CREATE FUNCTION audit_feeds(relation regclass) RETURNS jsonb
+-- What a subscriber has of a table: "feeds", the subscriptions of this database that feed it, and
+-- "generated", the names of its generated columns.
+CREATE FUNCTION audit_subscribed(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$
-	SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('subscription', s.subname,
-		'publications', s.subpublications)), '[]')
-	FROM pg_subscription_rel r
-	-- not everybody may read pg_subscription.oid in all releases
-	JOIN pg_stat_subscription st ON st.subid = r.srsubid
-	JOIN pg_subscription s ON s.subname = st.subname
-		AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-	WHERE r.srrelid IN (SELECT relation
-		UNION ALL SELECT relid FROM pg_partition_tree(relation)
-		UNION ALL SELECT relid FROM pg_partition_ancestors(relation))
-$$;
-
--- Names of the generated columns.
-CREATE FUNCTION audit_generated(relation regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
-	WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''
+	SELECT jsonb_build_object('feeds', (
+		SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('subscription', s.subname,
+			'publications', s.subpublications)), '[]')
+		FROM pg_subscription_rel r
+		-- not everybody may read pg_subscription.oid in all releases
+		JOIN pg_stat_subscription st ON st.subid = r.srsubid
+		JOIN pg_subscription s ON s.subname = st.subname
+			AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+		WHERE r.srrelid IN (SELECT relation
+			UNION ALL SELECT relid FROM pg_partition_tree(relation)
+			UNION ALL SELECT relid FROM pg_partition_ancestors(relation))), 'generated', (
+		SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
+		WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+		AND a.attgenerated <> ''))
 $$;
 
 -- 128 bits of a SHA-256, in hexadecimal.

@@ -55,10 +55,9 @@ CREATE FUNCTION iblt_header(s @extschema@.iblt, OUT hashes integer, OUT cells in
 -- Replication
 --
 -- A peer without iblt is asked for the bodies of the functions in this section, and of
--- relation_sources, describe_order, audit_tables, audit_published, audit_feeds, audit_generated,
--- run_probe, run_lag, repair_describe, repair_lock_tables and
--- repair_flushed (plain_call).  So they name nothing but what PostgreSQL has, and their bodies are
--- texts.
+-- relation_sources, describe_order, audit_tables, audit_published, audit_subscribed, run_probe,
+-- run_lag, repair_describe, repair_lock_tables and repair_flushed (plain_call).  So they name
+-- nothing but what PostgreSQL has, and their bodies are texts.
 
 -- Pins the settings of a query of another server until the transaction ends; a label, unless
 -- NULL, is the application_name of the session.

@@ -125,7 +125,7 @@ BEGIN
 	w := run_connect(w);
 	PERFORM run_lagging(w.conns, (w.options).max_lag);
 	items := audit_list(w.conns, target, compare.mappings);
-	probes := audit_ask_each(w.conns[1], items, ARRAY['run_probe(c.oid::regclass)']);
+	probes := audit_ask_each(w.conns[1], items, 'run_probe(c.oid::regclass)');
 	w.run := iblt_run_add(ROW(NULL, 0, 0, 0,
 		ARRAY[CASE WHEN NOT iblt_peer_is_string(w.peers[1]) THEN w.peers[1] END,
 			CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END],
@@ -138,7 +138,7 @@ BEGIN
 				'at_end', false, 'kept', 0, 'relation', audit_name(items[n]),
 				'item', to_jsonb(items[n]) || jsonb_build_object('relid',
 					(items[n]).relid::oid::text),
-				'estimate', probes[n]::jsonb -> 0 -> 'rows'))
+				'estimate', probes[n]::jsonb -> 'rows'))
 		FROM generate_subscripts(items, 1) AS n));
 	PERFORM progress(w.progress, format('run %s has %s tables', w.run, cardinality(items)));
 	w.act := 'claim';

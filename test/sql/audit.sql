@@ -27,7 +27,7 @@ SELECT iblt_internal.audit_tables('aud'), iblt_internal.audit_tables('aud_parts'
 -- tables given, in their order, each once, and one that is not there
 SELECT (items[n]).schema, (items[n]).name, (items[n]).relid IS NOT NULL AS relid, (items[n]).listed
 FROM iblt_internal.audit_list(NULL, iblt_internal.audit_make_target('{parts,a,parts,4294967295}', NULL, NULL, NULL)) AS x(items), generate_subscripts(items, 1) AS n ORDER BY n;
-SELECT iblt_internal.audit_generated('a'), iblt_internal.audit_generated('parts');
+SELECT iblt_internal.audit_subscribed('a'), iblt_internal.audit_subscribed('parts');
 
 -- publications
 CREATE PUBLICATION p_all FOR TABLE a, "B ""b";

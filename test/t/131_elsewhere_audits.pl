@@ -130,9 +130,9 @@ is(audited($there, 'postgres', "$near, publication => 'pub'"), audited($here, 'c
 $there->safe_psql('postgres', 'ALTER PUBLICATION pub ADD TABLE p.later');
 like(same_subscription('a table that is published, but not subscribed'), qr/^p\.later\|.*not comparable.*ALTER SUBSCRIPTION/m, 'with what to do');
 same_audit("publication => 'none'", 'no such publication');
-$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.audit_feeds(regclass) RENAME TO nobody_feeds');
-is(scalar(() = audited($here, 'conductor', "$peer, subscription => 'sub', here_peer => $near") =~ /\|error\|42883\|/g), 3, 'what one side cannot answer for many tables is an error of each');
-$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_feeds(regclass) RENAME TO audit_feeds');
+$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.audit_subscribed(regclass) RENAME TO nobody_subscribed');
+like(fails("SELECT * FROM iblt_audit($peer, subscription => 'sub', here_peer => $near)"), qr/42883: on "here": function iblt_internal.audit_subscribed/, 'what one side cannot answer for many tables');
+$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_subscribed(regclass) RENAME TO audit_subscribed');
 like(fails("SELECT * FROM iblt_audit($peer, subscription => 'none', here_peer => $near)"), qr/42704: subscription "none" does not exist in the database of "here"/, 'no such subscription');
 like(fails("SELECT * FROM iblt_audit(subscription => 'sub', here_peer => $near)"), qr/22004: peer must not be null.*connection string of a subscription may lead elsewhere/s, 'its connection string is not used elsewhere');
 if (major_version() >= 15)
