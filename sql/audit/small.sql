@@ -22,21 +22,18 @@ DECLARE
 	t side;
 	checked record;
 BEGIN
-	h := described(mine || jsonb_build_object('condition', compare.condition), 'here', conns[1]);
-	t := described(theirs || jsonb_build_object('condition', compare.peer_condition), 'there',
-		conns[2]);
+	-- with plain queries, a side may have iblt, but has not described itself
+	h := described(mine || jsonb_build_object('condition', compare.condition, 'bare', plain),
+		'here', conns[1]);
+	t := described(theirs || jsonb_build_object('condition', compare.peer_condition, 'bare', plain),
+		'there', conns[2]);
 	-- by another name, it may have another peer
 	IF (small.item).relid::oid::text <> split_part(h.identity, ' ', -1) THEN
 		RETURN small;
 	END IF;
-	IF plain THEN
-		-- a side may have iblt, but has not described itself
-		h.bare := true;
-		t.bare := true;
-		checked := audit_adjust_plan(small.item, plain_plan(h, t, mine, theirs, compare), compare);
-	ELSE
-		checked := audit_adjust_plan(small.item, checked_plan(h, t, compare), compare);
-	END IF;
+	checked := audit_adjust_plan(small.item, CASE
+		WHEN plain THEN plain_plan(h, t, mine, theirs, compare)
+		ELSE checked_plan(h, t, compare) END, compare);
 	PERFORM require_version_rights(checked.plan);
 	small.item := checked.item;
 	small.plan := checked.plan;
@@ -52,13 +49,13 @@ CREATE FUNCTION audit_compare_small(conns text[], smalls audit_small[]) RETURNS 
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	answers jsonb[] := ask_values(conns, ARRAY(SELECT format('SELECT audit_answers(%L)', (
-			SELECT array_agg(jsonb_populate_record(NULL::audit_question, to_jsonb(s.compare)
-				|| jsonb_build_object('described', own, 'relation',
-				audit_name(s.item, NOT own),
+	answers jsonb[] := ask_values(conns, ARRAY(SELECT format('SELECT audit_answers(%L, %L)', (
+			SELECT array_agg(jsonb_populate_record(NULL::options, jsonb_build_object(
+				'relation_name', audit_name(s.item, NOT own), 'exclude', (s.compare).exclude,
 				'condition', CASE WHEN own THEN (s.compare).condition
-					ELSE (s.compare).peer_condition END)) ORDER BY s.n)
-			FROM unnest(smalls) AS s))
+					ELSE (s.compare).peer_condition END,
+				'seed', (s.compare).seed, 'own_rows', (s.compare).own_rows)) ORDER BY s.n)
+			FROM unnest(smalls) AS s), own)
 		FROM unnest('{true,false}'::boolean[]) WITH ORDINALITY AS u(own, side)
 		ORDER BY u.side), 'iblt_audit')::jsonb[];
 	mine audit_reply;
@@ -108,13 +105,11 @@ BEGIN
 			smalls[i] := audit_plan_small(smalls[i], conns, mine, theirs, true);
 		END IF;
 		p := smalls[i].plan;
-		sums[1] := concat_ws(', ', sums[1], CASE WHEN p.buckets IS NULL THEN 'NULL'
-			ELSE format('(%s)', plain_sums_sql(p, p.here)) END);
-		sums[2] := concat_ws(', ', sums[2], CASE WHEN p.buckets IS NULL THEN 'NULL'
-			ELSE format('(%s)', plain_sums_sql(p, p.there)) END);
-		IF p.buckets IS NOT NULL THEN
-			read := read || reads(p.here, p.there);
-		END IF;
+		FOR n IN 1 .. 2 LOOP
+			sums[n] := concat_ws(', ', sums[n], CASE WHEN p.buckets IS NULL THEN 'NULL'
+				ELSE format('(%s)', plain_sums_sql(p, (sides_of(p))[n])) END);
+		END LOOP;
+		read := read || CASE WHEN p.buckets IS NOT NULL THEN reads(p.here, p.there) END;
 	END LOOP;
 	answers := ask_values(conns, ARRAY[format('SELECT ARRAY[%s]::text[]::text', sums[1]),
 			format('SELECT ARRAY[%s]::text[]::text', sums[2])],
@@ -152,10 +147,6 @@ DECLARE
 	one audit_row;
 	equal audit_row[];
 BEGIN
-	-- one alone is described and compared in as many questions
-	IF cardinality(places) < 2 THEN
-		RETURN NULL;
-	END IF;
 	BEGIN
 		conns := connect(peers, conns);
 		FOREACH place IN ARRAY places LOOP
@@ -168,6 +159,7 @@ BEGIN
 				NULL;	-- it shows again when the table is compared alone
 			END;
 		END LOOP;
+		-- one alone is described and compared in as many questions
 		IF cardinality(smalls) < 2 THEN
 			RETURN NULL;
 		END IF;

@@ -70,7 +70,7 @@ BEGIN
 		PERFORM check_collations(here, there);
 	END IF;
 	plan := make_plan(here, there, options);
-	-- is there a condition that an index could read?  Small tables (audit_core) are read whole
+	-- is there a condition that an index could read?  Small tables (audit_answers) are read whole
 	plan.by_index := coalesce(options.by_index, false)
 		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
 		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true);

@@ -1,17 +1,7 @@
 -- What audits and runs ask ------------------------------------------------------------------
 
--- What is asked of a small table.  It travels as text, because the names of fields would be as long
--- as what is in them.
-CREATE TYPE audit_question AS (
-	relation text,
-	condition text,
-	exclude text[],
-	seed bigint,
-	own_rows text,
-	described boolean		-- is its description asked for?
-);
-
--- What a side says of it: all that its description may have otherwise than the other side's.
+-- What a side says of a small table: all that its description may have otherwise than the other
+-- side's.  It travels as text, because the names of fields would be as long as what is in them.
 CREATE TYPE audit_reply AS (
 	checksum text,			-- of all rows, NULL if the table was altered
 	rows bigint,
@@ -141,75 +131,54 @@ CREATE FUNCTION audit_hash(bytes bytea) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN left(encode(sha256(bytes), 'hex'), 32);
 
--- A hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL.
--- What a plan depends on, except what audit_answer gives, and the names of indexes, by which
--- nothing is looked up in an equal table.  NULL unless the table is small:
--- views and foreign tables have no upper bound of their rows.
-CREATE FUNCTION audit_core(described jsonb) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	-- PostgreSQL does not know the size of a table of Citus
-	RETURN CASE WHEN described -> 'distributed' = 'false'
-			AND (described ->> 'most_rows')::numeric * 28 <= 1048576
-		THEN audit_hash(convert_to(jsonb_build_array(described -> 'kind', described -> 'ordinary',
-			described -> 'columns', ARRAY(SELECT key - 'index' FROM jsonb_array_elements(
-				described -> 'keys') AS key))::text, getdatabaseencoding())) END;
-END
-$$;
-
--- What is to be known of a small table: a checksum of its rows and their number, NULL if it was
--- altered, and what the other side's description cannot tell; NULL if it must be compared alone.
+-- What is to be known of small tables, whose options name the relation: of each a checksum of its
+-- rows and their number, NULL if it was altered, and what the other side's description cannot
+-- tell; NULL if it must be compared alone.  With "tells", the description too.  Beside them, what
+-- is the same for all tables of this database.
+-- Both sides must have in common what a plan depends on, except what the reply gives, and the names
+-- of indexes, by which nothing is looked up in an equal table.
 -- Relies on: read_heap, in one snapshot under its lock.
-CREATE FUNCTION audit_answer(question audit_question) RETURNS audit_reply
+CREATE FUNCTION audit_answers(questions options[], tells boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	options options := jsonb_populate_record(NULL::options,
-		to_jsonb(question) || '{"content": "none", "extra_columns": "ignore"}');
-	described jsonb := describe(to_regclass(question.relation), question.condition);
-	core text := audit_core(described);
+	asked options;
+	described jsonb;
 	s side;
 	plan plan;
 	answer record;
 	reply audit_reply;
-BEGIN
-	IF core IS NULL THEN
-		RETURN NULL;
-	END IF;
-	s := described(described, 'here');
-	plan := make_plan(s, s, options);
-	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
-		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
-		described => ARRAY[described_as(s)]);
-	reply := jsonb_populate_record(NULL::audit_reply, described || jsonb_build_object(
-		'core', core, 'described', CASE WHEN question.described THEN described END));
-	IF answer.fingerprint = s.fingerprint THEN
-		reply.checksum := audit_hash((answer.sketch)::bytea);
-		reply.rows := (iblt_header(answer.sketch)).rows;
-	END IF;
-	RETURN reply;
-END
-$$;
-
--- The answers about small tables, and what is the same for all tables of this database.
-CREATE FUNCTION audit_answers(questions audit_question[]) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	question audit_question;
-	reply audit_reply;
 	answers jsonb := '[]';
 	server jsonb := describe('pg_class', NULL);
 BEGIN
-	FOREACH question IN ARRAY questions LOOP
+	FOREACH asked IN ARRAY questions LOOP
 		reply := NULL;
 		BEGIN
-			reply := audit_answer(question);
+			described := describe(to_regclass(asked.relation_name), asked.condition);
+			-- Views and foreign tables have no upper bound of their rows, and PostgreSQL does not
+			-- know the size of a table of Citus.
+			IF described -> 'distributed' = 'false'
+					AND (described ->> 'most_rows')::numeric * 28 <= 1048576 THEN
+				asked.content := 'none';
+				asked.extra_columns := 'ignore';
+				s := described(described, 'here');
+				plan := make_plan(s, s, asked);
+				reply := jsonb_populate_record(NULL::audit_reply, described || jsonb_build_object(
+					'core', audit_hash(convert_to(jsonb_build_array(described -> 'kind',
+						described -> 'ordinary', described -> 'columns', ARRAY(SELECT key - 'index'
+							FROM jsonb_array_elements(described -> 'keys') AS key))::text,
+						getdatabaseencoding())),
+					'described', CASE WHEN tells THEN described END));
+				answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
+					' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
+					described => ARRAY[described_as(s)]);
+				reply.rows := (iblt_header(answer.sketch)).rows;
+				reply.checksum := CASE WHEN answer.fingerprint = s.fingerprint
+					THEN audit_hash((answer.sketch)::bytea) END;
+			END IF;
 			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 		EXCEPTION WHEN @on_error@ THEN
-			-- an error shows again when the table is compared alone
-			NULL;
+			NULL;	-- an error shows again when the table is compared alone
 		END;
 		answers := answers || jsonb_build_array(reply::text);
 	END LOOP;

@@ -119,7 +119,7 @@ $there->safe_psql('postgres', q{SET search_path = mixed; UPDATE i_changed SET v 
 	UPDATE u_swapped SET id = 2, v = 1; REVOKE ALL ON v_versions FROM auditor; GRANT SELECT (id, v) ON v_versions TO auditor; CREATE TABLE x_there (id int)});
 $here->safe_psql('postgres', "CREATE PUBLICATION partly FOR TABLE mixed.a_same (id), mixed.i_changed, mixed.b_empty, mixed.f_text WHERE (id < '2'), mixed.j_missing WITH (publish = 'insert')") if major_version() >= 15;
 my @columns = qw(relation peer_relation status detail sqlstate rows_here rows_there missing extra changed unconfirmed);
-my $core = $here->safe_psql('postgres', "SELECT pg_get_functiondef('iblt_internal.audit_core(jsonb)'::regprocedure)");
+my $answers = $here->safe_psql('postgres', "SELECT pg_get_functiondef('iblt_internal.audit_answers'::regproc)");
 my @cases = ([ q(schema => 'mixed') ], [ q(schema => 'mixed', recheck => 1) ], [ q(schema => 'mixed'), 'auditor' ], [ q(schema => 'mixed', recheck => 1), 'auditor' ], [ q(schema => 'mixed', extra_columns => 'error', cast_types => true) ],
 	(major_version() >= 15 ? ([q(publication => 'partly')]) : ()), [ q(tables => '{mixed.a_same,mixed.a_same,mixed.g_part_1,mixed.g_parts,mixed.q_policy,pg_catalog.pg_am}', seed => 5) ]);
 foreach my $case (@cases)
@@ -128,9 +128,9 @@ foreach my $case (@cases)
 	my $peer = literal($there->connstr('postgres') . ($user ? " user=$user" : ''));
 	my $query = 'SELECT ' . join(', ', @columns) . ' FROM ' . audit_stats("iblt_audit($peer, $arguments)") . ' AS a';
 	my $together = $here->safe_psql('postgres', $query);
-	$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'");
+	$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.audit_answers(questions iblt_internal.options[], tells boolean) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb'");
 	my $alone = $here->safe_psql('postgres', $query);
-	$here->safe_psql('postgres', $core);
+	$here->safe_psql('postgres', $answers);
 	if ($case == $cases[0])
 	{
 		my $by_run = sub {
