@@ -118,86 +118,8 @@ $$;
 COMMENT ON FUNCTION @extschema@.iblt_baseline IS
 'a text with a sketch of each table as it is now, for iblt_audit_baseline';
 
--- Compares a table with what a baseline has of it; an error is in its row.
--- The work is rolled back, which frees the locks.
-CREATE FUNCTION baseline_try(before baseline_table) RETURNS baseline_row
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	result baseline_row;
-	made record;
-	plan plan;
-	now baseline_table;
-	difference declared.sketch%TYPE;
-	decoded record;
-	keys record;
-	rows found_rows[];
-	e failure;
-BEGIN
-	made := baseline_read(before.relation::regclass, before.capacity, before.seed);
-	plan := made.plan;
-	now := made.result;
-	result.relation := before.relation;
-	result.rows_here := now.rows;
-	result.rows_there := before.rows;
-	result.detail := format('baseline of %s, %s', to_char(before.read_at,
-		'YYYY-MM-DD HH24:MI:SS "UTC"'), before.lsn);
-	IF (now.columns, now.key, now.by_hash)
-			IS DISTINCT FROM (before.columns, before.key, before.by_hash) THEN
-		result.status := 'not comparable';
-		result.detail := concat_ws('; ', result.detail, format('columns or key were altered: '
-			'%s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(
-			before.columns, ', '), array_to_string(before.key, ', '), array_to_string(
-			now.columns, ', '), array_to_string(now.key, ', ')));
-		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-	END IF;
-	difference := iblt_subtract(now.sketch, before.sketch);
-	decoded := iblt_compare_decode(difference);
-	result.status := CASE WHEN decoded.complete AND decoded.recovered = 0 THEN 'equal'
-		ELSE 'differs' END;
-	IF NOT decoded.complete THEN
-		result.sqlstate := 'IB002';
-		result.detail := format('%s; more keys differ than a baseline with capacity %s can '
-			'name: about %s', result.detail, before.capacity, decoded.estimated);
-		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-	ELSIF decoded.recovered = 0 AND now.rows <> before.rows THEN
-		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
-			MESSAGE = 'the sketches are equal, and the numbers of rows are not';
-	ELSIF decoded.recovered > 0 THEN
-		keys := iblt_compare_keys(difference, decoded.keys, 0, decoded.recovered::integer);
-		IF plan.by_hash THEN
-			-- a scan finds the keys of hashes, except for those that only the baseline has
-			rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
-				reading_of(plan, keys.keys));
-			result.keys := (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side)
-					ORDER BY d.n)
-				FROM unnest(keys.keys, keys.sides) WITH ORDINALITY AS d(hash, side, n)
-				LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)
-					ON split_part(r.id, ' ', 1) = d.hash);
-		ELSE
-			EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''key'', %s, ''side'', side)'
-				' ORDER BY n) FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)',
-				key_json_sql(plan.key)) INTO result.keys USING keys.keys, keys.sides;
-		END IF;
-	END IF;
-	SELECT count(*) FILTER (WHERE k ->> 'side' = 'there'),
-		count(*) FILTER (WHERE k ->> 'side' = 'here'),
-		count(*) FILTER (WHERE k ->> 'side' = 'both')
-	INTO result.missing, result.extra, result.changed
-	FROM jsonb_array_elements(coalesce(result.keys, '[]')) AS u(k);
-	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-EXCEPTION WHEN @on_error@ THEN
-	IF SQLSTATE <> 'IB000' THEN
-		@take_failure@;
-		-- its schema may be gone, too
-		result := ROW(before.relation, CASE e.state WHEN '3F000' THEN 'not comparable'
-				ELSE (audit_failed(NULL, e)).status END, e.message, e.state, NULL,
-			before.rows, NULL, NULL, NULL, NULL)::baseline_row;
-	END IF;
-	RETURN result;
-END
-$$;
-
+-- An error of a table is in its row.  What was done for the table is rolled back, which frees its
+-- locks.
 CREATE FUNCTION @extschema@.iblt_audit_baseline(baseline text) RETURNS SETOF baseline_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@driver '{NULL}'; false@
@@ -208,6 +130,14 @@ DECLARE
 	lines json[];
 	before baseline_table;
 	names text[] := '{}';
+	result baseline_row;
+	made record;
+	plan plan;
+	now baseline_table;
+	difference declared.sketch%TYPE;
+	decoded record;
+	keys record;
+	rows found_rows[];
 BEGIN
 	IF coalesce(last, 0) < 3 OR texts[last] IS DISTINCT FROM
 			baseline_seal(array_to_string(texts[1:last - 1], chr(10))) THEN
@@ -224,12 +154,68 @@ BEGIN
 	FOR n IN 2 .. cardinality(lines) LOOP
 		before := json_populate_record(NULL::baseline_table, lines[n]);
 		names := names || before.relation;
-		RETURN NEXT baseline_try(before);
+		BEGIN
+			made := baseline_read(before.relation::regclass, before.capacity, before.seed);
+			plan := made.plan;
+			now := made.result;
+			result := ROW(before.relation, NULL, format('baseline of %s, %s', to_char(
+				before.read_at, 'YYYY-MM-DD HH24:MI:SS "UTC"'), before.lsn), NULL, now.rows,
+				before.rows, NULL, NULL, NULL, NULL);
+			IF (now.columns, now.key, now.by_hash)
+					IS DISTINCT FROM (before.columns, before.key, before.by_hash) THEN
+				result.status := 'not comparable';
+				result.detail := concat_ws('; ', result.detail, format('columns or key were '
+					'altered: %s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(
+					before.columns, ', '), array_to_string(before.key, ', '), array_to_string(
+					now.columns, ', '), array_to_string(now.key, ', ')));
+				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			END IF;
+			difference := iblt_subtract(now.sketch, before.sketch);
+			decoded := iblt_compare_decode(difference);
+			result.status := CASE WHEN decoded.complete AND decoded.recovered = 0 THEN 'equal'
+				ELSE 'differs' END;
+			IF NOT decoded.complete THEN
+				result.sqlstate := 'IB002';
+				result.detail := format('%s; more keys differ than a baseline with capacity %s can '
+					'name: about %s', result.detail, before.capacity, decoded.estimated);
+				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			ELSIF decoded.recovered = 0 AND now.rows <> before.rows THEN
+				RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+					MESSAGE = 'the sketches are equal, and the numbers of rows are not';
+			END IF;
+			keys := iblt_compare_keys(difference, decoded.keys, 0, decoded.recovered::integer);
+			SELECT count(*) FILTER (WHERE side = 'there'), count(*) FILTER (WHERE side = 'here'),
+				count(*) FILTER (WHERE side = 'both')
+			INTO result.missing, result.extra, result.changed FROM unnest(keys.sides) AS side;
+			IF plan.by_hash AND decoded.recovered > 0 THEN
+				-- a scan finds the keys of hashes, except for those that only the baseline has
+				rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
+					reading_of(plan, keys.keys));
+				result.keys := (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side)
+						ORDER BY d.n)
+					FROM unnest(keys.keys, keys.sides) WITH ORDINALITY AS d(hash, side, n)
+					LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)
+						ON split_part(r.id, ' ', 1) = d.hash);
+			ELSE
+				EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''key'', %s, ''side'', side)'
+					' ORDER BY n) FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)',
+					key_json_sql(plan.key)) INTO result.keys USING keys.keys, keys.sides;
+			END IF;
+			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		EXCEPTION WHEN @on_error@ THEN
+			IF SQLSTATE <> 'IB000' THEN
+				@take_failure@;
+				-- its schema may be gone, too
+				result := ROW(before.relation, CASE e.state WHEN '3F000' THEN 'not comparable'
+						ELSE (audit_failed(NULL, e)).status END, e.message, e.state, NULL,
+					before.rows, NULL, NULL, NULL, NULL);
+			END IF;
+		END;
+		RETURN NEXT result;
 	END LOOP;
 	IF NOT (lines[1] ->> 'listed')::boolean THEN
-		RETURN QUERY SELECT x.name, text 'not comparable', text 'the baseline has no such table',
-				NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
-				NULL::jsonb
+		RETURN QUERY SELECT (ROW(x.name, 'not comparable', 'the baseline has no such table', NULL,
+				NULL, NULL, NULL, NULL, NULL, NULL)::baseline_row).*
 			FROM jsonb_array_elements(audit_tables(lines[1] ->> 'schema'))
 				WITH ORDINALITY AS t(pair, n),
 			LATERAL (SELECT format('%I.%I', t.pair ->> 0, t.pair ->> 1)) AS x(name)
