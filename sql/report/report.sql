@@ -95,10 +95,10 @@ BEGIN
 		SELECT max((t ->> 'finished_at')::timestamptz) FROM json_array_elements(tables) AS t
 		HAVING count(*) = count(t ->> 'finished_at')) END;
 	report.run := run;
-	report.name := name;
+	report.name := one_line(name);
 	IF run IS NOT NULL THEN
 		head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
-		report.name := coalesce(name, head.target);
+		report.name := one_line(coalesce(name, head.target));
 		-- a run keeps no string, unless its role has forged it for others to connect by
 		peer := coalesce(peer,
 			CASE WHEN NOT iblt_peer_is_string(head.peers[2]) THEN head.peers[2] END);

@@ -30,7 +30,7 @@ CREATE FUNCTION report_headline(report report) RETURNS text
 -- The same with the name of the audit, and when a run ended.
 CREATE FUNCTION report_title(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN concat_ws(', ', report_headline(report), one_line(report.name), 'ended at '
+	RETURN concat_ws(', ', report_headline(report), report.name, 'ended at '
 		|| to_char(CASE WHEN report.run IS NOT NULL THEN report.ended END,
 			'YYYY-MM-DD HH24:MI:SS "UTC"'));
 

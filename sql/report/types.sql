@@ -14,7 +14,7 @@ CREATE TYPE report_table AS (
 -- What a report is made of.
 CREATE TYPE report AS (
 	run bigint,				-- NULL for an audit
-	name text,				-- that the caller gives the audit
+	name text,				-- that the caller gives the audit, on one line
 	verdict text,			-- 'equal', 'differs' or 'unknown'
 	tables report_table[],
 	structure jsonb,		-- rows of iblt_audit_structure, NULL if it was not compared
