@@ -2,14 +2,15 @@
 
 -- The scan
 
--- The expression of a checksum, as src/digest computes it for a changed row.
-CREATE FUNCTION track_checksum_sql(seed text, columns text[]) RETURNS text
+-- The columns of a row as one value, or with a seed their checksum, as src/digest computes it for a
+-- changed row.
+CREATE FUNCTION track_value_sql(columns text[], seed text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
-			THEN 'iblt_internal.iblt_checksum_seeded(%s, %s)'
-			ELSE 'iblt_internal.iblt_checksum_seeded(%s, ROW(%s))' END,
-		seed, (SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
-			FROM unnest(columns) WITH ORDINALITY AS c(name, n)));
+	RETURN format(CASE WHEN seed IS NOT NULL THEN 'iblt_internal.iblt_checksum_seeded(%2$s, '
+			|| CASE WHEN cardinality(columns) BETWEEN 2 AND 90 THEN '%1$s)' ELSE 'ROW(%1$s))' END
+			WHEN cardinality(columns) = 1 THEN '%s' ELSE 'ROW(%s)' END,
+		(SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
+		FROM unnest(columns) WITH ORDINALITY AS c(name, n)), seed);
 
 -- What a scan of a table gives: its sketch, or the base of a digest of it.
 -- As read_heap: an index-only scan would do where all columns are in an index.  A stable function
@@ -27,15 +28,12 @@ RETURNS @extschema@.iblt
 AS $$
 DECLARE
 	seed bigint := (iblt_info(options.template)).seed;
-	key text := CASE WHEN options.by_hash THEN track_checksum_sql('$3', options.key_columns)
-		ELSE format(CASE cardinality(options.key_columns) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
-			(SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
-			FROM unnest(options.key_columns) WITH ORDINALITY AS k(name, n))) END;
+	key text := track_value_sql(options.key_columns, CASE WHEN options.by_hash THEN '$3' END);
 	sketch declared.sketch%TYPE;
 BEGIN
 	EXECUTE format(CASE WHEN base THEN 'SELECT iblt_live_base(%1$L::regclass, s)'
 			ELSE 'SELECT s' END || ' FROM (SELECT iblt_agg(%2$s, %3$s, $1) FROM %1$s AS t) AS q(s)',
-			relation, key, track_checksum_sql('$2', options.columns))
+			relation, key, track_value_sql(options.columns, '$2'))
 		INTO sketch USING options.template, seed, seed # 1;
 	RETURN sketch;
 END
@@ -43,14 +41,12 @@ $$;
 
 -- The second transaction of iblt_track: writers go on while it reads the table.
 CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-BEGIN
-	PERFORM iblt_read_lock(relation_name(relation), NULL, NULL, false);
-	PERFORM iblt_track_set_base(relation, generation,
-		track_sketch(relation, iblt_live_options(relation), true));
-END
+	SELECT iblt_read_lock(relation_name(relation), NULL, NULL, false);
+	SELECT iblt_track_set_base(relation, generation,
+		track_sketch(relation, iblt_live_options(relation), true))
 $$;
 
 -- Procedures, because each commits before it scans.  They have no SET clause for that
@@ -116,12 +112,10 @@ COMMENT ON FUNCTION @extschema@.iblt_live_merge IS
 
 -- Does a scan of a table give its digest, byte for byte?  Both are read in one snapshot.
 CREATE FUNCTION live_is_right(relation regclass, options tracking) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	LANGUAGE sql STABLE PARALLEL UNSAFE
 AS $$
-BEGIN
-	PERFORM iblt_read_lock(relation_name(relation), NULL, NULL, false);
-	RETURN track_sketch(relation, options, false)::bytea = iblt_live(relation)::bytea;
-END
+	SELECT iblt_read_lock(relation_name(relation), NULL, NULL, false);
+	SELECT track_sketch(relation, options, false)::bytea = iblt_live(relation)::bytea
 $$;
 
 CREATE FUNCTION @extschema@.iblt_live_verify(relation regclass) RETURNS boolean

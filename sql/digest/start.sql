@@ -44,32 +44,19 @@ END
 $$;
 
 -- The types of columns, and what these are made of; empty for a column that does not exist.
-CREATE FUNCTION track_types(relation regclass, columns text[]) RETURNS text[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN ARRAY(SELECT concat_ws(' made of ', t.name,
-			nullif(describe_parts(a.atttypid, a.atttypmod), t.name))
-		FROM unnest(columns) WITH ORDINALITY AS c(name, n)
-		LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attname = c.name
-			AND a.attnum > 0 AND NOT a.attisdropped,
-		LATERAL (SELECT format_type(a.atttypid, CASE
-			WHEN a.atttypid::bigint = ANY (modified_types()) THEN a.atttypmod END)) AS t(name)
-		ORDER BY c.n);
+CREATE FUNCTION track_types(relation regclass, names text[]) RETURNS text[]
+	LANGUAGE sql STABLE PARALLEL UNSAFE
+	RETURN ARRAY(SELECT concat_ws(' made of ', c.type, c.parts)
+		FROM unnest(names) WITH ORDINALITY AS u(name, n)
+		LEFT JOIN unnest((described(describe(relation), 'here')).columns) AS c USING (name)
+		ORDER BY u.n);
 
 -- How a table is tracked here, for another server; the JSON null if it is not.
 CREATE FUNCTION track_offer(relation text) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found regclass := to_regclass(relation);
-	options tracking := iblt_live_options(found);
-BEGIN
-	IF options.template IS NULL THEN
-		RETURN 'null';
-	END IF;
-	RETURN to_jsonb(options) || jsonb_build_object('types',
-		track_types(found, options.key_columns || options.columns));
-END
-$$;
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN (SELECT CASE WHEN o.template IS NULL THEN 'null' ELSE to_jsonb(o)
+			|| jsonb_build_object('types', track_types(r.oid, o.key_columns || o.columns)) END
+		FROM (SELECT to_regclass(relation)) AS r(oid), iblt_live_options(r.oid) AS o);
 
 -- What the peer tracks, to be tracked here in the same way; an error if the offer leaves something
 -- out, with which the functions in C would do nothing.
@@ -127,12 +114,11 @@ CREATE FUNCTION track_drop_triggers(relation regclass, all_of_them boolean) RETU
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record;
+	name text;
 BEGIN
-	FOR found IN SELECT * FROM track_triggers(relation) AS t
-		WHERE all_of_them OR NOT t.usable
+	FOR name IN SELECT t.name FROM track_triggers(relation) AS t WHERE all_of_them OR NOT t.usable
 	LOOP
-		EXECUTE format('DROP TRIGGER %I ON %s', found.name, relation);
+		EXECUTE format('DROP TRIGGER %I ON %s', name, relation);
 	END LOOP;
 END
 $$;
@@ -167,8 +153,8 @@ CREATE FUNCTION track_begin(relation regclass, options tracking) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	name text;
 	part regclass;
+	name text;
 BEGIN
 	IF row_security_active(relation) THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
@@ -190,14 +176,14 @@ BEGIN
 	END IF;
 	-- Lets them fire for apply workers, too.  ALTER TABLE does the same for partitions' copies.
 	-- Before 14.5 it leaves out copies that differ.
-	FOREACH name IN ARRAY ARRAY(SELECT t.name FROM track_triggers(relation) AS t) LOOP
-		FOR part IN SELECT relation UNION ALL
-			SELECT relid FROM pg_partition_tree(relation) WHERE relid <> relation
+	FOR part IN SELECT relation UNION ALL
+		SELECT relid FROM pg_partition_tree(relation) WHERE relid <> relation
+	LOOP
+		FOR name IN SELECT t.tgname FROM pg_trigger t WHERE t.tgrelid = part
+			AND t.tgname IN (SELECT r.name FROM track_triggers(relation) AS r)
+			AND (t.tgparentid = 0) = (part = relation) AND t.tgenabled <> 'A'
 		LOOP
-			IF EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = part AND t.tgname = name
-					AND (t.tgparentid = 0) = (part = relation) AND t.tgenabled <> 'A') THEN
-				EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', part, name);
-			END IF;
+			EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', part, name);
 		END LOOP;
 	END LOOP;
 	RETURN iblt_track_begin(relation, options.key_columns || options.columns,
@@ -223,8 +209,8 @@ BEGIN
 	IF peer_relation IS NOT NULL THEN
 		offer := track_offer(peer_name(relation_name(relation), peer_relation));
 	END IF;
+	PERFORM track_lock(relation);
 	IF offer IS NULL THEN
-		PERFORM track_lock(relation);
 		options := track_plan(relation, key_columns, columns,
 			coalesce(capacity, 10000), random_seed());
 	ELSIF coalesce(key_columns, columns) IS NOT NULL THEN
@@ -239,7 +225,6 @@ BEGIN
 			options.capacity := capacity;
 			options.template := iblt_compare_template(capacity, info.key_size, info.seed);
 		END IF;
-		PERFORM track_lock(relation);
 	END IF;
 	RETURN track_begin(relation, options);
 END
@@ -279,12 +264,10 @@ $$;
 
 -- Drops the triggers of a table and all that is kept of it.
 CREATE FUNCTION track_stop(relation regclass) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-BEGIN
-	PERFORM track_lock(relation);
-	PERFORM track_drop_triggers(relation, true);
-	PERFORM iblt_track_end(relation);
-END
+	SELECT track_lock(relation);
+	SELECT track_drop_triggers(relation, true);
+	SELECT iblt_track_end(relation)
 $$;

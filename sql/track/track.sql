@@ -5,12 +5,6 @@
 -- iblt_track, each table is locked in one transaction and scanned in the next one, so an error is
 -- caught in each step.
 
--- How the peer tracks its table, or another table of this database if conn is NULL.
-CREATE FUNCTION track_ask(conn text, name text) RETURNS jsonb
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 'iblt_track'),
-		'null')::jsonb;
-
 -- An error for a place without the extension that keeps digests.
 CREATE FUNCTION track_require(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -26,22 +20,67 @@ BEGIN
 END
 $$;
 
--- The first transaction of iblt_track with a peer.
+-- The value of a query that writes on the peer, in a transaction of its own.
+CREATE FUNCTION track_run(conn text, query text) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN CASE WHEN peer_send(conn, peer_trust_sql('NULL') || query) THEN peer_value(conn, 1) END;
+
+-- The first transaction of iblt_track with a peer, or of a table of iblt_track_all, which makes a
+-- digest there if there is none that is live.  Then one that was made for nothing goes again, and
+-- there is no generation if the digest here need not be made.
 CREATE FUNCTION track_start_as(relation regclass, peer text, peer_relation text,
-	capacity integer) RETURNS bigint
+	capacity integer, makes boolean DEFAULT false) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	name text := peer_name(relation_name(relation), peer_relation);
+	state text := 'live';
+	begun text;				-- the generation there
 	offer jsonb;
+	wanted tracking;
+	found tracking;
 	e failure;
 BEGIN
 	conn := (connect(ARRAY[peer], ARRAY[conn]))[1];
-	PERFORM track_require(place) FROM unnest(ARRAY[NULL, conn]) AS place;
-	offer := track_ask(conn, peer_name(relation_name(relation), peer_relation));
+	IF makes THEN
+		state := ask_one(conn, format('SELECT track_state(%L)', name), 'iblt_track');
+	ELSE
+		PERFORM track_require(place) FROM unnest(ARRAY[NULL, conn]) AS place;
+	END IF;
+	IF state IS DISTINCT FROM 'live' THEN
+		-- ends what runs there if this side ends
+		PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
+			'1000', false) WHERE pg_catalog.version() LIKE '%linux%'$q$);
+		begun := track_run(conn, format(CASE WHEN state IS NULL
+			THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL)'
+			ELSE 'SELECT iblt_internal.track_restart(%L)' END, name, capacity));
+		PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name, begun));
+	END IF;
+	BEGIN
+		offer := coalesce(ask_one(conn, format('SELECT track_offer(%L)', name), 'iblt_track'),
+			'null');
+		IF makes THEN
+			wanted := track_accept(relation, offer);
+			found := iblt_live_options(relation);
+			capacity := NULL;
+		END IF;
+		IF (found.template::bytea = wanted.template::bytea AND found.columns = wanted.columns
+				AND found.key_columns = wanted.key_columns
+				AND track_state(relation::text) = 'live') IS NOT TRUE THEN
+			begun := track_start(relation, NULL, NULL, capacity, offer);
+		ELSE
+			begun := NULL;
+		END IF;
+	EXCEPTION WHEN @on_error@ THEN
+		IF state IS NULL THEN
+			PERFORM track_run(conn, format('SELECT iblt_internal.track_stop(%L)', name));
+		END IF;
+		RAISE;
+	END;
 	PERFORM peers_close(ARRAY[conn]);
-	RETURN track_start(relation, NULL, NULL, capacity, offer);
+	RETURN begun;
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
 	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
@@ -107,76 +146,23 @@ EXCEPTION WHEN @on_any_error@ THEN
 END
 $$;
 
--- The value of a query that writes on the peer, in a transaction of its own.
-CREATE FUNCTION track_run(conn text, query text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peer_send(conn, peer_trust_sql('NULL') || query);
-	RETURN peer_value(conn, 1);
-END
-$$;
-
--- The first transaction of a table: the peer's digest, and the triggers here.  No generation if it
--- need not be scanned, or a problem if it cannot be tracked.  A digest that was made there for
--- nothing goes again.
+-- The first transaction of a table: no generation if it need not be scanned, or a problem if it
+-- cannot be tracked.
 CREATE FUNCTION track_first(peer text, item audit_item, capacity integer, OUT generation bigint,
 	OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-DECLARE
-	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	name text := audit_name(item);
-	state text;
-	begun text;				-- the generation there
-	offer jsonb;
-	wanted tracking;
-	found tracking;
-	e failure;
 BEGIN
 	IF item.relid IS NULL THEN
 		problem := 'it does not exist here';
-		RETURN;
-	ELSIF conn IS NULL THEN
+	ELSIF peer IS NULL THEN
 		generation := track_start(item.relid, NULL, NULL, capacity, NULL);
-		RETURN;
+	ELSE
+		generation := track_start_as(item.relid, peer, NULL, capacity, true);
 	END IF;
-	conn := (connect(ARRAY[peer], ARRAY[conn]))[1];
-	state := ask_one(conn, format('SELECT track_state(%L)', name), 'iblt_track');
-	IF state IS DISTINCT FROM 'live' THEN
-		-- ends what runs there if this side ends
-		PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
-			'1000', false) WHERE pg_catalog.version() LIKE '%linux%'$q$);
-		begun := track_run(conn, format(CASE WHEN state IS NULL
-			THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL)'
-			ELSE 'SELECT iblt_internal.track_restart(%L)' END, name, capacity));
-		PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name, begun));
-	END IF;
-	BEGIN
-		offer := track_ask(conn, name);
-		wanted := track_accept(item.relid, offer);
-		found := iblt_live_options(item.relid);
-		IF (found.template::bytea = wanted.template::bytea AND found.columns = wanted.columns
-				AND found.key_columns = wanted.key_columns
-				AND track_state(item.relid::regclass::text) = 'live') IS NOT TRUE THEN
-			generation := track_start(item.relid, NULL, NULL, NULL, offer);
-		END IF;
-	EXCEPTION WHEN @on_error@ THEN
-		problem := SQLERRM;
-		IF state IS NULL THEN
-			PERFORM track_run(conn, format('SELECT iblt_internal.track_stop(%L)', name));
-		END IF;
-	END;
-	PERFORM peers_close(ARRAY[conn]);
-EXCEPTION WHEN @on_any_error@ THEN
-	@take_failure@;
-	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
-	IF SQLSTATE = '57014' THEN
-		PERFORM iblt_raise(e, true);
-		RAISE;
-	END IF;
-	problem := concat_ws('; ', problem, SQLERRM);
+EXCEPTION WHEN @on_error@ THEN
+	problem := SQLERRM;
 END
 $$;
 
