@@ -65,45 +65,37 @@ CREATE FUNCTION audit_check(alone boolean, elsewhere boolean, target audit_targe
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	rounds integer := coalesce(options.recheck,
-		(of_nodes OR target.kind = 'subscription')::integer);
+	wrong record;
 BEGIN
-	IF of_nodes AND coalesce(target.kind, 'database') = 'database' THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'exactly one of tables and schema must be given';
-	ELSIF target.kind IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'at most one of tables, schema, publication and subscription can be given';
-	ELSIF target.peer_schema IS NOT NULL AND target.kind <> 'schema' THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'peer_schema can only be given with schema';
-	ELSIF elsewhere AND target.tables IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'with here_peer, tables are named by here_tables and not by tables',
-			HINT = 'Give here_tables => ''{shop.items}''. They need not exist in this database.';
-	ELSIF NOT (elsewhere OR of_nodes) AND target.here_tables IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'here_tables needs here_peer',
-			HINT = 'Give here_peer too, or name tables of this database in tables.';
-	ELSIF alone AND elsewhere AND target.kind = 'subscription' THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'peer must not be null',
-			DETAIL = 'The connection string of a subscription may lead elsewhere from this server.',
-			HINT = 'Give the publisher as peer.';
-	ELSIF alone AND target.kind <> 'subscription' THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'peer must not be null',
-			DETAIL = 'Each table is compared with the one of the same name in another database.',
-			HINT = 'Use iblt_compare for two relations of this database.';
-	ELSIF array_position(target.tables, NULL) > 0
-			OR array_position(target.here_tables, NULL) > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'tables must not contain nulls';
-	ELSIF rounds > 0 AND NOT elsewhere
-			AND current_setting('transaction_isolation') !~ '^read' THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
-			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+	SELECT w.* INTO wrong FROM (VALUES
+		(of_nodes AND coalesce(target.kind, 'database') = 'database', '22023',
+			'exactly one of tables and schema must be given', '', ''),
+		(target.kind IS NULL, '22023',
+			'at most one of tables, schema, publication and subscription can be given', '', ''),
+		(target.peer_schema IS NOT NULL AND target.kind <> 'schema', '22023',
+			'peer_schema can only be given with schema', '', ''),
+		(elsewhere AND target.tables IS NOT NULL, '22023',
+			'with here_peer, tables are named by here_tables and not by tables', '',
+			'Give here_tables => ''{shop.items}''. They need not exist in this database.'),
+		(NOT (elsewhere OR of_nodes) AND target.here_tables IS NOT NULL, '22023',
+			'here_tables needs here_peer', '',
+			'Give here_peer too, or name tables of this database in tables.'),
+		(alone AND elsewhere AND target.kind = 'subscription', '22004', 'peer must not be null',
+			'The connection string of a subscription may lead elsewhere from this server.',
+			'Give the publisher as peer.'),
+		(alone AND target.kind <> 'subscription', '22004', 'peer must not be null',
+			'Each table is compared with the one of the same name in another database.',
+			'Use iblt_compare for two relations of this database.'),
+		(array_position(target.tables, NULL) > 0 OR array_position(target.here_tables, NULL) > 0,
+			'22004', 'tables must not contain nulls', '', ''),
+		(coalesce(options.recheck, (of_nodes OR target.kind = 'subscription')::integer) > 0
+			AND NOT elsewhere AND current_setting('transaction_isolation') !~ '^read', '25001',
+			'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction', '',
+			'Use isolation level READ COMMITTED, or recheck => 0.')
+		) AS w(holds, state, message, detail, hint) WHERE w.holds LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION USING ERRCODE = wrong.state, MESSAGE = wrong.message,
+			DETAIL = wrong.detail, HINT = wrong.hint;
 	END IF;
 	PERFORM check_options('pg_class', options, of_nodes);
 END
@@ -168,18 +160,10 @@ CREATE FUNCTION audit_check_peers(conns text[], label text DEFAULT 'iblt_audit',
 AS $$
 DECLARE
 	relations text[] := array_fill(text 'pg_catalog.pg_class', ARRAY[cardinality(conns)]);
-	bare boolean := false;
-	sides side[];
-	conn text;
+	sides side[] := CASE WHEN (SELECT bool_or(peer_is_bare(conn)) FROM unnest(conns) AS conn)
+		THEN (plain_sides(conns, relations, '{}', '{}', label)).sides
+		ELSE describe_sides(conns, relations, '{}', false, label) END;
 BEGIN
-	FOREACH conn IN ARRAY conns LOOP
-		bare := bare OR peer_is_bare(conn);
-	END LOOP;
-	IF bare THEN
-		sides := (plain_sides(conns, relations, '{}', '{}', label)).sides;
-	ELSE
-		sides := describe_sides(conns, relations, '{}', false, label);
-	END IF;
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		sides[n].side := nodes[n];
 	END LOOP;
@@ -194,7 +178,6 @@ CREATE FUNCTION audit_drive(a attempt, target audit_target, label text) RETURNS 
 AS $$
 DECLARE
 	of_nodes boolean := a.names IS NOT NULL;
-	next record;
 	items audit_item[];
 	equal audit_row[];		-- those that were compared together
 	compared record;
@@ -211,12 +194,10 @@ BEGIN
 			EXIT;
 		EXCEPTION WHEN @on_error@ THEN
 			@take_failure@;
-			next := next_attempt(a, NULL, e);
-			IF (next.a).failed IS NULL THEN
+			a := begin_again(a, NULL, e);
+			IF a.number IS NULL THEN
 				RAISE;
 			END IF;
-			a := next.a;
-			PERFORM warn_left_out(a.failed, e);
 		END;
 	END LOOP;
 	items := audit_list(a.conns, target, (a.options).mappings, of_nodes);
@@ -288,13 +269,10 @@ COMMENT ON FUNCTION @extschema@.iblt_audit IS
 'subscription: one row a table, with its status';
 
 CREATE FUNCTION @extschema@.iblt_audit_stats() RETURNS SETOF audit_row
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 100
+	LANGUAGE sql STABLE PARALLEL RESTRICTED ROWS 100
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-BEGIN
-	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_row,
-		kept_stats('iblt_audit'));
-END
+	SELECT * FROM jsonb_populate_recordset(NULL::audit_row, kept_stats('iblt_audit'))
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_stats IS
 'the tables of the last iblt_audit that finished in this session, with all that is known of each: '
