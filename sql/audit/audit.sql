@@ -104,23 +104,15 @@ $$;
 -- The peer
 
 -- The foreign server of a subscription of this database, which one may have from PostgreSQL 19 on;
--- otherwise NULL.
+-- otherwise NULL.  Before 19, subserver is the column of the last line.  A body that is bound would
+-- keep that after an upgrade of the server.
 CREATE FUNCTION audit_server(subscription text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-DECLARE
-	known name := (SELECT attname FROM pg_attribute WHERE attname = 'subserver'
-		AND attrelid = 'pg_catalog.pg_subscription'::regclass);
-	server text;
-BEGIN
-	IF known IS NOT NULL THEN
-		EXECUTE format('SELECT f.srvname FROM pg_subscription s'
-				' JOIN pg_foreign_server f ON f.oid = s.%I JOIN pg_database d'
-				' ON d.oid = s.subdbid AND d.datname = current_database() WHERE s.subname = $1',
-			known) INTO server USING subscription;
-	END IF;
-	RETURN server;
-END
+	SELECT (SELECT f.srvname FROM pg_subscription s
+		JOIN pg_database d ON d.oid = s.subdbid AND d.datname = current_database()
+		JOIN pg_foreign_server f ON f.oid = subserver WHERE s.subname = subscription)
+	FROM (VALUES (NULL::oid)) AS older(subserver)
 $$;
 
 -- How to reach the publisher of a subscription of this database.

@@ -206,14 +206,11 @@ $$;
 -- What nodes have otherwise than their majority, counted, as the fields of a node_audit_row.
 -- What is missing, extra or changed is so for the majority, so a tie blames no node.
 CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	names text[] := iblt_field(plan.sides, 'side');
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (WITH d AS MATERIALIZED (
-		SELECT v.verdict, v.agree, v.deviate, v.missing FROM unnest(differences) AS d,
-			nodes_verdict(names, plan.named, d.checksums) AS v
+		SELECT v.verdict, v.agree, v.deviate, v.missing
+		FROM (SELECT iblt_field(plan.sides, 'side') OFFSET 0) AS s(names),
+			unnest(differences) AS d, nodes_verdict(s.names, plan.named, d.checksums) AS v
 	), n AS (
 		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
 			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
@@ -226,8 +223,6 @@ BEGIN
 			'ties', count(*) FILTER (WHERE d.verdict = 'tie'))
 		|| '{"missing": {}, "extra": {}, "changed": {}}'
 		|| coalesce((SELECT jsonb_object_agg(kind, numbers) FROM k), '{}') FROM d);
-END
-$$;
 
 -- Comparing it
 

@@ -20,26 +20,11 @@ RETURNS text
 				FROM coalesce(content -> c.name, d.key -> c.name) AS u) AS v(value)) END;
 
 -- Differences of a table, side by side: the columns of the key first, then those that differ most.
-CREATE FUNCTION page_rows(relation text, kept run_difference[]) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+CREATE FUNCTION page_rows(relation text, kept run_difference[], most integer DEFAULT 12)
+RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-DECLARE
-	most constant integer := 12;
-	columns text[] := (
-		SELECT array_agg(c.name ORDER BY c.in_key DESC, c.differing DESC, c.position, c.name)
-		FROM (SELECT n.name, bool_or(n.in_key) AS in_key,
-				count(*) FILTER (WHERE n.name = ANY (f.differs)) AS differing,
-				(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = to_regclass(relation)
-					AND a.attname = n.name) AS position
-			FROM unnest(kept) AS f, LATERAL (
-				SELECT k, true FROM jsonb_object_keys(f.key) AS k
-				UNION SELECT k, false FROM unnest(ARRAY[f.here, f.there]) AS r,
-					jsonb_object_keys(CASE jsonb_typeof(r) WHEN 'object' THEN r ELSE '{}' END) AS k
-				) AS n(name, in_key)
-			GROUP BY n.name) AS c);
-	shown text[] := columns[1:most];
-BEGIN
-	RETURN html_table(ARRAY['', ''] || ARRAY(SELECT html(c, 100) FROM unnest(shown) AS c), (
+	SELECT html_table('{"",""}' || ARRAY(SELECT html(c, 100) FROM unnest(s.shown) AS c), (
 			SELECT string_agg(format('<tbody><tr><th rowspan="2" scope="rowgroup">%s</th>'
 				'<th scope="row">here</th>%s</tr><tr><th scope="row">there</th>%s</tr></tbody>',
 				concat_ws('<br>', CASE d.side WHEN 'there' THEN 'missing' WHEN 'here' THEN 'extra'
@@ -49,11 +34,22 @@ BEGIN
 					CASE WHEN d.confirmed IS FALSE THEN 'unconfirmed' END,
 					CASE WHEN d.here IS NULL AND d.there IS NULL
 						THEN html(array_to_string(d.differs, ', '), 1000) END),
-				page_side(d, d.here, d.here_count, shown),
-				page_side(d, d.there, d.there_count, shown)), chr(10) ORDER BY d.number)
+				page_side(d, d.here, d.here_count, s.shown),
+				page_side(d, d.there, d.there_count, s.shown)), chr(10) ORDER BY d.number)
 			FROM unnest(kept) AS d), 'rows')
-		|| coalesce(html_left_out(most, cardinality(columns), 'columns'), '');
-END
+		|| coalesce(html_left_out(most, s.n, 'columns'), '')
+	FROM (SELECT (array_agg(c.name ORDER BY c.in_key DESC, c.differing DESC, c.position, c.name))
+				[1:most], count(*)
+		FROM (SELECT n.name, bool_or(n.in_key) AS in_key,
+				count(*) FILTER (WHERE n.name = ANY (f.differs)) AS differing,
+				(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = to_regclass(relation)
+					AND a.attname = n.name) AS position
+			FROM unnest(kept) AS f, LATERAL (
+				SELECT k, true FROM jsonb_object_keys(f.key) AS k
+				UNION SELECT k, false FROM unnest(ARRAY[f.here, f.there]) AS r,
+					jsonb_object_keys(CASE jsonb_typeof(r) WHEN 'object' THEN r ELSE '{}' END) AS k
+				) AS n(name, in_key)
+			GROUP BY n.name) AS c) AS s(shown, n)
 $$;
 
 -- A range of the key in words.
@@ -175,12 +171,9 @@ $$;
 
 -- A report as one HTML document.
 CREATE FUNCTION report_page(report report) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	title text := html(report_headline(report));
-BEGIN
-	RETURN concat('<!DOCTYPE html>', chr(10), '<html lang="en"><head><meta charset="utf-8">',
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN (SELECT concat('<!DOCTYPE html>', chr(10),
+		'<html lang="en"><head><meta charset="utf-8">',
 		'<meta http-equiv="Content-Security-Policy" content="default-src ''none''; style-src ',
 		'''unsafe-inline''"><meta name="viewport" content="width=device-width">',
 		'<meta name="referrer" content="no-referrer"><title>', title, '</title><style>',
@@ -220,6 +213,5 @@ BEGIN
 			|| '<li>Large objects, and rows of materialized views and of foreign tables, unless '
 			'the page lists them.</li>'
 			|| '<li>What the details of tables say was not compared, such as columns of one '
-			'side.</li></ul>' || chr(10)), '</body></html>');
-END
-$$;
+			'side.</li></ul>' || chr(10)), '</body></html>')
+		FROM html(report_headline(report)) AS title);
