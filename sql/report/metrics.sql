@@ -9,8 +9,7 @@
 CREATE FUNCTION report_prometheus(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (WITH concerned AS (
-		SELECT t.*, row_number() OVER (ORDER BY t.status <> 'differs', t.n) AS place
-		FROM unnest(report.tables) AS t WHERE t.status <> 'equal'
+		SELECT * FROM unnest(report.tables) WITH ORDINALITY AS t WHERE t.status <> 'equal'
 	)
 	SELECT string_agg(concat_ws(chr(10), format('# HELP iblt_audit_%s %s', h.series, h.help),
 			format('# TYPE iblt_audit_%s gauge', h.series), (
@@ -35,18 +34,18 @@ CREATE FUNCTION report_prometheus(report report) RETURNS text
 				'side="there"', coalesce(sum(t.rows_there), 0)) FROM unnest(report.tables) AS t)),
 		(5, 'table_not_equal', '1 for each table that is not equal.', (
 			SELECT jsonb_object_agg(format('relation=%s,status=%s', to_json(c.name),
-				to_json(c.status)), 1) FROM concerned c WHERE c.place <= 1000)),
+				to_json(c.status)), 1) FROM concerned c WHERE c.ordinality <= 1000)),
 		(6, 'table_differences', 'Keys that differ in a table that is not equal, by kind.', (
 			SELECT jsonb_object_agg(format('relation=%s,kind="%s"', to_json(c.name), k.kind),
 				k.n)
 			FROM concerned c, LATERAL (VALUES ('missing', c.missing), ('extra', c.extra),
 				('changed', c.changed), ('unconfirmed', c.unconfirmed)) AS k(kind, n)
-			WHERE c.place <= 1000 AND k.n IS NOT NULL)),
+			WHERE c.ordinality <= 1000 AND k.n IS NOT NULL)),
 		(7, 'structure_differences', 'Properties of the structure that differ, by severity.', (
 			SELECT jsonb_object_agg(format('severity="%s"', v), (SELECT count(*)
 				FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = v))
 			FROM unnest(structure_severities()) AS v WHERE report.structure IS NOT NULL)),
 		-- the last one: bin/iblt-audit.sh takes its sample for the end of the file
 		(8, 'tables_left_out', 'Tables that are not equal and have no samples of their own.', (
-			SELECT jsonb_build_object('', count(*)) FROM concerned c WHERE c.place > 1000))
+			SELECT jsonb_build_object('', count(*)) FROM concerned c WHERE c.ordinality > 1000))
 		) AS h(n, series, help, samples));

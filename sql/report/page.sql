@@ -111,11 +111,12 @@ CREATE FUNCTION page_list(report report, heading text, status text[], most integ
 				(SELECT string_agg(html_cell(coalesce(grouped(c.n), ''), 'n'), '' ORDER BY c.place)
 				FROM unnest(ARRAY[t.rows_here, t.rows_there, t.missing, t.extra, t.changed,
 					nullif(t.unconfirmed, 0)]) WITH ORDINALITY AS c(n, place)),
-				html_cell(coalesce(html(t.detail, 1000), '')), '</tr>', chr(10)), '' ORDER BY t.n)
-				FILTER (WHERE t.place <= most))
+				html_cell(coalesce(html(t.detail, 1000), '')), '</tr>', chr(10)), ''
+				ORDER BY t.place) FILTER (WHERE t.place <= most))
 		|| coalesce(html_left_out(most, count(*), 'tables'), ''))
-	FROM (SELECT u.*, row_number() OVER (ORDER BY u.n) AS place
-		FROM unnest(report.tables) AS u WHERE u.status = ANY (page_list.status)) AS t
+	FROM (SELECT u.*, row_number() OVER (ORDER BY u.ordinality) AS place
+		FROM unnest(report.tables) WITH ORDINALITY AS u
+		WHERE u.status = ANY (page_list.status)) AS t
 	HAVING count(*) > 0);
 
 -- The details of the tables that differ, of a run, or of an audit that kept the first rows.
@@ -127,8 +128,7 @@ DECLARE
 	most_tables constant integer := 20;
 	most constant integer := 25;
 	listed report_table[] := ARRAY(SELECT u FROM unnest(report.tables) AS u
-		WHERE u.status = 'differs' AND (run IS NOT NULL OR u.differences IS NOT NULL)
-		ORDER BY u.n);
+		WHERE u.status = 'differs' AND (run IS NOT NULL OR u.differences IS NOT NULL));
 	result text := '';
 	t report_table;
 	kept run_difference[];

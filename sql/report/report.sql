@@ -75,10 +75,11 @@ BEGIN
 				MESSAGE = format('there is no run %s, or it is not yours', run);
 		END IF;
 	END IF;
-	report.tables := (SELECT array_agg(ROW(t.n, (t.line ->> 'table_number')::integer,
+	report.tables := (SELECT array_agg(ROW((t.line ->> 'table_number')::integer,
 			one_line(coalesce(r.relation, r.peer_relation, '?')),
 			coalesce(r.status, 'unknown'), one_line(left(nullif(r.detail, ''), 2000)),
-			@each audit_counts: r.%,@ r.differences)::report_table ORDER BY t.n)
+			@each audit_counts: r.%,@ r.differences)::report_table
+			ORDER BY CASE r.status WHEN 'differs' THEN 1 WHEN 'equal' THEN 3 ELSE 2 END, t.n)
 		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
 		json_populate_record(NULL::audit_row, t.line) AS r);
 	report.structure := structure;

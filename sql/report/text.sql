@@ -47,31 +47,30 @@ CREATE FUNCTION report_structure(report report, most integer) RETURNS text
 			count(*) - most) END), '')
 	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n));
 
--- The tables that are not equal, those that differ first, with what there is to say of each.
+-- The tables that are not equal, with what there is to say of each.
 CREATE FUNCTION report_concerned(report report)
 RETURNS TABLE (n bigint, name text, status text, said text)
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT row_number() OVER (ORDER BY t.status <> 'differs', t.n), t.name, t.status,
+	SELECT t.ordinality, t.name, t.status,
 		CASE WHEN t.status = 'differs' AND c.counts IS NOT NULL THEN c.counts
 			ELSE concat_ws('; ', c.counts, t.detail) END
-	FROM unnest(report.tables) AS t,
+	FROM unnest(report.tables) WITH ORDINALITY AS t,
 	report_counts(t.missing, t.extra, t.changed, t.unconfirmed) AS c(counts)
 	WHERE t.status <> 'equal'
 $$;
 
--- A table with a line a table, those that differ first and equal ones last.
+-- A table with a line a table.
 CREATE FUNCTION report_text(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (WITH line AS (
-		SELECT 0 AS kind, 0::bigint AS n,
+		SELECT 0::bigint AS n,
 			'{status,table,here,there,missing,extra,changed}'::text[] AS cells, NULL AS detail
 		UNION ALL
-		SELECT CASE t.status WHEN 'differs' THEN 1 WHEN 'equal' THEN 3 ELSE 2 END, t.n,
-			ARRAY[t.status, t.name, grouped(t.rows_here), grouped(t.rows_there),
+		SELECT t.ordinality, ARRAY[t.status, t.name, grouped(t.rows_here), grouped(t.rows_there),
 				grouped(t.missing), grouped(t.extra), grouped(t.changed)],
 			concat_ws('; ', grouped(nullif(t.unconfirmed, 0)) || ' unconfirmed', t.detail)
-		FROM unnest(report.tables) AS t
+		FROM unnest(report.tables) WITH ORDINALITY AS t
 	), width AS (
 		SELECT c AS n, max(length(l.cells[c])) AS width
 		FROM line l, generate_series(1, 7) AS c GROUP BY c
@@ -80,7 +79,6 @@ CREATE FUNCTION report_text(report report) RETURNS text
 				SELECT rtrim(string_agg(CASE WHEN w.n < 3 THEN rpad(l.cells[w.n], w.width)
 					ELSE lpad(coalesce(l.cells[w.n], ''), w.width) END, '  ' ORDER BY w.n))
 				FROM width w)
-			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''), chr(10)
-			ORDER BY l.kind, l.n),
+			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''), chr(10) ORDER BY l.n),
 		report_structure(report, 1000), one_line(report.state))
 	FROM line l);

@@ -2,7 +2,6 @@
 
 -- What a report has of a table.
 CREATE TYPE report_table AS (
-	n bigint,				-- in the order of the audit
 	table_number integer,	-- of a run
 	name text,				-- here, or else on the peer
 	status text,
@@ -16,7 +15,7 @@ CREATE TYPE report AS (
 	run bigint,				-- NULL for an audit
 	name text,				-- that the caller gives the audit, on one line
 	verdict text,			-- 'equal', 'differs' or 'unknown'
-	tables report_table[],
+	tables report_table[],	-- those that differ first, and equal ones last
 	structure jsonb,		-- rows of iblt_audit_structure, NULL if it was not compared
 	state text,				-- of the subscription, unless all is equal
 	made timestamptz,
