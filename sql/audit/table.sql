@@ -144,17 +144,14 @@ $$;
 CREATE FUNCTION audit_count(differences difference[], INOUT result audit_row) RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-DECLARE
-	counted audit_row;
 BEGIN
 	-- in FROM, unnest would have the planner look for ways to hash a batch
-	SELECT count(*) FILTER (WHERE (u.d).side = 'there'),
-		count(*) FILTER (WHERE (u.d).side = 'here'),
-		count(*) FILTER (WHERE (u.d).side = 'both'),
-		count(*) FILTER (WHERE NOT (u.d).confirmed)
-	INTO counted.missing, counted.extra, counted.changed, counted.unconfirmed
+	SELECT coalesce(result.missing, 0) + count(*) FILTER (WHERE (u.d).side = 'there'),
+		coalesce(result.extra, 0) + count(*) FILTER (WHERE (u.d).side = 'here'),
+		coalesce(result.changed, 0) + count(*) FILTER (WHERE (u.d).side = 'both'),
+		coalesce(result.unconfirmed, 0) + count(*) FILTER (WHERE NOT (u.d).confirmed)
+	INTO result.missing, result.extra, result.changed, result.unconfirmed
 	FROM (SELECT unnest(differences) AS d) AS u;
-	@each audit_counts: result.% := coalesce(result.%, 0) + counted.%;@
 END
 $$;
 
