@@ -72,7 +72,8 @@ CREATE FUNCTION plain_code_sql(id text) RETURNS text
 		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)));
 
 -- Statements of PL/pgSQL that lock a relation until the transaction ends, and raise an error if it
--- is not what was described, or the planner would call code of other roles.
+-- is not what was described, or the planner would call code of other roles.  Without a fingerprint,
+-- any relation will do.
 -- PREPARE takes the lock that a query takes, needs no right, and calls nothing.  The name is
 -- looked up before, so that it is not prepared in vain, and after that once more.
 CREATE FUNCTION plain_lock_sql(d described) RETURNS text
@@ -91,9 +92,9 @@ CREATE FUNCTION plain_lock_sql(d described) RETURNS text
 					'another role.',
 				HINT = 'Install iblt there, or compare as that role.';
 		END IF;$q$,
-		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND left(%s, 32) = %L',
+		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND left(%s, 32) %s',
 			d.server, plain_fingerprint_sql(format('to_regclass(%L)::oid', d.relation)),
-			d.fingerprint),
+			coalesce('= ' || quote_literal(d.fingerprint), 'IS NOT NULL')),
 		format('PREPARE %I AS SELECT FROM %s', p.name, d.relation), format('DEALLOCATE %I', p.name),
 		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
 		plain_code_sql(format('to_regclass(%L)', d.relation)),

@@ -315,16 +315,22 @@ BEGIN
 END
 $$;
 
--- The number that a query of keys gives on the target's side.
-CREATE FUNCTION repair_ask(plan repair_plan, query text, ids text[]) RETURNS bigint
+-- The number that a query of keys gives on the target's side, which may read another relation.
+CREATE FUNCTION repair_ask(plan repair_plan, query text, ids text[], other text DEFAULT NULL)
+RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	described described[] := reads(plan.target);
 	answers bigint[];
 BEGIN
+	IF other IS NOT NULL THEN
+		described[2] := described[1];
+		described[2].relation := other;
+		described[2].fingerprint := NULL;
+	END IF;
 	answers := ask_values(ARRAY[(plan.target).place], ARRAY[query], NULL,
-		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL,
-			reads(plan.target))::reading);
+		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL, described)::reading);
 	RETURN answers[1];
 END
 $$;

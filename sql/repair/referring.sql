@@ -50,7 +50,7 @@ BEGIN
 					' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
 				(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
 				repair_rows_sql(plan, ids, '{tableoid,ctid}' || k.referenced), k.relation,
-				k.matches), ids);
+				k.matches), ids, k.relation);
 			IF found > 0 THEN
 				problems := problems || format('%s of %s to such rows %s',
 					found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,

@@ -189,6 +189,21 @@ table(\%plain, 'bare', [ 0, 1 ], qw(postgres bare));
 table(\%alone, '', [0], 'postgres');
 note("$cells cells");
 
+# A repair also counts the rows that refer to its table, and an audit of structures reads the columns that sequences number.
+fresh('postgres', 'bare');
+$node->safe_psql($_, 'CREATE TABLE referred (id int PRIMARY KEY); GRANT REFERENCES ON referred TO mallory') foreach qw(postgres bare);
+$node->safe_psql('bare', 'INSERT INTO referred VALUES (1)');
+$owner{bare}->run('CREATE TABLE app.child (id serial, referred int REFERENCES public.referred ON DELETE CASCADE); CREATE INDEX ON app.child ((id + app.evil(1)))');
+foreach my $case ([ "iblt_repair('referred', $peer{bare}, direction => 'push', method => 'plain')", qr/refusing to read app\.child/ ],
+	[ "iblt_audit_structure($peer{bare}, schema => 'app')", qr/a column that it numbers cannot be read, or only by running code of another role/ ])
+{
+	my ($call, $said) = @$case;
+	my $from = -s $log;
+	my (undef, $out, $err) = $node->psql('postgres', "SELECT * FROM $call");
+	like("$out$err", $said, ($call =~ /^(\w+)/)[0] . ' beside the table itself');
+	unlike(slurp_file($log, $from), qr/evil ran as (?!mallory)/, 'runs nothing of his');
+}
+
 # --- what may run ------------------------------------------------------------------------
 
 # Under force_parallel_mode, statements run in a worker, which has the settings of its leader.
