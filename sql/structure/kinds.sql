@@ -12,7 +12,7 @@
 -- structure_sql (structure.sql) puts the queries together.  It defines spaces (the schemas that
 -- are compared), members (what belongs to an extension), tools (the extensions of an audit),
 -- relations and types (those in the schemas), and replaces {owned ACL OWNER TYPE} and
--- {granted ACL OWNER TYPE}.
+-- {granted ACL OWNER TYPE}, and {code c.oid} by whether reading c would run code of another role.
 
 -- "whole": only if all schemas are compared, because the objects are in none.
 CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
@@ -196,7 +196,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 		SELECT string_agg(x.name, ', ' ORDER BY x.name COLLATE "C") FILTER (WHERE d.owns) AS owner,
 			string_agg(x.name, ', ' ORDER BY x.name COLLATE "C") FILTER (WHERE z.counts) AS names,
 			CASE WHEN bool_or(NOT x.readable)
-				THEN '{"unknown": "no right to read all rows of a column that it numbers"}'
+				THEN '{"unknown": "a column that it numbers cannot be read, or only by running'
+					' code of another role"}'
 			ELSE to_jsonb(CASE WHEN q.seqincrement > 0 THEN max(v.v) ELSE min(v.v) END)
 			END AS reached
 		FROM (SELECT u.relid, u.attnum, bool_or(u.owns) FROM (
@@ -220,7 +221,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			-- NULL for a column that does not count
 			CASE WHEN z.counts THEN has_schema_privilege(n.oid, 'USAGE')
 				AND has_column_privilege(c.oid, a.attnum, 'SELECT')
-				AND NOT row_security_active(c.oid) AND NOT EXISTS (
+				AND NOT row_security_active(c.oid) AND NOT {code c.oid} AND NOT EXISTS (
 					WITH RECURSIVE tree AS (SELECT c.oid UNION SELECT i.inhrelid
 						FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
 					SELECT FROM tree JOIN pg_class b ON b.oid = tree.oid

@@ -65,7 +65,7 @@ AS $$
 			'objects', (SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind,
 					'object', object, 'parent', parent, 'severity', severity,
 					'facts', jsonb_strip_nulls(facts))), '[]') FROM objects))::text$q$,
-		schema, string_agg(CASE WHEN rights THEN
+		schema, string_agg(replace(CASE WHEN rights THEN
 				regexp_replace(regexp_replace(k.query,
 				'\{owned (\S+) (\S+) (\w)\}',
 				$q$'owner', pg_get_userbyid(\2), {granted \1 \2 \3}$q$),
@@ -77,7 +77,8 @@ AS $$
 					FROM aclexplode(coalesce(\1, acldefault('\3', \2))) AS g
 					WHERE g.privilege_type <> 'MAINTAIN' OR g.grantee <> \2
 					GROUP BY g.grantee) AS g(item))$q$)
-			ELSE regexp_replace(k.query, ',\s*\{(owned|granted) [^}]*\}', '') END, ' UNION ALL '))
+			ELSE regexp_replace(k.query, ',\s*\{(owned|granted) [^}]*\}', '') END, '{code c.oid}',
+			'(' || plain_code_sql('c.oid') || ')'), ' UNION ALL '))
 	FROM structure_kinds k
 	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole)
 $$;

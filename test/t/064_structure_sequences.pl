@@ -146,7 +146,7 @@ both_run('CREATE TABLE s.t (id serial); INSERT INTO s.t VALUES (1); CREATE SEQUE
 setval($_ => "'s.t_id_seq'", 1) foreach qw(a b);
 setval(b => "'s.q'", 500);
 my $no_sequence = 'unknown: no right to read the sequence';
-my $no_column = 'unknown: no right to read all rows of a column that it numbers';
+my $no_column = 'unknown: a column that it numbers cannot be read, or only by running code of another role';
 $peer = $weak;
 is(audit('', 'weak'), join("\n", map { "sequence|$_|unknown" } sort "s.q|next value|$no_sequence|$no_sequence", "s.t_id_seq|behind its column|$no_column|$no_column", "s.t_id_seq|next value|$no_sequence|$no_sequence"),
 	'a role without any right knows nothing');
