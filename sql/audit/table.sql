@@ -43,16 +43,17 @@ DECLARE
 	s side;
 BEGIN
 	FOREACH s IN ARRAY CASE WHEN item.listed THEN sides_of(plan) ELSE '{}' END LOOP
-		CONTINUE WHEN s.kind <> 'f' AND NOT s.remote;
+		CONTINUE WHEN s.kind NOT IN ('f', 'v') AND NOT s.remote;
 		kinds := concat(kinds || ' and ', CASE s.kind WHEN 'f' THEN 'a foreign table'
-			WHEN 'v' THEN 'a view of foreign tables' ELSE 'a table with foreign partitions' END,
+			WHEN 'v' THEN 'a view' ELSE 'a table with foreign partitions' END,
 			CASE WHEN plan.sides IS NOT NULL THEN format(' on "%s"', s.side)
 			WHEN s.side = 'here' THEN ' here' ELSE ' on the peer' END);
 	END LOOP;
 	IF kinds IS NOT NULL THEN
-		-- a foreign table that leads to the other side's table would be compared with itself
+		-- a foreign table that leads to the other side's table would be compared with itself, and
+		-- so would a view of one, or of a function that asks there
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
-			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
+			DETAIL = 'Its rows may be elsewhere. Name it in tables to compare it all the same.';
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
 		-- columns by the names that the plan has for them
