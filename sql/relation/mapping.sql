@@ -77,8 +77,10 @@ DECLARE
 		FROM jsonb_each_text(mapping -> 'columns')
 		WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
 			jsonb_build_object('n', value)));
-	twice text := (SELECT min(c ->> 'name') FROM jsonb_array_elements(columns) AS c
-		GROUP BY c ->> 'name' HAVING count(*) > 1 LIMIT 1);
+	-- rows have versions, which are read by the names of system columns
+	twice text := coalesce((SELECT min(c ->> 'name') FROM jsonb_array_elements(columns) AS c
+		GROUP BY c ->> 'name' HAVING count(*) > 1 LIMIT 1),
+		(SELECT min(x) FROM unnest('{tableoid,ctid,xmin}'::text[]) AS x WHERE expressions ? x));
 BEGIN
 	IF missing IS NOT NULL OR (SELECT count(DISTINCT value) <> count(*)
 			FROM jsonb_each_text(mapping -> 'columns')) THEN

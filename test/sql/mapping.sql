@@ -105,7 +105,7 @@ SELECT * FROM iblt_repair('a', NULL, 'b', direction => 'push', peer_columns => '
 SELECT * FROM pg_temp.refusals('%s', $$* FROM iblt_repair('c', NULL, 'd', direction => 'push', peer_columns => '{"x": "y", "y": "x"}')$$,
 	$$* FROM iblt_compare('a', NULL, 'b', peer_columns => '{"id": "nowhere"}')$$,
 	$$* FROM iblt_compare('a', NULL, 'b', peer_columns => '{"n": "item", "id": "item"}')$$,
-	$$* FROM iblt_compare('a', NULL, 'b', peer_columns => '{"n": "item"}')$$, $$* FROM iblt_compare('a', NULL, 'b', peer_columns => '[]')$$,
+	$$* FROM iblt_compare('a', NULL, 'b', peer_columns => '{"n": "item"}')$$, $$* FROM iblt_compare('c', NULL, 'd', expressions => '{"xmin": "id"}')$$, $$* FROM iblt_compare('a', NULL, 'b', peer_columns => '[]')$$,
 	$$* FROM iblt_compare('a', NULL, 'b', expressions => '{"n": 1}')$$, $$* FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "random()"}')$$,
 	$$* FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "(SELECT 1)"}')$$,
 	$$* FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "x) FROM c; --"}')$$,
