@@ -31,9 +31,9 @@ BEGIN
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
 		MESSAGE = format('rows have the same key (%s), although it is unique', s.side),
-		DETAIL = concat('One such key is ' || key::text || '. ', 'Either a unique index is '
-			'damaged, or this transaction has violated a deferred constraint.'),
-		HINT = 'Delete the rows that are too many, and REINDEX. '
+		DETAIL = concat('One such key is ' || key::text || '. ', 'A unique index is damaged '
+			'or was dropped meanwhile, or this transaction has violated a deferred constraint.'),
+		HINT = 'If the index is there, delete the rows that are too many, and REINDEX. '
 			'Until then, name more columns in key_columns to tell these rows apart.';
 END
 $$;
