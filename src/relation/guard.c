@@ -45,6 +45,7 @@
 #include "utils/rel.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "codec/codec.h"
 #include "codec/version.h"
@@ -223,6 +224,36 @@ forget_expressions(RelOptInfo *rel)
 	}
 }
 
+/*
+ * The planner asks a function of a range type how far bounds are apart.  The session keeps it as
+ * it was found, perhaps while nothing was refused, and without the hook.  So it is looked up again.
+ */
+static void
+hook_ranges(Oid relid)
+{
+	Relation	rel = try_relation_open(relid, NoLock);
+
+	for (int i = 0; rel != NULL && i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Oid			type = TupleDescAttr(RelationGetDescr(rel), i)->atttypid;
+		Oid			owner;
+		TypeCacheEntry *entry;
+
+		if (type < FirstNormalObjectId)
+			continue;
+		type = getBaseType(type);
+		if (type_is_multirange(type))
+			type = get_multirange_range(type);
+		entry = type_is_range(type) ? lookup_type_cache(type, TYPECACHE_RANGE_INFO) : NULL;
+		if (entry != NULL && OidIsValid(entry->rng_subdiff_finfo.fn_oid) &&
+			!function_is_trusted(entry->rng_subdiff_finfo.fn_oid, &owner))
+			fmgr_info_cxt(entry->rng_subdiff_finfo.fn_oid, &entry->rng_subdiff_finfo,
+						  CacheMemoryContext);
+	}
+	if (rel != NULL)
+		relation_close(rel, NoLock);
+}
+
 /* Before a foreign table is planned, which may connect to its server. */
 static void
 on_plan(IBLT_PLAN_HOOK_PARAMS)
@@ -233,6 +264,8 @@ on_plan(IBLT_PLAN_HOOK_PARAMS)
 		next_planner_hook(IBLT_PLAN_HOOK_ARGS);
 	if (planned->rtekind == RTE_RELATION)
 		check_relation(planned);
+	if (planned->rtekind == RTE_RELATION && guard != GUARD_OFF)
+		hook_ranges(planned->relid);
 	if (hooked)
 		forget_expressions(rel);
 }
