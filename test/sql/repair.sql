@@ -251,7 +251,7 @@ DO $$ DECLARE o text[]; BEGIN
 END $$;
 CREATE OPERATOR CLASS unit_ops DEFAULT FOR TYPE unit USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 ===, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 unit_cmp(unit, unit);
 CREATE DOMAIN measured AS unit;
-SELECT type, repair_equal(type::regtype), repair_list(type::regtype) FROM unnest('{int4,varchar,unit,measured,json,int4[],box,opt}'::text[]) AS type;
+SELECT type, repair_equal(type::regtype), repair_list(type::regtype) FROM unnest('{int4,varchar,unit,measured,jsonpath,int4[],box,opt}'::text[]) AS type;
 
 SET search_path = iblt_internal, rep, public;
 -- what this transaction has changed is not pushed
