@@ -51,15 +51,17 @@ CREATE FUNCTION structure_differences(s structure)
 RETURNS TABLE (kind text, object text, property text, here text, there text, severity text)
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	WITH h AS MATERIALIZED (SELECT * FROM unnest(s.here)),
-		t AS MATERIALIZED (SELECT * FROM unnest(s.there)),
+	WITH h AS MATERIALIZED (SELECT *, structure_unquoted(object) AS name FROM unnest(s.here)),
+		t AS MATERIALIZED (SELECT *, structure_unquoted(object) AS name FROM unnest(s.there)),
 	pair AS (
-		SELECT kind, object, h.facts AS mine, t.facts AS theirs,
+		SELECT kind, coalesce(h.object, t.object) AS object, h.facts AS mine, t.facts AS theirs,
 			CASE WHEN 'danger' IN (h.severity, t.severity) THEN 'danger' ELSE 'change' END
 				AS absence, coalesce(h.facts, t.facts) AS facts
-		FROM h FULL JOIN t USING (kind, object)
-		WHERE (t.facts IS NOT NULL OR h.parent IS NULL OR h.parent IN (SELECT t.object FROM t))
-		AND (h.facts IS NOT NULL OR t.parent IS NULL OR t.parent IN (SELECT h.object FROM h))
+		FROM h FULL JOIN t USING (kind, name)
+		WHERE (t.facts IS NOT NULL OR h.parent IS NULL
+			OR structure_unquoted(h.parent) IN (SELECT t.name FROM t))
+		AND (h.facts IS NOT NULL OR t.parent IS NULL
+			OR structure_unquoted(t.parent) IN (SELECT h.name FROM h))
 	)
 	SELECT p.kind, p.object, x.property, structure_said(y.a), structure_said(y.b)
 			|| CASE WHEN x.property = 'next value' AND structure_unsure(y.a, y.b, p.theirs)
@@ -88,8 +90,9 @@ AS $$
 	AND (x.property = 'behind its column' OR 'object' IN (jsonb_typeof(y.a), jsonb_typeof(y.b))
 		OR y.a IS DISTINCT FROM y.b
 		AND (x.property = 'exists' OR p.mine IS NOT NULL AND p.theirs IS NOT NULL)
-		AND NOT (x.property = ANY ('{definition,default,generated,where,columns,using,check,body}')
-			AND structure_same(y.a #>> '{}', y.b #>> '{}', p.kind IN ('view', 'materialized view')
+		AND NOT (x.property = ANY ('{definition,default,generated,where,columns,using,check,body,'
+				'inherits,owned by}') AND structure_same(y.a #>> '{}', y.b #>> '{}',
+				p.kind IN ('view', 'materialized view')
 				AND (s.version_here < 160000) <> (s.version_there < 160000))))
 $$;
 

@@ -97,6 +97,15 @@ AS $$
 		WITH ORDINALITY AS t(m, n)
 $$;
 
+-- A name without the quotes that PostgreSQL puts around these words only from 16 or 17 on, where
+-- they are keywords.  A quote within a quoted name is doubled, so only whole names match.
+CREATE FUNCTION structure_unquoted(name text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT regexp_replace(name, '(?<!["\w$])"(json|json_(?:array|arrayagg|exists|object|objectagg'
+		'|query|scalar|serialize|table|value)|merge_action|system_user)"(?!")', '\1', 'g')
+$$;
+
 -- An expression as it would be after a dump and a restore, to be compared.
 -- The parser flattens (a AND b) AND c, as BETWEEN makes it.  It casts the elements of an array
 -- of constants that is cast, as IN makes it for varchar.  AND and OR are associative, so no
@@ -121,7 +130,8 @@ BEGIN
 			format('ARRAY[%s]', regexp_replace(casted[1], '(''(?:[^'']|'''')*''::[a-z ]+)',
 				format('(\1)::%s', casted[2]), 'g')));
 	END LOOP;
-	tokens := ARRAY(SELECT m[1] FROM regexp_matches(expression,
+	tokens := ARRAY(SELECT CASE WHEN m[1] ~ '^''' THEN m[1] ELSE structure_unquoted(m[1]) END
+		FROM regexp_matches(expression,
 		format('''(?:[^'']|'''')*''|%1$s(?:\.%1$s)*|[^\s\w]', name), 'g')
 		WITH ORDINALITY AS t(m, n) ORDER BY n);
 	FOR i IN 1 .. cardinality(tokens) LOOP

@@ -56,6 +56,8 @@ fill() {
 		CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');
 		CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
 		CREATE TABLE notes (id uuid PRIMARY KEY, body text, at timestamptz(3) DEFAULT now());
+		-- a keyword from 17 on, which quotes it
+		CREATE TABLE json (id int PRIMARY KEY, json json DEFAULT '{"json": 1}', CONSTRAINT json CHECK (json IS NOT NULL));
 		CREATE UNLOGGED TABLE cache (k text PRIMARY KEY, v bytea);
 		ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
 		CREATE POLICY own ON notes USING (body <> '');

@@ -51,6 +51,15 @@ SELECT count(*) FILTER (WHERE x.truth <> y.truth) AS wrong, count(*) FILTER (WHE
 FROM expression x JOIN expression y ON structure_same(x.text, y.text, false);
 SELECT o1, count(DISTINCT structure_restored(text)) AS forms, count(*) AS texts FROM expression WHERE chain AND shape !~ 'NOT|=' GROUP BY o1 ORDER BY o1;
 
+-- 17 quotes its new keywords, also in names of objects; a string or another name is not one
+SELECT structure_same(a, b, false) = expected AS as_expected, a, b
+FROM (VALUES ('(json_value = t.json)', '("json_value" = t."json")', true), ('(json = 1)', '("jsonb" = 1)', false), ('''"json"''', '''json''', false),
+	('"a ""json"" b"', '"a json b"', false), ('"a ""json"" b"', '"a ""json"" b"', true)) AS v(a, b, expected);
+SELECT d.kind, d.object, d.property FROM structure_differences(ROW(
+	ARRAY[ROW('table', 's."json"', NULL, 'danger', '{"exists": true, "inherits": "s.\"system_user\""}'), ROW('index', '"json" on s."json"', 's."json"', 'danger', '{"exists": true, "unique": true}'), ROW('column', 's."json".a', 's."json"', 'danger', '{"exists": true}')]::structure_object[],
+	ARRAY[ROW('table', 's.json', NULL, 'danger', '{"exists": true, "inherits": "s.system_user"}'), ROW('index', 'json on s.json', 's.json', 'danger', '{"exists": true}'), ROW('column', 's.json.b', 's.json', 'danger', '{"exists": true}')]::structure_object[],
+	170000, 150000, false)::structure) AS d ORDER BY 1, 2, 3;
+
 -- how bad it is
 SELECT structure_severity(property, a::jsonb, b::jsonb, absence, falling, cycle) AS severity, property, a, b
 FROM (VALUES ('type', '"a"', '"b"', 'danger', false, false), ('type', '"a"', '"b"', 'change', false, false), ('owner', '"a"', '"b"', 'danger', false, false),
