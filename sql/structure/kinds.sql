@@ -117,9 +117,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			'columns', (SELECT string_agg(concat_ws(' ',
 					pg_get_indexdef(i.indexrelid, k.n::int, false),
 					'COLLATE ' || nullif(k.coll, 0)::regcollation::text,
-					(SELECT p.name || '.' || quote_ident(o.opcname) FROM pg_opclass o,
-						LATERAL (SELECT quote_ident(nspname) FROM pg_namespace
-							WHERE oid = o.opcnamespace) AS p(name) WHERE o.oid = k.class),
+					(SELECT concat(o.opcnamespace::regnamespace, '.', quote_ident(o.opcname))
+						FROM pg_opclass o WHERE o.oid = k.class),
 					(SELECT string_agg(o, ', ' ORDER BY o COLLATE "C")
 						FROM pg_attribute a, unnest(a.attoptions) AS o
 						WHERE a.attrelid = i.indexrelid AND a.attnum = k.n AND o !~ '^pg_'),
@@ -211,15 +210,14 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 				WHERE p.classid = 'pg_attrdef'::regclass AND p.refobjid = r.oid
 				AND p.refclassid = 'pg_class'::regclass) AS u(relid, attnum, owns)
 			GROUP BY u.relid, u.attnum) AS d(relid, attnum, owns)
-		JOIN pg_class c ON c.oid = d.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.attnum
-		JOIN pg_type t ON t.oid = a.atttypid,
-		LATERAL (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), t.typoutput IN (
-			'int2out'::regproc, 'int4out'::regproc, 'int8out'::regproc, 'numeric_out'::regproc))
-			AS z(relation, counts),
+		JOIN pg_class c ON c.oid = d.relid JOIN pg_attribute a ON a.attrelid = c.oid
+			AND a.attnum = d.attnum JOIN pg_type t ON t.oid = a.atttypid,
+		LATERAL (SELECT concat(c.relnamespace::regnamespace, '.', quote_ident(c.relname)),
+			t.typoutput IN ('int2out'::regproc, 'int4out'::regproc, 'int8out'::regproc,
+				'numeric_out'::regproc)) AS z(relation, counts),
 		LATERAL (SELECT z.relation || '.' || quote_ident(a.attname),
 			-- NULL for a column that does not count
-			CASE WHEN z.counts THEN has_schema_privilege(n.oid, 'USAGE')
+			CASE WHEN z.counts THEN has_schema_privilege(c.relnamespace, 'USAGE')
 				AND has_column_privilege(c.oid, a.attnum, 'SELECT')
 				AND NOT row_security_active(c.oid) AND NOT {code c.oid} AND NOT EXISTS (
 					WITH RECURSIVE tree AS (SELECT c.oid UNION SELECT i.inhrelid
@@ -330,9 +328,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 
 ('extension', true, $q$
 	SELECT 'extension', quote_ident(e.extname), NULL, 'change',
-		jsonb_build_object('version', e.extversion, 'schema', n.nspname)
-	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-	WHERE e.oid NOT IN (SELECT t.oid FROM tools t)$q$),
+		jsonb_build_object('version', e.extversion, 'schema', e.extnamespace::regnamespace)
+	FROM pg_extension e WHERE e.oid NOT IN (SELECT t.oid FROM tools t)$q$),
 
 -- The view's columns are not the same in all releases.  Which generated columns it names
 -- differs, too.
@@ -346,16 +343,15 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 		'all sequences', to_jsonb(p) -> 'puballsequences')
 	FROM pg_publication p
 	UNION ALL
-	SELECT 'published table', format('%I.%I in %I', t.schemaname, t.tablename, t.pubname),
-		format('%I.%I', t.schemaname, t.tablename), 'change', jsonb_build_object(
-			'filter', j ->> 'rowfilter',
+	SELECT 'published table', format('%s in %I', y.name, t.pubname),
+		y.name, 'change', jsonb_build_object('filter', y.j ->> 'rowfilter',
 			'columns left out', (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 				FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-				AND a.attgenerated = '' AND NOT coalesce(nullif(j -> 'attnames', 'null')
+				AND a.attgenerated = '' AND NOT coalesce(nullif(y.j -> 'attnames', 'null')
 					? a.attname::text, true)))
 	FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
-	JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename,
-	LATERAL (SELECT to_jsonb(t)) AS y(j)$q$),
+	JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename, LATERAL (
+		SELECT to_jsonb(t), format('%I.%I', t.schemaname, t.tablename)) AS y(j, name)$q$),
 
 -- Names of locales are written in several ways.
 ('database', true, $q$
