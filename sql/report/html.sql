@@ -15,11 +15,6 @@ AS $$
 			grouped(length(said) - most)) ELSE '' END
 $$;
 
--- A cell of a table.
-CREATE FUNCTION html_cell(content text, class text DEFAULT NULL) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN concat('<td', ' class="' || class || '"', '>', content, '</td>');
-
 -- A table with these rows.
 CREATE FUNCTION html_table(heads text[], body text, class text DEFAULT 'list') RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

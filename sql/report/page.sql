@@ -12,8 +12,8 @@ RETURNS text
 			cardinality(columns))
 		WHEN jsonb_typeof(content) = 'array' THEN format('<td colspan="%s">%s</td>',
 			cardinality(columns), html(content::text, 2000))
-		ELSE (SELECT string_agg(html_cell(CASE WHEN c.name = ANY (d.differs)
-				THEN '<mark>' || v.value || '</mark>' ELSE v.value END), '' ORDER BY c.n)
+		ELSE (SELECT string_agg(format(CASE WHEN c.name = ANY (d.differs)
+				THEN '<td><mark>%s</mark></td>' ELSE '<td>%s</td>' END, v.value), '' ORDER BY c.n)
 			FROM unnest(columns) WITH ORDINALITY AS c(name, n),
 			LATERAL (SELECT CASE WHEN u IS NULL THEN '' WHEN u = 'null' THEN '<i>NULL</i>'
 					WHEN u = '""' THEN '<i>empty</i>' ELSE html(u #>> '{}') END
@@ -64,14 +64,13 @@ CREATE FUNCTION page_picture(run bigint, table_number integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
 	WITH slice AS (
-		SELECT r.*, ntile(60) OVER w AS bar, row_number() OVER w AS n
+		SELECT r.*, ntile(60) OVER (ORDER BY r.number) AS bar
 		FROM iblt_run_rows(NULL::run_range, run, table_number, own => false) AS r
-		WINDOW w AS (ORDER BY r.number)
 	), bar AS (
 		SELECT s.bar, sum(s.missing)::bigint AS missing, sum(s.extra)::bigint AS extra,
 			sum(s.changed)::bigint AS changed, sum(s.missing + s.extra + s.changed)::bigint AS n,
-			(array_agg(s.after ORDER BY s.n))[1] AS after,
-			(array_agg(s.up_to ORDER BY s.n DESC))[1] AS up_to
+			(array_agg(s.after ORDER BY s.number))[1] AS after,
+			(array_agg(s.up_to ORDER BY s.number DESC))[1] AS up_to
 		FROM slice s GROUP BY s.bar
 	), whole AS (
 		SELECT max(b.n) AS most, count(*) AS bars, (array_agg(b.after ORDER BY b.bar))[1] AS after,
@@ -107,12 +106,12 @@ CREATE FUNCTION page_list(report report, heading text, status text[], most integ
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT html_section(format('%s (%s)', heading, grouped(count(*))),
 		html_table('{table,status,rows here,rows there,missing,extra,changed,unconfirmed,detail}',
-			string_agg(concat('<tr>', html_cell(html(t.name)), html_cell(html(t.status)),
-				(SELECT string_agg(html_cell(coalesce(grouped(c.n), ''), 'n'), '' ORDER BY c.place)
+			string_agg(concat('<tr><td>', html(t.name), '</td><td>', html(t.status), '</td>', (
+				SELECT string_agg(format('<td class="n">%s</td>', grouped(c.n)), '' ORDER BY c.i)
 				FROM unnest(ARRAY[t.rows_here, t.rows_there, t.missing, t.extra, t.changed,
-					nullif(t.unconfirmed, 0)]) WITH ORDINALITY AS c(n, place)),
-				html_cell(coalesce(html(t.detail, 1000), '')), '</tr>', chr(10)), ''
-				ORDER BY t.place) FILTER (WHERE t.place <= most))
+					nullif(t.unconfirmed, 0)]) WITH ORDINALITY AS c(n, i)),
+				'<td>', html(t.detail, 1000), '</td></tr>', chr(10)), '' ORDER BY t.place)
+				FILTER (WHERE t.place <= most))
 		|| coalesce(html_left_out(most, count(*), 'tables'), ''))
 	FROM (SELECT u.*, row_number() OVER (ORDER BY u.ordinality) AS place
 		FROM unnest(report.tables) WITH ORDINALITY AS u
@@ -190,7 +189,7 @@ CREATE FUNCTION report_page(report report) RETURNS text
 		(SELECT html_section(format('Structure and sequences (%s)', grouped(count(*))),
 				CASE count(*) WHEN 0 THEN '<p>No difference.</p>' || chr(10) ELSE
 				html_table('{severity,kind,object,property,here,there}', string_agg('<tr>' || (
-						SELECT string_agg(html_cell(coalesce(html(s.row ->> c.name), '')), ''
+						SELECT string_agg(format('<td>%s</td>', html(s.row ->> c.name)), ''
 							ORDER BY c.n)
 						FROM unnest('{severity,kind,object,property,here,there}'::text[])
 							WITH ORDINALITY AS c(name, n)) || '</tr>' || chr(10), '' ORDER BY s.n)
