@@ -144,7 +144,6 @@ DECLARE
 	smalls audit_small[] := '{}';
 	traffic record;
 	figures figures;
-	one audit_row;
 	equal audit_row[];
 BEGIN
 	BEGIN
@@ -182,9 +181,9 @@ BEGIN
 		IF small.rows IS NOT NULL THEN
 			figures.rows_here := small.rows;
 			figures.rows_there := small.rows;
-			one := audit_verdict(small.item, small.plan, figures, audit_count('{}', NULL));
-			one.total_ms := round(ms(started) / cardinality(smalls), 1);
-			equal[small.n] := one;
+			equal[small.n] := audit_verdict(small.item, small.plan, figures,
+				audit_count('{}', NULL));
+			equal[small.n].total_ms := round(ms(started) / cardinality(smalls), 1);
 		END IF;
 	END LOOP;
 	RETURN equal;

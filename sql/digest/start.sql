@@ -204,7 +204,6 @@ CREATE FUNCTION track_start(relation regclass, key_columns text[], columns text[
 AS $$
 DECLARE
 	options tracking;
-	info record;
 BEGIN
 	IF peer_relation IS NOT NULL THEN
 		offer := track_offer(peer_name(relation_name(relation), peer_relation));
@@ -221,9 +220,9 @@ BEGIN
 		options := track_accept(relation, offer);
 		-- templates are of 2520 cells doubled a number of times, so one is a fold of the other
 		IF capacity IS NOT NULL THEN
-			info := iblt_info(options.template);
 			options.capacity := capacity;
-			options.template := iblt_compare_template(capacity, info.key_size, info.seed);
+			options.template := iblt_compare_template(capacity,
+				(iblt_info(options.template)).key_size, (iblt_info(options.template)).seed);
 		END IF;
 	END IF;
 	RETURN track_begin(relation, options);

@@ -131,9 +131,8 @@ BEGIN
 		peer := audit_peer(target.name, peer);
 	END IF;
 	conn := (connect(ARRAY[peer], ARRAY[CASE WHEN peer IS NOT NULL THEN conn END]))[1];
-	PERFORM track_require(NULL);
+	PERFORM track_require(place) FROM unnest(ARRAY[NULL, conn]) AS place;
 	IF conn IS NOT NULL THEN
-		PERFORM track_require(conn);
 		PERFORM audit_check_peers(ARRAY[NULL, conn]);
 	END IF;
 	items := audit_list(ARRAY[NULL, conn], target);
