@@ -45,7 +45,7 @@ SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	compare/types compare/attempt compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \
 	compare/digest compare/figures compare/finder compare/lookup compare/many compare/mapping compare/nodes \
 	compare/plain compare/prepare compare/sketch compare/waiting \
-	audit/types audit/audit audit/list audit/scope audit/small audit/table \
+	audit/types audit/audit audit/list audit/small audit/table \
 	structure/kinds structure/structure structure/audit \
 	run/stores run/types run/after run/begin run/bounds run/claim run/pause run/rows run/run \
 	run/slice_guard run/small run/views run/work \
