@@ -42,36 +42,37 @@ AS $$
 DECLARE
 	call text := 'audit_published(%L::pg_catalog.text[])';
 	subscription text := CASE target.kind WHEN 'subscription' THEN target.name END;
-	mine published := jsonb_populate_record(NULL::published, ask_call(conns[1],
-		CASE WHEN subscription IS NULL THEN format(call, ARRAY[target.name])
-			ELSE format('audit_subscription(%L)', subscription) END)::jsonb);
+	mine jsonb := ask_call(conns[1], CASE WHEN subscription IS NULL
+		THEN format(call, ARRAY[target.name])
+		ELSE format('audit_subscription(%L)', subscription) END);
 	asked text[] := CASE WHEN subscription IS NULL THEN ARRAY[target.name]
-		ELSE mine.publications END;
-	theirs published;
+		ELSE ARRAY(SELECT jsonb_array_elements_text(mine -> 'publications')) END;
+	theirs jsonb;
 	twofold boolean;
 	notes text[];
 	subscriber text;
 	items audit_item[];
 	answers text[];
 BEGIN
-	IF asked IS NULL THEN
+	IF mine IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('subscription "%s" does not exist in %s', subscription,
 				CASE WHEN conns[1] IS NULL THEN 'this database'
 					ELSE 'the database of ' || peer_title(conns[1]) END);
 	END IF;
-	theirs := jsonb_populate_record(NULL::published,
-		ask_call(conns[2], format(call, asked))::jsonb);
-	twofold := mine.publications <> '{}' AND theirs.publications <> '{}';
-	IF subscription IS NULL AND mine.publications = '{}' AND theirs.publications = '{}' THEN
+	theirs := ask_call(conns[2], format(call, asked));
+	twofold := mine -> 'publications' <> '[]' AND theirs -> 'publications' <> '[]';
+	IF subscription IS NULL AND mine -> 'publications' = '[]' AND theirs -> 'publications' = '[]'
+	THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('publication "%s" exists neither here nor on the peer', target.name);
 	END IF;
 	notes := CASE WHEN subscription IS NOT NULL THEN
-		CASE WHEN mine.enabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
+		CASE WHEN mine @> '{"enabled": true}' THEN '{}'
+			ELSE ARRAY['the subscription is disabled'] END
 		|| ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
-			FROM unnest(asked) AS name WHERE name <> ALL (theirs.publications)) END;
-	subscriber := CASE WHEN subscription IS NULL AND mine.publications <> '{}' THEN 'there'
+			FROM unnest(asked) AS name WHERE NOT theirs -> 'publications' ? name) END;
+	subscriber := CASE WHEN subscription IS NULL AND mine -> 'publications' <> '[]' THEN 'there'
 		ELSE 'here' END;
 	items := (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
 			CASE WHEN subscription IS NOT NULL THEN CASE
@@ -96,8 +97,10 @@ BEGIN
 			array_remove(ARRAY['not published: ' || nullif((u.t).operations_left_out, '')], NULL)
 				|| notes, u.t, subscriber, subscription)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
-		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
-		FULL JOIN (SELECT t.schema, t.name, t FROM unnest(theirs.tables) AS t) AS p
+		FROM (SELECT t.schema, t.name, t
+			FROM jsonb_populate_recordset(NULL::published_table, mine -> 'tables') AS t) AS h
+		FULL JOIN (SELECT t.schema, t.name, t
+			FROM jsonb_populate_recordset(NULL::published_table, theirs -> 'tables') AS t) AS p
 			USING (schema, name),
 		LATERAL (SELECT CASE WHEN subscription IS NULL THEN coalesce(h.t, p.t) ELSE p.t END)
 			AS u(t)

@@ -28,13 +28,6 @@ CREATE TYPE published_table AS (
 	state text				-- of its replication, if a subscription names it, and no more
 );
 
--- The answer of audit_published(), or of audit_subscription().
-CREATE TYPE published AS (
-	publications text[],	-- those that exist
-	enabled boolean,		-- of a subscription
-	tables published_table[]
-);
-
 -- A subscription that feeds a table.
 CREATE TYPE feed AS (subscription text, publications text[]);
 
