@@ -103,25 +103,17 @@ $$;
 
 -- The peer
 
--- The foreign server of a subscription of this database, which one may have from PostgreSQL 19 on;
--- otherwise NULL.  Before 19, subserver is the column of the last line.  A body that is bound would
--- keep that after an upgrade of the server.
-CREATE FUNCTION audit_server(subscription text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT (SELECT f.srvname FROM pg_subscription s
-		JOIN pg_database d ON d.oid = s.subdbid AND d.datname = current_database()
-		JOIN pg_foreign_server f ON f.oid = subserver WHERE s.subname = subscription)
-	FROM (VALUES (NULL::oid)) AS older(subserver)
-$$;
-
--- How to reach the publisher of a subscription of this database.
+-- How to reach the publisher of a subscription of this database, which may have a foreign server
+-- from PostgreSQL 19 on.  Before, subserver is the column of the line with VALUES.
 CREATE FUNCTION audit_peer(subscription text, peer text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	this oid := (SELECT oid FROM pg_database WHERE datname = current_database());
-	server text := audit_server(subscription);
+	server text := (SELECT (SELECT f.srvname FROM pg_subscription s
+			JOIN pg_foreign_server f ON f.oid = subserver
+			WHERE s.subname = subscription AND s.subdbid = this)
+		FROM (VALUES (NULL::oid)) AS older(subserver));
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_subscription s
 			WHERE s.subname = subscription AND s.subdbid = this) THEN
