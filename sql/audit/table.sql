@@ -42,8 +42,8 @@ BEGIN
 			THEN ' on both sides, since rows of the subscriber may be from elsewhere' END);
 	END IF;
 	IF cardinality(feeds) > 1 THEN
-		item.notes := item.notes || ('fed by subscriptions '
-			|| quoted(ARRAY(SELECT f.subscription FROM unnest(feeds) AS f)));
+		item.notes := item.notes
+			|| ('fed by subscriptions ' || quoted(iblt_field(feeds, 'subscription')));
 	END IF;
 	RETURN item;
 END

@@ -36,10 +36,8 @@ BEGIN
 		plan.by_hash := false;
 		plan.key_size := size;
 	END IF;
-	before.template := iblt_compare_template(capacity, plan.key_size, seed);
-	RETURN ROW(before.generation, ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
-		ARRAY(SELECT c.name FROM unnest(plan.columns) AS c), columns IS NULL, plan.by_hash, false,
-		capacity, before.template);
+	RETURN ROW(before.generation, iblt_field(plan.key), iblt_field(plan.columns), columns IS NULL,
+		plan.by_hash, false, capacity, iblt_compare_template(capacity, plan.key_size, seed));
 END
 $$;
 
