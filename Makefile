@@ -376,7 +376,7 @@ help:
 	@echo '                  IBLT_TEST_SUITES="source build sql catalog unit sim fuzz tap": these suites alone'
 	@echo 'make mutants      put faults into copies of the source one by one, to see that the tests notice'
 	@echo 'make bench        measure against the speed bars (BENCH_ROWS, BENCH_STRICT=1)'
-	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED, UNIT_TESTS=test_fold)'
+	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED, UNIT_TESTS=test_peel)'
 	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
 	@echo 'make check-source the rules that the source keeps'
 	@echo 'make sim          simulate the published results and plot ours beside theirs (gnuplot-nox)'

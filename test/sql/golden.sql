@@ -19,7 +19,8 @@ SELECT pg_temp.hash(iblt_agg(t, iblt_checksum(g.*))::bytea) AS text, pg_temp.has
 	pg_temp.hash(iblt_agg(g.*, 0, iblt_new(20, key_size => 600))::bytea) AS row FROM golden g WHERE id < 100;
 SELECT pg_temp.hash(iblt_agg(id, t, iblt_new(100, with_values => true))::bytea) AS with_values,
 	pg_temp.hash(iblt_agg(id, iblt_checksum(g.*), iblt_new(1000, hashes => 5, seed => 4711))::bytea) AS seeded FROM golden g;
-SELECT pg_temp.hash(iblt_strata_agg(id, iblt_checksum(g.*))::bytea) AS strata FROM golden g;
+SELECT pg_temp.hash(iblt_strata_agg(id, iblt_checksum(g.*))::bytea) AS strata, pg_temp.hash(iblt_strata_agg(u, id, iblt_strata_new(5, 21, 3, seed => 7))::bytea) AS uuid,
+	pg_temp.hash(iblt_strata_agg(repeat(t, id % 7), -id, iblt_strata_new(64, 8, 8, seed => -1))::bytea) AS text FROM golden g;
 SELECT pg_temp.hash(kbf_agg(id, 1 + id % 7, 600)::bytea) AS kbf, pg_temp.hash(kbf_agg(u, 1 + id % 7, 600)::bytea) AS kbf_uuid,
 	pg_temp.hash(kbf_agg(t, (ARRAY['new', 'drücken'])[1 + id % 2], kbf_new(600, labels => '{new,drücken}'))::bytea) AS kbf_labels FROM golden;
 

@@ -1,7 +1,8 @@
 /*
  * test_get.c
  *		Looking a key up from its own cells, and the sizes that make it succeed.
- *		fuzz_decode.c looks keys up in damaged values.
+ *		fuzz_decode.c looks keys up in damaged values.  The success of a sketch as it
+ *		is, is for test/sql/lookup_table.sql and test/sim/sim_get.c.
  */
 #include <math.h>
 
@@ -283,27 +284,4 @@ test_smallest(void)
 	checked("no smaller size lists and gets as asked");
 }
 
-/* Rows that do not count as keys, and sketches of one cell.  sim_get.c has the rates. */
-static void
-test_now(void)
-{
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 1);
-	IbltParams untyped = make_params(IBLT_KEY_UNTYPED, 1, 4, 8, false, 1);
-	IbltSketch *sketch;
-
-	for (int keys = 0; keys <= 3; keys++)
-		check(iblt_core_get_success_now(filled_sketch(&params, (uint64_t) keys)) == (keys <= 1),
-			  "%d keys in one cell", keys);
-	check(iblt_core_get_success_now(sketch_new(&untyped)) == 1, "a template");
-	params.subtable_cells = 8;
-	sketch = sketch_new(&params);
-	check(iblt_core_get_success_now(sketch) == 1, "no row");
-	for (int rows = 0; rows < 100; rows++)
-		add_integer(sketch, 1, 5, 1);
-	iblt_core_seal(sketch);
-	check(iblt_core_get_success_now(sketch) == 1, "100 rows of one key");
-	check(iblt_core_get_success_now(filled_sketch(&params, 1000)) == 0, "no empty cell");
-	checked("the success of a sketch as it is depends on its keys");
-}
-
-TAP_MAIN(test_slices, test_header_sizes, test_chosen, test_smallest, test_now)
+TAP_MAIN(test_slices, test_header_sizes, test_chosen, test_smallest)

@@ -176,30 +176,6 @@ labelled_params(void)
 	return params;
 }
 
-static void
-test_labels(void)
-{
-	static const struct
-	{
-		const char *text;
-		unsigned	value;		/* 0: none has it */
-	}			cases[] = {{"new", 1}, {"shipped", 2}, {"r\303\274ck", 3}, {"ne", 0}};
-	IbltKbfParams params = labelled_params();
-	size_t		size;
-
-	for (int i = 0; i < LENGTH(cases); i++)
-	{
-		const char *text = cases[i].text;
-
-		check(iblt_core_kbf_labelled(&params, (const uint8_t *) text, strlen(text)) ==
-			  cases[i].value, "label %s", text);
-		check(cases[i].value == 0 ||
-			  (memcmp(iblt_core_kbf_label(&params, cases[i].value, &size), text,
-					  strlen(text)) == 0 && size == strlen(text)), "value %u", cases[i].value);
-	}
-	checked("labels are found by value, and values by label");
-}
-
 /* Opens a copy of exactly `size` bytes. */
 static IbltStatus
 open_copy(const uint8_t *bytes, size_t size)
@@ -302,75 +278,6 @@ test_padding(void)
 		}
 	}
 	checked("bits behind the last cell must be zero");
-}
-
-static void
-test_params(void)
-{
-	static uint8_t many[256 * 4];
-	static const struct
-	{
-		const char *labels;
-		size_t		size;
-		IbltStatus	expected;
-	}			cases[] = {
-		{"\1a\2bc", 5, IBLT_OK}, {"\1a", 2, IBLT_BAD_LABELS}, {"\1a\2b", 4, IBLT_BAD_LABELS},
-		{"\1a\2bc\1d", 7, IBLT_BAD_LABELS}, {"\1a\0", 3, IBLT_BAD_LABELS},
-		{"\1a\1\n", 4, IBLT_BAD_LABELS}, {"\1a\1\377", 4, IBLT_BAD_LABELS}
-	};
-	IbltKbfParams params = params_of(4, 3, 3, 1);
-
-	params.values = 2;
-	for (int i = 0; i < LENGTH(cases); i++)
-	{
-		params.labels = (const uint8_t *) cases[i].labels;
-		params.labels_size = cases[i].size;
-		check(iblt_core_kbf_check_params(&params) == cases[i].expected, "labels %d", i);
-	}
-	params.values = 4;
-	params.labels = memset(many, 0xff, sizeof many);
-	params.labels_size = sizeof many;
-	check(iblt_core_kbf_check_params(&params) == IBLT_BAD_LABELS, "not UTF-8");
-	memset(many, 'x', sizeof many);
-	many[0] = many[256] = many[512] = many[768] = 255;
-	check(iblt_core_kbf_check_params(&params) == IBLT_OK, "long labels");
-	params.labels_size = 0;
-	params.subtable_cells = IBLT_KBF_MAX_CELLS;
-	check(iblt_core_kbf_check_params(&params) == IBLT_OK, "many cells");
-	params = params_of(8, 12, 3, IBLT_KBF_MAX_CELLS);
-	check(iblt_core_kbf_check_params(&params) == IBLT_OK, "640 MB");
-	params.subtable_cells++;
-	check(iblt_core_kbf_check_params(&params) == IBLT_BAD_CELLS, "too many cells");
-	checked("parameters at and beyond their limits");
-}
-
-static void
-test_compatible(void)
-{
-	IbltKbfParams a = labelled_params();
-	IbltKbfParams b[10];
-	const IbltStatus expected[10] = {
-		IBLT_OK, IBLT_OTHER_HASHES, IBLT_OTHER_CODES, IBLT_OTHER_CODES,
-		IBLT_OTHER_CODES, IBLT_OTHER_CELLS, IBLT_OTHER_SEED, IBLT_OTHER_LABELS,
-		IBLT_OTHER_KEY_TYPE, IBLT_OK
-	};
-
-	for (int i = 0; i < 10; i++)
-		b[i] = a;
-	b[1].hashes--;
-	b[2].degree--;
-	b[3].superposed--;
-	b[4].values--;
-	b[5].subtable_cells--;
-	b[6].seed--;
-	b[7].labels = (const uint8_t *) "\3new\7shipped\5r\303\274cK";
-	b[8].key.description = (const uint8_t *) "tex2";
-	b[9].key.kind = IBLT_KEY_UNTYPED;
-	b[9].key.description_size = 0;
-	for (int i = 0; i < 10; i++)
-		check(iblt_core_kbf_compatible(&a, &b[i]) == expected[i] &&
-			  iblt_core_kbf_compatible(&b[i], &a) == expected[i], "parameters %d", i);
-	checked("filters are compatible if no parameter differs");
 }
 
 /* --- algebra --------------------------------------------------------------------- */
@@ -765,63 +672,6 @@ test_answers(void)
 	checked("answers are those of all values that the cells can have");
 }
 
-/* Two or three equal values in a cell leave every value open. */
-static void
-test_equal_values(void)
-{
-	IbltKbfParams params = params_of(2, 8, 3, 1);
-	uint64_t	a = code_of(&params, 10);
-	uint64_t	b = code_of(&params, 20);
-	uint64_t	c = code_of(&params, 30);
-	const struct
-	{
-		unsigned	count[2];
-		uint64_t	content[2];
-		IbltPresence answer;
-		unsigned	value;
-		const char *what;
-	}			cases[] = {
-		{{2, 2}, {0, 0}, IBLT_UNKNOWN, 0, "two equal values"},
-		{{3, 3}, {a, a}, IBLT_UNKNOWN, 0, "10, and two equal values"},
-		{{2, 1}, {0, b}, IBLT_PRESENT, 20, "20"}, {{3, 1}, {a, b}, IBLT_PRESENT, 20, "20 of three"},
-		{{3, 2}, {a, a ^ b}, IBLT_UNKNOWN, 0, "10 or 20"},
-		{{2, 2}, {a ^ c, a ^ b}, IBLT_PRESENT, 10, "10 in common"},
-		{{2, 1}, {a ^ c, b}, IBLT_ABSENT, 0, "nothing in common"},
-		{{3, 1}, {a ^ b ^ c, c}, IBLT_PRESENT, 30, "30 of three"},
-		{{3, 1}, {a ^ b ^ c, a ^ b}, IBLT_CONTRADICTION, 0, "one pair that is none"}
-	};
-
-	for (int i = 0; i < LENGTH(cases); i++)
-	{
-		unsigned	value = 0;
-		uint64_t	cells[2];
-
-		for (int n = 0; n < 2; n++)
-			cells[n] = iblt_kbf_make_cell(cases[i].count[n], cases[i].content[n]);
-		check(iblt_core_kbf_judge(&params, cells, 0, &value) == cases[i].answer &&
-			  (cases[i].value == 0 || value == cases[i].value), "%s", cases[i].what);
-	}
-	checked("equal values in a cell cancel, and say nothing");
-}
-
-/* Elements turn to values and back.  That a table of codes inserts the same, test_queue shows. */
-static void
-test_turns(void)
-{
-	IbltKbfParams params = params_of(5, 9, 3, 50);
-
-	for (unsigned value = 1; value <= 511; value++)
-		for (unsigned turn = 0; turn < 511; turn++)
-		{
-			unsigned	element = iblt_kbf_turned(&params, value, turn);
-
-			check(element == 1 + (value - 1 + turn) % 511 &&
-				  iblt_kbf_turned_back(&params, element, turn) == value, "%u turned by %u", value,
-				  turn);
-		}
-	checked("values turn to elements and back");
-}
-
 /* The header and eight bytes of each cell of the key are enough to answer. */
 static void
 test_slices(void)
@@ -855,6 +705,5 @@ test_slices(void)
 	checked("a key's cells alone answer as the whole filter does");
 }
 
-TAP_MAIN(test_labels, test_damage, test_sums, test_padding, test_params,
-		 test_compatible, test_any_order, test_folds, test_deletions, test_refusals, test_full,
-		 test_queue, test_answers, test_equal_values, test_turns, test_slices)
+TAP_MAIN(test_damage, test_sums, test_padding, test_any_order, test_folds,
+		 test_deletions, test_refusals, test_full, test_queue, test_answers, test_slices)

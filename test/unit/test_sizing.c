@@ -1,10 +1,10 @@
 /*
  * test_sizing.c
  *		The table of sizes: that its two directions are inverse and monotone,
- *		what is refused, and known values.
+ *		what is refused, and what a size folds to.
  *
  * Whether the numbers themselves are true is for test/sim/sizing --quick to
- * tell, by simulation.
+ * tell, by simulation.  Known values are in expected/type.out and fold.out.
  */
 #include <math.h>
 
@@ -141,34 +141,21 @@ test_refusals(void)
 	checked("what is out of range is refused, and the ends of ranges are not");
 }
 
-/* Cells in all for d keys. */
+/* The cells to fold to, against trying every size: the least divisor that is large enough. */
 static void
-test_anchors(void)
+test_folds(void)
 {
-	static const struct
-	{
-		uint32_t	d;
-		int			k;
-		double		failure;
-		uint32_t	low;
-		uint32_t	high;
-	}			anchors[] = {
-		{1, 4, 1e-4, 4, 4}, {2, 4, 1e-4, 40, 40},
-		/* pairs of keys decide: 10^4 * 100 * 99 / 2 < 84^4, but not < 80^4 */
-		{100, 4, 1e-4, 336, 336}, {100, 5, 1e-4, 185, 215}, {1000, 4, 1e-4, 1380, 1450},
-		{10000, 4, 1e-4, 13220, 14000}, {100000, 4, 1e-4, 129500, 150000},
-		{1000000, 4, 1e-4, 1295000, 1450000}, {10000, 3, 1e-2, 12435, 13500}
-	};
+	for (uint32_t cells = 1; cells <= 720; cells = iblt_core_ladder_at_least(cells + 1))
+		for (uint32_t least = 1; least <= cells + 1; least++)
+		{
+			uint32_t	size = least;
 
-	for (int i = 0; i < LENGTH(anchors); i++)
-	{
-		uint32_t	cells = (uint32_t) anchors[i].k *
-			iblt_core_subtable_cells(anchors[i].d, anchors[i].k, anchors[i].failure);
-
-		check(cells >= anchors[i].low && cells <= anchors[i].high, "%" PRIu32 " keys, k=%d: %" PRIu32
-			  " cells", anchors[i].d, anchors[i].k, cells);
-	}
-	checked("known sizes");
+			while (size <= cells && cells % size != 0)
+				size++;
+			check(iblt_core_fold_cells(cells, least) == (size <= cells ? size : 0),
+				  "%" PRIu32 " of %" PRIu32 " cells", least, cells);
+		}
+	checked("the least size to fold to");
 }
 
 /*
@@ -202,7 +189,7 @@ main(void)
 	for (int k = MIN_K; k <= MAX_K; k++)
 		test_sizes(k);
 	test_refusals();
-	test_anchors();
+	test_folds();
 	test_thresholds();
 	return tap_done();
 }

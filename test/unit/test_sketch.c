@@ -225,34 +225,6 @@ test_spoilers(void)
 	checked("each finding of the validator has bytes that it refuses, and tells");
 }
 
-/* Any single bit, the trailer left as it was. */
-static void
-test_bits(void)
-{
-	for (int kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
-	{
-		IbltSketch *sketch = sample((IbltKeyKind) kind);
-		int refused_by_checksum = 0;
-
-		check(open_copy(sketch->bytes, sketch->size) == IBLT_OK,
-			  "an honest sketch of kind %d is refused", kind);
-		TRIALS(bit, 8 * sketch->size)
-		{
-			IbltStatus status;
-
-			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
-			status = open_copy(sketch->bytes, sketch->size);
-			check(status != IBLT_OK, "kind %d with bit %ld flipped opens", kind, bit);
-			check(bit < 8 * HEADER_SIZE || kind >= IBLT_KEY_UUID || status == IBLT_BAD_CHECKSUM,
-				  "kind %d, bit %ld: %d", kind, bit, (int) status);
-			refused_by_checksum += status == IBLT_BAD_CHECKSUM;
-			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
-		}
-		check(refused_by_checksum > 4000, "the checksum is looked at late");
-	}
-	checked("no sketch opens with any one bit flipped");
-}
-
 static void
 test_sizes(void)
 {
@@ -330,35 +302,6 @@ test_size_computation(void)
 	checked("sizes are exact, and 0 above the largest value of PostgreSQL");
 }
 
-static void
-test_params(void)
-{
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
-
-	for (int hashes = -1; hashes < 300; hashes++)
-		for (unsigned mask = 0; mask < 1024; mask++)
-		{
-			IbltStatus expected = hashes < 3 || hashes > 8 ? IBLT_BAD_HASHES
-								  : mask == 0 || mask >= 1u << hashes ? IBLT_BAD_SUBTABLES
-									  : IBLT_OK;
-
-			params.hashes = hashes;
-			params.subtables = mask;
-			check(iblt_core_check_params(&params) == expected,
-				  "%d hashes with subtables %x", hashes, mask);
-		}
-	params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
-	for (uint32_t cells = 0; cells < 100000; cells++)
-	{
-		bool divides = cells > 0 && UINT64_C(5284823040) % cells == 0;
-
-		params.subtable_cells = cells;
-		check(iblt_core_check_params(&params) == (divides ? IBLT_OK : IBLT_BAD_CELLS),
-			  "%u cells", cells);
-	}
-	checked("hashes, subtables and cells are allowed as documented");
-}
-
 /* Descriptions through the parameters: longest, too long, none. */
 static void
 test_descriptions(void)
@@ -381,43 +324,6 @@ test_descriptions(void)
 	checked("descriptions are there and not too long");
 }
 
-/* Each parameter but its own must be equal for two sketches to be added. */
-static void
-test_compatible(void)
-{
-	IbltParams a = make_params(IBLT_KEY_CANONICAL, 4, 4, 6, false, 1);
-	IbltParams integer = make_params(IBLT_KEY_INTEGER, 1, 4, 6, true, 1);
-	IbltParams b[12];
-	static const IbltStatus expected[12] = {
-		IBLT_OK, IBLT_OTHER_HASHES, IBLT_OTHER_SUBTABLES, IBLT_OTHER_CELLS,
-		IBLT_OTHER_SEED, IBLT_OTHER_VALUES, IBLT_OTHER_KEY_TYPE, IBLT_OTHER_KEY_TYPE,
-		IBLT_OTHER_KEY_SIZE, IBLT_OTHER_VALUE_TYPE, IBLT_OTHER_VALUE_TYPE, IBLT_OTHER_VALUE_SIZE
-	};
-
-	set_values(&a, 4);
-	for (int i = 0; i < 12; i++)
-		b[i] = a;
-	b[1].hashes = 5;
-	b[2].subtables = 7;
-	b[3].subtable_cells = 3;
-	b[4].seed = 0;
-	memset(&b[5].value, 0, sizeof b[5].value);
-	b[6].key.description = (const uint8_t *) "texu";
-	b[7].key.description_size = 3;
-	b[8].key.limbs = 5;
-	b[9].value.description = (const uint8_t *) "varchat";
-	b[10].value.kind = IBLT_KEY_UUID;
-	b[11].value.limbs = 5;
-	for (int i = 0; i < 12; i++)
-		check(iblt_core_compatible(&a, &b[i]) == expected[i] &&
-				  iblt_core_compatible(&b[i], &a) == expected[i],
-			  "case %d gives %d", i, (int) iblt_core_compatible(&a, &b[i]));
-	check(iblt_core_compatible(&a, &integer) == IBLT_OTHER_KEY_TYPE, "integers are added to texts");
-	/* no description is no reason to look at one */
-	check(iblt_core_compatible(&integer, &integer) == IBLT_OK, "a sketch is not like itself");
-	checked("sketches are compatible if no parameter differs");
-}
-
 /* Every status has a text of its own. */
 static void
 test_status_texts(void)
@@ -434,5 +340,4 @@ test_status_texts(void)
 	checked("each status has a text of its own");
 }
 
-TAP_MAIN(test_golden, test_spoilers, test_bits, test_sizes, test_size_computation,
-		 test_params, test_descriptions, test_compatible, test_status_texts)
+TAP_MAIN(test_golden, test_spoilers, test_sizes, test_size_computation, test_descriptions, test_status_texts)

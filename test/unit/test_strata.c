@@ -1,11 +1,11 @@
 /*
  * test_strata.c
- *		The strata estimator: its format, its algebra, and its estimates.
+ *		The strata estimator: its header, its algebra, and its estimates.
  *
  * Estimates are held against a model that knows the keys: which stratum each
  * is in, and which strata peeling can empty, from positions alone.  Their
- * spread is held against what is published by test/sim/sim_meter.c, and cells
- * of random bytes are for fuzz_strata.c.
+ * spread is held against what is published by test/sim/sim_meter.c.  That the bytes
+ * stay as they are is for test/sql/golden.sql.
  */
 #include "model.h"
 #include "strata.h"
@@ -39,67 +39,6 @@ estimate(const IbltSketch *strata, uint64_t *keys)
 }
 
 /* --- the format ---------------------------------------------------------------- */
-
-/*
- * Computed from doc/internals/format.md by a program of its own, in Python with its own
- * arithmetic.
- */
-static const struct
-{
-	IbltKeyKind kind;
-	int			strata;
-	int			hashes;
-	uint32_t	cells;
-	uint64_t	seed;
-	int			rows;
-	size_t		size;
-	uint64_t	trailer;
-} golden[] = {
-	{IBLT_KEY_UNTYPED, 32, 4, 20, 0, 0, 560, UINT64_C(0x110B0B5BB9B0C250)},
-	{IBLT_KEY_INTEGER, 32, 4, 20, 0, 0, 72240, UINT64_C(0xADF2FDE810078BE7)},
-	{IBLT_KEY_INTEGER, 32, 4, 20, 0, 1000, 72240, UINT64_C(0x513A0865E375C710)},
-	{IBLT_KEY_UUID, 5, 3, 7, UINT64_C(0x0123456789ABCDEF), 40, 3500, UINT64_C(0x2FEB5C57DCF7DEEB)},
-	{IBLT_KEY_CANONICAL, 64, 8, 1, UINT64_MAX, 300, 14904, UINT64_C(0x27DC7DD68C26A16B)}
-};
-
-/* Row n: of an integer, of a uuid, or of a text of n mod 200 bytes. */
-static void
-golden_row(IbltSketch *strata, IbltKeyKind kind, int n)
-{
-	uint8_t		key[200];
-	size_t		size = kind == IBLT_KEY_INTEGER ? 8 : kind == IBLT_KEY_UUID ? 16 : (size_t) n % 200;
-
-	memset(key, 0, sizeof key);
-	if (kind == IBLT_KEY_INTEGER)
-		iblt_store64(key, (uint64_t) n - 500);
-	else
-		for (size_t b = 0; b < size; b++)
-			key[b] = (uint8_t) (n * 7 + (int) b * 3);
-	iblt_core_strata_add_row(strata, key, size, (uint64_t) n * (uint64_t) n - 5,
-							 n % 4 == 3 ? -1 : 1);
-}
-
-static void
-test_golden(void)
-{
-	for (int g = 0; g < LENGTH(golden); g++)
-	{
-		IbltParams	params = make_params(golden[g].kind, 1, golden[g].hashes, golden[g].cells, false,
-										 golden[g].seed);
-		IbltSketch *strata;
-		uint64_t	trailer;
-
-		params.strata = golden[g].strata;
-		strata = sketch_new(&params);
-		for (int n = 0; n < golden[g].rows; n++)
-			golden_row(strata, golden[g].kind, n);
-		iblt_core_seal(strata);
-		trailer = iblt_load64(strata->bytes + strata->size - 8);
-		check(strata->size == golden[g].size && trailer == golden[g].trailer,
-			  "vector %d: size %zu, trailer %016" PRIX64, g, strata->size, trailer);
-	}
-	checked("golden estimators have the golden sizes and checksums");
-}
 
 /*
  * What is wrong in the header alone, under a checksum that is right.  What a
@@ -168,20 +107,6 @@ test_sizes(void)
 			  (cases[i].expected != IBLT_BAD_SIZE || iblt_core_size(&params) == 0), "case %d", i);
 	}
 	checked("sizes are known before memory is taken");
-}
-
-static void
-test_compatible(void)
-{
-	IbltParams	a = strata_params(32, 4, 20, 7);
-	IbltParams	b = a;
-
-	check(iblt_core_compatible(&a, &b) == IBLT_OK, "the same");
-	b.strata = 31;
-	check(iblt_core_compatible(&a, &b) == IBLT_OTHER_STRATA, "strata");
-	b.strata = 0;
-	check(iblt_core_compatible(&a, &b) == IBLT_OTHER_STRATA, "a sketch");
-	checked("strata that differ are told");
 }
 
 /* --- the algebra ---------------------------------------------------------------- */
@@ -399,5 +324,5 @@ test_overflow(void)
 	checked("an estimate beyond 63 bits stops there; none is told as 0");
 }
 
-TAP_MAIN(test_golden, test_header, test_sizes, test_compatible, test_order, test_limb,
+TAP_MAIN(test_header, test_sizes, test_order, test_limb,
 		 test_against_model, test_contradictions, test_overflow)
