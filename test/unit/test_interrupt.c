@@ -7,7 +7,9 @@
 #include "model.h"
 
 #include "cell.h"
+#include "get.h"
 #include "interrupt.h"
+#include "kbf_cell.h"
 #include "sums.h"
 
 #define CELLS 65536 /* of a subtable */
@@ -66,6 +68,7 @@ test_loops(void)
 	static IbltSketch view;
 	static IbltEntry entry;
 	static uint64_t bound;
+	unsigned groups[IBLT_MAX_HASHES];
 	const uint32_t cells = 4 * CELLS;
 
 	TEST_LOOP("making a sketch", cells, iblt_core_init(other, &sketch->params, other->bytes));
@@ -75,6 +78,9 @@ test_loops(void)
 	TEST_LOOP("adding", cells, check(iblt_core_add_sketch(other, sketch, 1) == IBLT_OK, "overflow"));
 	TEST_LOOP("folding", cells, iblt_core_fold(small, sketch));
 	TEST_LOOP("sums", cells, check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE, "a contradiction"));
+	TEST_LOOP("subtables that agree", 2 * cells,
+			  check(iblt_core_agreeing(sketch, 0xf, groups) == 1, "a contradiction"));
+	TEST_LOOP("success of GET", CELLS, check(iblt_core_get_success_now(sketch) == 1, "rows"));
 	TEST_LOOP("estimating", cells, check(iblt_core_estimate(sketch, &bound) == 0, "rows"));
 	TEST_LOOP("estimating keys", 2 * cells, check(iblt_core_net_squares(sketch) == 0, "rows"));
 	TEST_LOOP("the first look at each cell", cells, iblt_core_peel_start(&peeler, sketch, scratch));
@@ -91,6 +97,28 @@ test_loops(void)
 			  (start_silently(), check(!iblt_core_peel_next(&peeler, &entry), "a key")));
 }
 
+/* The same of a filter. */
+static void
+test_kbf_loops(void)
+{
+	IbltKbfParams params = {.hashes = 4, .degree = 8, .superposed = 3, .values = 255,
+		.subtable_cells = CELLS, .key.kind = IBLT_KEY_INTEGER};
+	const uint32_t cells = 4 * CELLS;
+	size_t size = iblt_core_kbf_size(&params);
+	static IbltKbf kbf, part, view;
+
+	iblt_core_kbf_init(&kbf, &params, take(size));
+	iblt_core_kbf_init(&part, &params, take(size));
+	iblt_core_kbf_seal(&kbf);
+	TEST_LOOP("the validator of filters", cells,
+			  check(iblt_core_kbf_open(&view, kbf.bytes, size) == IBLT_OK, "not valid"));
+	TEST_LOOP("adding filters", cells, check(iblt_core_kbf_add(&kbf, &part) == IBLT_OK, "overflow"));
+	TEST_LOOP("subtracting filters", cells,
+			  check(iblt_core_kbf_subtract(&kbf, &part) == IBLT_OK, "not a part"));
+	TEST_LOOP("counting full cells", cells,
+			  check(iblt_core_kbf_full_cells(&kbf) == 0, "a full cell"));
+}
+
 int
 main(void)
 {
@@ -105,6 +133,7 @@ main(void)
 	iblt_core_seal(sketch);
 	iblt_core_check_interrupts = ask;
 	test_loops();
+	test_kbf_loops();
 	iblt_core_check_interrupts = NULL;
 	return tap_done();
 }

@@ -222,6 +222,33 @@ test_damage(void)
 	checked("every flipped bit and every wrong length is refused");
 }
 
+/* What bytes may not say either is for test/t/022_kbf_format.pl. */
+static void
+test_params(void)
+{
+	static const struct
+	{
+		int			hashes, degree, superposed;
+		unsigned	values;
+		uint32_t	cells;
+		IbltStatus	expected;
+	}			cases[] = {
+		{8, 12, 3, 4095, IBLT_KBF_MAX_CELLS, IBLT_OK}, {2, 3, 1, 1, 1, IBLT_OK},
+		{2, 2, 1, 1, 1, IBLT_BAD_VALUES}, {2, 13, 1, 1, 1, IBLT_BAD_VALUES},
+		{2, 3, 1, 1, IBLT_KBF_MAX_CELLS + 1, IBLT_BAD_CELLS}
+	};
+
+	for (int i = 0; i < LENGTH(cases); i++)
+	{
+		IbltKbfParams params = params_of(cases[i].hashes, cases[i].degree, cases[i].superposed,
+										 cases[i].cells);
+
+		params.values = cases[i].values;
+		check(iblt_core_kbf_check_params(&params) == cases[i].expected, "parameters %d", i);
+	}
+	checked("parameters at and beyond their limits");
+}
+
 /* Cells that are possible one by one, but not together. */
 static void
 test_sums(void)
@@ -229,6 +256,7 @@ test_sums(void)
 	IbltKbfParams params = params_of(3, 4, 2, 5);
 	uint64_t	one = iblt_kbf_make_cell(1, code_of(&params, 9));
 	uint64_t	other = iblt_kbf_make_cell(1, code_of(&params, 8));
+	uint64_t	no_pair = iblt_kbf_make_cell(0, 1);
 	uint64_t	no_code = iblt_kbf_make_cell(1, code_of(&params, 8) ^ 0x10);
 	IbltKbf    *kbf = new_kbf(params);
 	const struct
@@ -240,6 +268,8 @@ test_sums(void)
 	}			steps[] = {
 		{0, one, false, "two subtables lack a pair"}, {6, one, false, "a subtable lacks a pair"},
 		{13, other, false, "a subtable has another value"}, {13, one, true, "each has the pair"},
+		{1, no_pair, false, "an empty cell has content"}, {2, no_pair, false, "two have the same"},
+		{1, 0, false, "one has"}, {2, 0, true, "none has"},
 		{14, IBLT_KBF_FULL, true, "a full cell"},
 		{13, other, true, "a subtable with a full cell says nothing"},
 		{14, iblt_kbf_make_cell(IBLT_KBF_FULL, 1), false, "a full cell has content"}
@@ -492,6 +522,9 @@ test_full(void)
 	check(iblt_core_kbf_full_cells(filled(params, pairs, 15)) == 3, "not full with 15");
 	kbf = filled(params, pairs, 20);
 	check(valid(kbf) && kbf->keys == 20, "keys");
+	kbf->keys = UINT64_C(1) << 63;
+	check(!valid(kbf), "more keys than fit");
+	kbf->keys = 20;
 	check(get(kbf, pairs[0].key, &value) == IBLT_UNKNOWN, "an answer");
 	other = copy_of(kbf);
 	check(same(other, kbf), "0 + full");
@@ -705,5 +738,5 @@ test_slices(void)
 	checked("a key's cells alone answer as the whole filter does");
 }
 
-TAP_MAIN(test_damage, test_sums, test_padding, test_any_order, test_folds,
+TAP_MAIN(test_params, test_damage, test_sums, test_padding, test_any_order, test_folds,
 		 test_deletions, test_refusals, test_full, test_queue, test_answers, test_slices)
