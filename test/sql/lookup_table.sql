@@ -73,7 +73,7 @@ SELECT what, bytes, pg_temp.unseen(bytes) FROM (SELECT iblt_agg(i, i, 1000)::byt
 	('07 values', set_byte(b, 34, 1)), ('08 kind', set_byte(b, 8, 2)), ('09 kind', set_byte(b, 8, 77)), ('10 limbs', set_byte(b, 11, 1)),
 	('11 cells', set_byte(b, 14, 1)), ('12 cells', set_byte(b, 12, 105)), ('13 description', set_byte(b, 32, 8)), ('14 reserved', set_byte(b, 39, 1)),
 	('15 too short', substr(b, 1, length(b) - 1)), ('16 too long', b || '\x00'), ('17 header alone', substr(b, 1, 552)), ('18 less', substr(b, 1, 39)), ('19 no byte', ''),
-	('20 more cells than bytes', overlay(b PLACING '\x00000001' FROM 13)), ('21 template', set_byte(b, 8, 0)),
+	('20 more cells than bytes', overlay(b PLACING '\x00000001' FROM 13)), ('21 template', set_byte(b, 8, 0)), ('21 estimator', iblt_strata_insert(iblt_strata_new(1, 4), 7, 7)::bytea),
 	('21 kind of value', set_byte(b, 9, 1)), ('21 integers', set_byte(set_byte(b, 9, 1), 34, 1)), ('21 description of values', set_byte(b, 36, 8)),
 	-- every word of every cell is above p
 	('22 elements', overlay(b PLACING (SELECT string_agg('\xffffffffffffffff'::bytea, '') FROM generate_series(1, (length(b) - 560) / 8)) FROM 553)),

@@ -55,8 +55,9 @@ SELECT damage,
 	   pg_temp.refusal(format('SELECT %L::iblt_strata', translate(encode(bad, 'base64'), E'\n', ''))) AS as_text_the_same
 FROM (SELECT s::bytea AS b FROM kind WHERE name = 'small') AS good,
 	LATERAL (VALUES ('nothing', ''::bytea), ('noise', decode(repeat('5a', 1000), 'hex')), ('an iblt', iblt_new()::bytea), ('one byte less', substring(b FROM 1 FOR length(b) - 1)),
-	('one byte more', b || '\x00'), ('version', set_byte(b, 4, 2)), ('hashes', set_byte(b, 5, 9)), ('strata', set_byte(b, 7, 65)), ('reserved', set_byte(b, 38, 1)),
-	('kind of key', set_byte(b, 8, 9)), ('cells', set_byte(b, 12, 11)), ('a cell', set_byte(b, 100, get_byte(b, 100) # 1)),
+	('one byte more', b || '\x00'), ('version', set_byte(b, 4, 2)), ('hashes', set_byte(b, 5, 9)), ('strata', set_byte(b, 7, 65)), ('fewer strata', set_byte(b, 7, 3)), ('no strata', set_byte(b, 7, 0)),
+	('strata of an iblt', set_byte(b, 3, ascii('T'))), ('more hashes', set_byte(b, 5, 4)), ('a subtable less', set_byte(b, 6, 3)), ('reserved', set_byte(b, 38, 1)), ('kind of key', set_byte(b, 8, 9)), ('no kind', set_byte(b, 8, 0)),
+	('a text', set_byte(b, 8, 3)), ('description', set_byte(b, 32, 1)), ('limbs', set_byte(b, 10, 2)), ('values', set_byte(b, 34, 1)), ('cells', set_byte(b, 12, 11)), ('a cell', set_byte(b, 100, get_byte(b, 100) # 1)),
 	('the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1))) v(damage, bad);
 SELECT pg_temp.refusal($$SELECT 'not base64!'::iblt_strata$$);
 SELECT pg_temp.refusal($$SELECT iblt_strata_new()::bytea::iblt$$);
@@ -65,7 +66,7 @@ SELECT pg_temp.refusal($$SELECT iblt_strata_new()::bytea::iblt$$);
 SELECT arguments, pg_temp.refusal(format('SELECT iblt_strata_new(%s)', arguments)) AS refusal
 FROM unnest(ARRAY['0', '65', 'cells => 0', 'cells => 3', 'cells => 82', 'cells => 81', 'cells => 44', 'cells => 88, hashes => 8',
 				  'cells => 2147483647', 'hashes => 2', 'hashes => 9', 'NULL', 'cells => NULL', 'hashes => NULL', 'seed => NULL',
-				  'cells => 67108864', 'cells => 67108865']) arguments;
+				  'cells => 67108864', 'cells => 67108865', '1, 37748736, 3', '2, 37748736, 3', '64, 134217728, 8']) arguments;
 SELECT strata, cells, hashes, bytes FROM (VALUES (iblt_strata_new(1, 4)), (iblt_strata_new(64, 8, 8)), (iblt_strata_new(16, 120, 3))) v(s),
 	iblt_strata_info(s);
 

@@ -1,11 +1,12 @@
 /*
  * test_strata.c
- *		The strata estimator: its header, its algebra, and its estimates.
+ *		The strata estimator: its algebra, and its estimates.
  *
  * Estimates are held against a model that knows the keys: which stratum each
  * is in, and which strata peeling can empty, from positions alone.  Their
- * spread is held against what is published by test/sim/sim_meter.c.  That the bytes
- * stay as they are is for test/sql/golden.sql.
+ * spread is held against what is published by test/sim/sim_meter.c.  What
+ * bytes are refused is for test/sql/strata.sql, and that the others stay as they are
+ * for test/sql/golden.sql.
  */
 #include "model.h"
 #include "strata.h"
@@ -36,77 +37,6 @@ estimate(const IbltSketch *strata, uint64_t *keys)
 
 	return iblt_core_strata_estimate(copy, take(sizeof(IbltPeeler)),
 									 take(iblt_core_strata_scratch_size(copy)), keys);
-}
-
-/* --- the format ---------------------------------------------------------------- */
-
-/*
- * What is wrong in the header alone, under a checksum that is right.  What a
- * sketch has too is for test_sketch.c.
- */
-static void
-test_header(void)
-{
-	static const struct
-	{
-		size_t		offset;
-		uint8_t		byte;
-		IbltStatus	status;
-	}			wrong[] = {
-		{0, 'I', IBLT_OK}, {3, 'T', IBLT_BAD_RESERVED},
-		{5, 4, IBLT_BAD_SUBTABLES}, {6, 3, IBLT_BAD_SUBTABLES},
-		{7, 0, IBLT_BAD_STRATA}, {7, 65, IBLT_BAD_STRATA},
-		{7, 3, IBLT_BAD_SIZE}, {8, 1, IBLT_OK}, {8, 2, IBLT_OK},
-		{8, 4, IBLT_BAD_KEY_KIND}, {8, 0, IBLT_BAD_SIZE},
-		{10, 2, IBLT_BAD_KEY_SIZE}, {12, 11, IBLT_BAD_CELLS},
-		{32, 1, IBLT_BAD_DESCRIPTION}, {34, 1, IBLT_BAD_VALUE_TYPE}
-	};
-	IbltParams	params = strata_params(2, 3, 2, 77);
-	IbltSketch	view;
-
-	for (int i = 0; i < LENGTH(wrong); i++)
-	{
-		IbltSketch *strata = sketch_new(&params);
-		IbltStatus	status;
-
-		strata->bytes[wrong[i].offset] = wrong[i].byte;
-		repair_trailer(strata->bytes, strata->size);
-		status = iblt_core_open(&view, strata->bytes, strata->size);
-		check(status == wrong[i].status, "byte %zu = %d: %s", wrong[i].offset,
-			  wrong[i].byte, iblt_core_status_text(status));
-		check(iblt_core_open_header(&view, strata->bytes, strata->size,
-									strata->size) != IBLT_OK, "its header");
-	}
-	checked("each wrong part of the header is found");
-}
-
-static void
-test_sizes(void)
-{
-	static const struct
-	{
-		int			strata;
-		int			hashes;
-		uint32_t	cells;
-		IbltKeyKind kind;
-		IbltStatus	expected;
-	}			cases[] = {
-		{64, 8, UINT32_C(1) << 24, IBLT_KEY_INTEGER, IBLT_BAD_SIZE},	/* 240 GB */
-		{1, 3, 12582912, IBLT_KEY_INTEGER, IBLT_OK},	/* most of 1 GB */
-		/* what a sketch of uuids could not have, an estimator of them can */
-		{1, 3, 12582912, IBLT_KEY_UUID, IBLT_OK}, {2, 3, 12582912, IBLT_KEY_UUID, IBLT_BAD_SIZE},
-		{-1, 3, 12582912, IBLT_KEY_UUID, IBLT_BAD_STRATA}
-	};
-
-	for (int i = 0; i < LENGTH(cases); i++)
-	{
-		IbltParams	params = strata_params(cases[i].strata, cases[i].hashes, cases[i].cells, 0);
-
-		params.key.kind = cases[i].kind;
-		check(iblt_core_check_params(&params) == cases[i].expected &&
-			  (cases[i].expected != IBLT_BAD_SIZE || iblt_core_size(&params) == 0), "case %d", i);
-	}
-	checked("sizes are known before memory is taken");
 }
 
 /* --- the algebra ---------------------------------------------------------------- */
@@ -324,5 +254,4 @@ test_overflow(void)
 	checked("an estimate beyond 63 bits stops there; none is told as 0");
 }
 
-TAP_MAIN(test_header, test_sizes, test_order, test_limb,
-		 test_against_model, test_contradictions, test_overflow)
+TAP_MAIN(test_order, test_limb, test_against_model, test_contradictions, test_overflow)
