@@ -19,6 +19,7 @@ SELECT (old + more)::bytea = (wide + more)::bytea AS sum, (more + old)::bytea = 
 SELECT (SELECT kbf_sum(s)::bytea FROM (VALUES (old), (more), (s0)) v(s)) = (old + more)::bytea AS sum, (SELECT kbf_sum(s)::bytea FROM (VALUES (more), (s0), (old)) v(s)) = (old + more)::bytea AS either_way
 FROM f, g, (SELECT s FROM m) x(s0);
 SELECT l.*, m2.* FROM f, g, kbf_lookup(ARRAY[old, more], 301) l, kbf_lookup(ARRAY[more, old], 2) m2;
+SELECT (SELECT kbf_agg(i, 'open'::text, CASE WHEN i < 5 THEN old ELSE wide END)::bytea FROM generate_series(1, 9) i) = (SELECT kbf_agg(i, 'open'::text, wide)::bytea FROM generate_series(1, 9) i) AS template_grows FROM f;
 -- other labels after the same beginning, other ones at all, or none: not together
 SELECT call, pg_temp.outcome('SELECT ' || call || ' FROM f, g, m') AS outcome
 FROM unnest(ARRAY['wide + kbf_add_labels(old, ''{done,rot}'')', 'kbf_lookup(ARRAY[wide, kbf_add_labels(old, ''{green}'')], 1)', 'old + kbf_new(300, 2)', 'kbf_lookup(ARRAY[old, kbf_new(300, 2)], 1)',
