@@ -64,10 +64,7 @@ cells_size(const IbltKbfParams *params)
 size_t
 iblt_core_kbf_size(const IbltKbfParams *params)
 {
-	size_t		fixed = before_cells_of(params) + CHECKSUM_SIZE;
-	uint64_t	cells = cells_size(params);
-
-	return cells > IBLT_MAX_BYTES - fixed ? 0 : fixed + (size_t) cells;
+	return before_cells_of(params) + (size_t) cells_size(params) + CHECKSUM_SIZE;
 }
 
 /* A label for each value, and nothing behind them. */
@@ -98,7 +95,6 @@ labels_valid(const IbltKbfParams *params)
 IbltStatus
 iblt_core_kbf_check_params(const IbltKbfParams *params)
 {
-	IbltKbfParams typed = *params;
 	IbltTyping	key = params->key;
 
 	if (params->hashes < IBLT_KBF_MIN_HASHES ||
@@ -115,11 +111,7 @@ iblt_core_kbf_check_params(const IbltKbfParams *params)
 	key.limbs = iblt_core_kind_limbs(key.kind);
 	if (iblt_core_check_typing(&key) != IBLT_OK)
 		return iblt_core_check_typing(&key);
-	if (!labels_valid(params))
-		return IBLT_BAD_LABELS;
-	/* a template must be usable */
-	typed.key.kind = IBLT_KEY_CANONICAL;
-	return iblt_core_kbf_size(&typed) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
+	return labels_valid(params) ? IBLT_OK : IBLT_BAD_LABELS;
 }
 
 /* Points a view with its parameters set at its bytes. */

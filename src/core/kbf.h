@@ -63,7 +63,7 @@ typedef struct IbltKbf
 	unsigned	cell_bits;
 } IbltKbf;
 
-/* Bytes of a filter with these parameters, or 0 if more than IBLT_MAX_BYTES. */
+/* Bytes of a filter with these parameters, which are possible: less than 673 MB. */
 extern size_t iblt_core_kbf_size(const IbltKbfParams *params);
 
 /* Are these parameters possible?  The first that is not, or IBLT_OK. */

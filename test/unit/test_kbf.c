@@ -245,6 +245,8 @@ test_params(void)
 
 		params.values = cases[i].values;
 		check(iblt_core_kbf_check_params(&params) == cases[i].expected, "parameters %d", i);
+		check(cases[i].expected != IBLT_OK || iblt_core_kbf_size(&params) + IBLT_MAX_DESCRIPTION +
+			  IBLT_KBF_MAX_LABELS <= IBLT_MAX_BYTES, "size %d", i);
 	}
 	checked("parameters at and beyond their limits");
 }
