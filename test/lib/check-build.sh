@@ -13,30 +13,18 @@
 # shellcheck disable=SC2317 # "passed" calls the functions
 
 set -euo pipefail
+# shellcheck source=test/lib/tap.sh
+. "$(dirname "$0")/tap.sh"
 top=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$1
 source=$dir/source
-number=0
-failed=0
 
 # passed TEXT COMMAND ...: one test, passed if the command succeeds.
 passed() {
 	local text=$1 output rc=0
 	shift
 	output=$("$@" 2>&1) || rc=$?
-	number=$((number + 1))
-	if [ $rc -eq 0 ]; then
-		echo "ok $number - $text"
-	else
-		echo "not ok $number - $text"
-		printf '%s\n' "$output" | tail -n 40 | sed 's/^/# /'
-		failed=1
-	fi
-}
-
-skipped() {
-	number=$((number + 1))
-	echo "ok $number - $1 # SKIP $2"
+	verdict "$text" $rc "$output"
 }
 
 # make in the build directory, of the sources elsewhere.  Nothing runs what this
@@ -190,5 +178,4 @@ else
 	skipped "the archive has the sources and nothing else" "git is missing"
 fi
 chmod -R u+w "$source"
-echo "1..$number"
-exit $failed
+done_testing

@@ -15,27 +15,14 @@
 #	  server has it.
 
 set -euo pipefail
-
-number=0
-failed=0
+# shellcheck source=test/lib/tap.sh
+. "$(dirname "$0")/tap.sh"
 
 # no_rows TEXT QUERY: passed if the query finds nothing.
 no_rows() {
 	local rows rc=0
-	number=$((number + 1))
 	rows=$(psql -X -q -At -v ON_ERROR_STOP=1 -d check_catalog -c "$2" 2>&1) || rc=$?
-	if [ $rc -eq 0 ] && [ -z "$rows" ]; then
-		echo "ok $number - $1"
-	else
-		echo "not ok $number - $1"
-		printf '%s\n' "$rows" | sed 's/^/# /'
-		failed=1
-	fi
-}
-
-skipped() {
-	number=$((number + 1))
-	echo "ok $number - $1 # SKIP $2"
+	verdict "$1" $((rc + ${#rows})) "$rows"
 }
 
 controls=("$(dirname "$0")"/../../*.control)
@@ -289,5 +276,4 @@ fi
 no_rows "the extensions can be dropped and created again" "
 	DROP EXTENSION $(IFS=,; echo "${extensions[*]}"); $create"
 
-echo "1..$number"
-exit $failed
+done_testing

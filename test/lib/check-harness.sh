@@ -4,27 +4,21 @@
 #	know of, and must say so in the last line and in the exit status.
 
 set -euo pipefail
+# shellcheck source=test/lib/tap.sh
+. "$(dirname "$0")/tap.sh"
 
 harness=$(cd "$(dirname "$0")" && pwd)/harness.pl
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
 unset IBLT_TEST_VERBOSE IBLT_TEST_JOBS
-number=0
-failed=0
 
 # result TEXT OUTPUT COMMAND ...: passed if the command succeeds.
 result() {
-	local text=$1 output=$2
+	local text=$1 output=$2 rc=0
 	shift 2
-	number=$((number + 1))
-	if "$@"; then
-		echo "ok $number - $text"
-	else
-		printf 'not ok %s\n' "$number - $text"
-		printf '%s\n' "$output" | sed 's/^/#   /'
-		failed=1
-	fi
+	"$@" || rc=$?
+	verdict "$text" $rc "$output"
 }
 
 # ends TEXT STATUS LAST-LINE ARGUMENT ...: how the harness ends.
@@ -97,5 +91,4 @@ shows "what failed is shown again at the end, with the start of its reason" \
 	'^FAILED: dies: exit status 3.*\nFAILED:   ok 1 - first\nFAILED:   I die\nFAILED: failing.*\nFAILED:   not ok 2 - second\nFAILED:   # the reason\n5 passed, 2 failed\n$' --sum totals
 ends "totals that are missing" 2 "harness.pl: none: No such file or directory" --sum none
 
-echo "1..$number"
-exit $failed
+done_testing

@@ -15,6 +15,8 @@
 #	- the settings of iblt, at most four, are in a table of doc/internals/walk.md.
 
 set -euo pipefail
+# shellcheck source=test/lib/tap.sh
+. "$(dirname "$0")/tap.sh"
 cd "$(dirname "$0")/../.."
 
 shopt -s nullglob
@@ -22,20 +24,9 @@ MAX_FUNCTION=60
 MAX_BODY=120
 MAX_FILE=500
 MAX_LINE=100
-number=0
-failed=0
 
 # result TEXT PROBLEMS: one test, passed if there are no problems.
-result() {
-	number=$((number + 1))
-	if [ -z "$2" ]; then
-		echo "ok $number - $1"
-	else
-		echo "not ok $number - $1"
-		printf '%s\n' "$2" | sed 's/^/# /'
-		failed=1
-	fi
-}
+result() { verdict "$1" ${#2} "$2"; }
 
 # Includes that have no place in the core.
 foreign_includes() {
@@ -193,5 +184,4 @@ result "no handler for all errors is written by hand" "$(handmade_handlers "${sc
 result "iblt_tell sends all messages below errors" "$(raised_messages "${scripts[@]}")"
 result "rooms of sql call downwards only, and protocol.md lists the questions" "$(perl test/lib/rooms.pl 2>&1)"
 result "no file of SQL is longer than $MAX_FILE lines" "$(long_files "${scripts[@]}")"
-echo "1..$number"
-exit $failed
+done_testing
