@@ -150,8 +150,6 @@ my @scenarios = (
 		steps => [ 'insert 3', 'update 5', 'update 12 skipped equal by now', map { "$_ skipped changed since it was compared" } 'update 11', 'update 13', 'update 14', 'delete 300', 'delete 301' ], left => 1 },
 	@constraints);
 
-sub contents { my ($db, $relation) = @_; return sql($db, "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM $relation AS t") }
-
 # The repair of a placement as SQL.
 sub repair
 {
@@ -185,20 +183,19 @@ sub cell
 	my $relation = "shop.r$number";
 	my $sql = sub { return sprintf $_[0], $relation, ($relation) x 30 };
 	my ($source) = grep { $_ ne $p->{target} } @{ $p->{sides} };
-	foreach my $db ($p->{target}, $source)
-	{
-		sql($db, $sql->('CREATE TABLE %s ' . ($s->{table} // '(id int PRIMARY KEY, v text)') . '; INSERT INTO %1$s ' . ($s->{fill} // "SELECT g, 'row ' || g FROM generate_series(1, 50) AS g")
-			  . '; ' . ($s->{ $db eq $source ? 'source' : 'target' } // '')));
-	}
-	sql($p->{target}, $sql->($s->{around})) if $s->{around};
+	# what each side has, as the last line of what its statements give
+	my $contents = "SELECT coalesce(md5(string_agg(t::text, ',' ORDER BY t::text)), 'none') FROM $relation AS t";
+	my $does = sub { return (split /\n/, sql($_[0], $sql->($_[1]) . $contents))[-1] };
+	my %before = map { my $side = $_ eq $source ? 'source' : 'target';
+		($_ => $does->($_, join('; ', 'CREATE TABLE %s ' . ($s->{table} // '(id int PRIMARY KEY, v text)'), 'INSERT INTO %1$s ' . ($s->{fill} // "SELECT g, 'row ' || g FROM generate_series(1, 50) AS g"),
+			$s->{$side} // (), $side eq 'target' ? $s->{around} // () : ()) . '; ')) } $p->{target}, $source;
 	my $session = session($p->{from}, 'calls');
 	$p->{run} = $session->run("CALL iblt_audit_run(${\ literal(string($p->{sides}[1]))}, tables => '{$relation}', progress => false)") if $p->{form} eq 'run';
-	my %before = map { ($_ => contents($_, $relation)) } $p->{target}, $source;
 	my @steps = map { sprintf /\b(?:skipped|applied)\b/ ? $_ : "$_ applied", $relation, "r$number" } @{ $s->{of}{ $p->{form} } // $s->{steps} // [] };
 	if ($s->{previewed})
 	{
 		is((outcome($session->start(repair($p, $relation, $s->{options}, 'false'))))[1], join("\n", sort map { s/ applied/ preview/r } @steps), "$text: a preview");
-		is(contents($p->{target}, $relation), $before{ $p->{target} }, "$text: which changes nothing");
+		is(sql($p->{target}, $contents), $before{ $p->{target} }, "$text: which changes nothing");
 	}
 	my $holder = session($p->{target}, 'holds');
 	$holder->run($sql->("BEGIN; $s->{held}")) if $s->{held};
@@ -217,10 +214,10 @@ sub cell
 		unlike($session->{err}, qr/\brow (?![35]\b)\d/, "$text: no other row is told of") if !$s->{table};
 	}
 	else { is($error // $rows, join("\n", sort @steps), $text) or note($session->{err}) }
-	is(contents($p->{target}, $relation), $before{ $s->{error} ? $p->{target} : $source }, $s->{error} ? "$text: nothing has changed" : "$text: the target is as the source") if !$s->{left};
-	is(contents($source, $relation), $before{$source}, "$text: the source is as it was") if !$s->{meanwhile};
-	is(sql($p->{target}, $sql->($s->{besides})), 't', "$text: $s->{besides}") if $s->{besides};
-	sql($_, "SET client_min_messages = error; DROP TABLE $relation CASCADE; DROP TABLE IF EXISTS ${relation}_o, ${relation}_p") foreach $p->{target}, $source;
+	my ($is, $source_is) = map { [ split /\n/, sql($_, $sql->(join '; ', $_ eq $p->{target} ? $s->{besides} // () : (), '') . "$contents; SET client_min_messages = error; DROP TABLE $relation CASCADE; DROP TABLE IF EXISTS ${relation}_o, ${relation}_p") ] } $p->{target}, $source;
+	is($is->[-1], $before{ $s->{error} ? $p->{target} : $source }, $s->{error} ? "$text: nothing has changed" : "$text: the target is as the source") if !$s->{left};
+	is($source_is->[-1], $before{$source}, "$text: the source is as it was") if !$s->{meanwhile};
+	is($is->[0], 't', "$text: $s->{besides}") if $s->{besides};
 	return;
 }
 
