@@ -37,8 +37,9 @@ my $ends = qr/\b(?:COMMIT|ROLLBACK)\s*;?\s*\z/i;
 # And those that no session must outlive, nor a connection that iblt keeps in it.
 my $ends_all = qr/\bALTER\s+(?:ROLE|USER|DATABASE|SYSTEM|GROUP)\b|\b(?:CREATE|DROP)\s+DATABASE\b|\bDROP\s+(?:EXTENSION|ROLE|USER)\b|pg_reload_conf/i;
 
-my $reset = join("\n", '\set ON_ERROR_STOP 1', '\set VERBOSITY default', 'SET SESSION AUTHORIZATION DEFAULT;', 'RESET ALL;', 'DEALLOCATE ALL;', 'CLOSE ALL;', 'UNLISTEN *;',
-	'SELECT pg_advisory_unlock_all() \g /dev/null', 'DISCARD TEMP;', 'DISCARD SEQUENCES;', '');
+# in one message
+my $reset = join("\n", '\set ON_ERROR_STOP 1', '\set VERBOSITY default', join('\; ', 'SET SESSION AUTHORIZATION DEFAULT', 'RESET ALL', 'DEALLOCATE ALL', 'CLOSE ALL', 'UNLISTEN *',
+	'SELECT pg_advisory_unlock_all()', 'DISCARD TEMP', 'DISCARD SEQUENCES') . ' \g /dev/null', '');
 
 sub session_end
 {
@@ -160,6 +161,8 @@ sub run
 sub shares
 {
 	my ($node, $database, $sql, $params) = @_;
+	# a condition that leaves out the session itself, and names that are quoted, which call nothing
+	$sql =~ s/\bpid <> pg_backend_pid\(\)|"\w+"//g;
 	if ($sql =~ $ends_all)
 	{
 		all_end();
@@ -167,8 +170,6 @@ sub shares
 	}
 	my $options = join(' ', @{ $params->{extra_params} // [] });
 	my $unquoted = $sql =~ s/^\\set VERBOSITY verbose\n//r =~ s/'(?:[^'\\]|''|\\.)*'//gsr;
-	# a condition that leaves out the session itself
-	$sql =~ s/\bpid <> pg_backend_pid\(\)//g;
 	return $enabled && $database ne 'template1' && $sql !~ $own && ($sql !~ $begins || $sql =~ $ends) && $unquoted !~ /\\/ && $options =~ /^(?:-q)? ?(?:-U \w+)?$/
 		&& !grep { !/^(?:stdout|stderr|on_error_die|on_error_stop|extra_params)$/ } keys %$params;
 }
