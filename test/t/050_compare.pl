@@ -66,12 +66,9 @@ is($here->safe_psql('postgres', "DO \$\$ BEGIN PERFORM FROM iblt_compare('wire',
 # --- rights, search_path, RLS -----------------------------------------------------------------
 
 both("CREATE ROLE reader LOGIN PASSWORD 'right'; GRANT SELECT ON wire TO reader");
-$here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO reader;
-	CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	GRANT USAGE ON FOREIGN SERVER "node b" TO reader;
-	CREATE USER MAPPING FOR reader SERVER "node b" OPTIONS (user 'reader', password 'right');});
+foreign_server($here, 'node b', $there, 'reader', 'right');
+$here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO reader');
 $there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO reader');
-hba($there, 'local all reader scram-sha-256');
 {
 	my ($rc, $out, $err) = $here->psql('postgres', "SELECT count(*) FROM iblt_compare('wire', 'node b')", extra_params => [ '-U', 'reader' ]);
 	cmp_ok($out, '>=', 99, 'a user with SELECT only, through a foreign server');

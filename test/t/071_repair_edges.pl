@@ -63,8 +63,7 @@ is($here->safe_psql('postgres', "BEGIN; SET search_path = evil, pg_catalog; $sql
 
 # --- what a run found ----------------------------------------------------------------------
 
-$here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+foreign_server($here, 'node_b', $there);
 both(q{CREATE SCHEMA run; CREATE TABLE run.parent (id int PRIMARY KEY, v text); CREATE TABLE run.child (id uuid PRIMARY KEY, parent int REFERENCES run.parent, v interval);
 	CREATE TABLE run.bare (i interval, n int); CREATE TABLE run.words (w text PRIMARY KEY, v int)});
 my %right = (parent => q{SELECT g, 'v' || g FROM generate_series(1, 200) g}, child => q{SELECT md5(g::text)::uuid, g, g * interval '1 day -2 hours' FROM generate_series(1, 200) g},

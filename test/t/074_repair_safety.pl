@@ -68,11 +68,9 @@ $here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
 # --- rights -----------------------------------------------------------------------------------
 
 both("CREATE ROLE fixer LOGIN PASSWORD 'right'; CREATE TABLE rights (id int PRIMARY KEY, v text); INSERT INTO rights SELECT g, g FROM generate_series(1, 100) g; GRANT SELECT ON rights TO fixer");
-$here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO fixer;
-	CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	GRANT USAGE ON FOREIGN SERVER "node b" TO fixer; CREATE USER MAPPING FOR fixer SERVER "node b" OPTIONS (user 'fixer', password 'right')});
+foreign_server($here, 'node b', $there, 'fixer', 'right');
+$here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO fixer');
 $there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO fixer');
-hba($there, 'local all fixer scram-sha-256');
 foreach my $side ([ $here, $there, 'pull', '' ], [ $there, $here, 'push', 'on the peer: ' ])
 {
 	my ($node, $other, $direction, $where) = @$side;

@@ -6,9 +6,7 @@ use IbltTest;
 my @settings = ('log_lock_waits = on', "deadlock_timeout = '50ms'", 'log_min_error_statement = info');
 my ($here, $there) = (ready('here', @settings), server('there', @settings));
 sides($here, $there);
-$here->safe_psql('postgres', 'CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS ('
-	  . join(', ', map { "$_->[0] '$_->[1]'" } [ 'host', $there->host ], [ 'port', $there->port ], [ 'dbname', 'postgres' ]) . ');
-	CREATE USER MAPPING FOR PUBLIC SERVER "node b"');
+foreign_server($here, 'node b', $there);
 $there->safe_psql('postgres', 'CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt_audit SCHEMA "Their Iblt" CASCADE; CREATE EXTENSION iblt_live SCHEMA "Their Iblt"');
 # a connection string hides statements from the log of this side; a foreign server does not
 my @peers = (conninfo($there), "'node b'");

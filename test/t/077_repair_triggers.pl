@@ -86,10 +86,9 @@ both(q{CREATE TABLE fired (name text, role text); CREATE TABLE rep (id int PRIMA
 	CREATE CONSTRAINT TRIGGER replica_at_end AFTER UPDATE ON rep DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fire(); ALTER TABLE rep ENABLE REPLICA TRIGGER replica_at_end;
 	CREATE TRIGGER disabled BEFORE INSERT OR UPDATE OR DELETE ON rep FOR EACH ROW EXECUTE FUNCTION fire(); ALTER TABLE rep DISABLE TRIGGER disabled;
 	CREATE ROLE fixer LOGIN PASSWORD 'right'; GRANT SELECT, INSERT, UPDATE, DELETE ON rep TO fixer; GRANT INSERT ON fired, seen TO fixer});
-$here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO fixer; CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	GRANT USAGE ON FOREIGN SERVER "node b" TO fixer; CREATE USER MAPPING FOR fixer SERVER "node b" OPTIONS (user 'fixer', password 'right'); GRANT USAGE ON SCHEMA public TO fixer});
+foreign_server($here, 'node b', $there, 'fixer', 'right');
+$here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link", public TO fixer');
 $there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO fixer');
-hba($there, 'local all fixer scram-sha-256');
 my $fired = "SELECT name || ' ' || role || ' ' || count(*) FROM fired GROUP BY name, role ORDER BY name";
 foreach my $direction ('pull', 'push')
 {

@@ -15,10 +15,8 @@ hba($_, 'local all auditor scram-sha-256') foreach ($here, $there);
 both(q{CREATE TABLE shop.items (id int PRIMARY KEY, name text); CREATE TABLE shop.stock (item int PRIMARY KEY, amount int)});
 $there->safe_psql('postgres', q{INSERT INTO shop.items SELECT g, 'item ' || g FROM generate_series(1, 1000) g;
 	INSERT INTO shop.stock SELECT g, g FROM generate_series(1, 1000) g; CREATE PUBLICATION shop FOR TABLE shop.items, shop.stock});
-$here->safe_psql('postgres', "CREATE SUBSCRIPTION shop CONNECTION 'host=${\ $there->host} port=${\ $there->port} dbname=postgres' PUBLICATION shop;
-	CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR auditor SERVER node_b OPTIONS (user 'auditor', password 'tops3cret');
-	GRANT USAGE ON FOREIGN SERVER node_b TO auditor");
+$here->safe_psql('postgres', "CREATE SUBSCRIPTION shop CONNECTION 'host=${\ $there->host} port=${\ $there->port} dbname=postgres' PUBLICATION shop");
+foreign_server($here, 'node_b', $there, 'auditor', 'tops3cret');
 subscribed($here, 2);
 $there->wait_for_catchup('shop');
 
@@ -152,8 +150,7 @@ audit_is(\@schema, 2, 'connection refused', env => { PGPORT => 1 }, stderr => qr
 audit_is(\@schema, 2, 'wrong password, and nobody is asked', env => { PGPASSFILE => '/dev/null' }, stderr => qr/\A(?!.*Password for user).*psql ended with status 2/s);
 audit_is(\@schema, 2, 'another database, without iblt', env => { PGDATABASE => 'template1' }, stderr => qr/not installed/);
 audit_is(\@schema, 2, 'no psql', env => { PATH => $home, }, shell => '/bin/sh', stderr => qr/psql ended with status 127/);
-$here->safe_psql('postgres', "CREATE SERVER mirror FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $here->host}', port '${\ $here->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR auditor SERVER mirror OPTIONS (user 'auditor', password 'tops3cret'); GRANT USAGE ON FOREIGN SERVER mirror TO auditor");
+foreign_server($here, 'mirror', $here, 'auditor', 'tops3cret');
 audit_is([ 'peer=mirror', 'schema=shop' ], 2, 'the peer is this side', stderr => qr/this database itself/);
 
 $here->safe_psql('postgres', 'ALTER TABLE shop.stock ADD shelf int');

@@ -4,7 +4,7 @@ use IbltRuns;
 use JSON::PP;
 
 my ($here, $there) = audit_servers();
-node_b();
+foreign_server($here, 'node_b', $there);
 both('CREATE SCHEMA shop; CREATE TABLE shop.items (id int PRIMARY KEY, v int); INSERT INTO shop.items SELECT g, g FROM generate_series(1, 12000) g;
 	CREATE TABLE shop.stock (id int PRIMARY KEY, v int); INSERT INTO shop.stock SELECT g, g FROM generate_series(1, 3000) g');
 my @shop = ('peer=node_b', 'schema=shop');

@@ -379,7 +379,7 @@ my $cron = sub {
 	IPC::Run::run([ 'sh', "$script/iblt-audit.sh", '--json', "peer=$_[0]", 'tables={public.by_two}', 'live=require' ], '>', \$out, '2>', \$err);
 	return ($? >> 8) . " $out";
 };
-sql($here, "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres'); CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+foreign_server($here, 'node_b', $there);
 like($cron->('node_b'), qr/^0 .*"equal".*from live digests/s, 'cron asks for it too');
 
 # --- rows on their way -------------------------------------------------------------------------

@@ -4,8 +4,7 @@ use IbltTest;
 
 my ($here, $there) = two_servers();
 my %peer = ($here->name => conninfo($there), $there->name => conninfo($here));
-$_->safe_psql('postgres', "CREATE SERVER other FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ other($_)->host}', port '${\ other($_)->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR CURRENT_USER SERVER other") foreach $here, $there;
+foreign_server($_, 'other', other($_)) foreach $here, $there;
 
 sub other { my ($node) = @_; return $node == $here ? $there : $here }
 

@@ -192,10 +192,9 @@ like(failure(all('w', 'pull', "method => 'plain', winner => 'newest'")), qr/0A00
 
 # Rights
 both("CREATE ROLE fixer LOGIN PASSWORD 'right'; GRANT ALL ON t, fired TO fixer; GRANT USAGE ON SCHEMA public TO fixer");
-sql($here, qq{GRANT USAGE ON SCHEMA "db ""link" TO fixer; CREATE SERVER other FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-	GRANT USAGE ON FOREIGN SERVER other TO fixer; CREATE USER MAPPING FOR fixer SERVER other OPTIONS (user 'fixer', password 'right')});
+foreign_server($here, 'other', $there, 'fixer', 'right');
+sql($here, 'GRANT USAGE ON SCHEMA "db ""link" TO fixer');
 sql($there, 'GRANT USAGE ON SCHEMA "Their Iblt" TO fixer');
-hba($there, 'local all fixer scram-sha-256');
 foreach my $direction ('pull', 'push')
 {
 	my $target = $direction eq 'pull' ? $here : $there;

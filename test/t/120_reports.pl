@@ -7,7 +7,7 @@ use IPC::Run;
 use JSON::PP;
 
 my ($here, $there) = audit_servers();
-node_b();
+foreign_server($here, 'node_b', $there);
 both('CREATE SCHEMA shop; CREATE TABLE shop.customers (id int PRIMARY KEY); INSERT INTO shop.customers SELECT generate_series(1, 500);
 	CREATE TABLE shop.items (id int PRIMARY KEY, v int); INSERT INTO shop.items SELECT g, g FROM generate_series(1, 2000) g');
 my @shop = ('peer=node_b', 'schema=shop');

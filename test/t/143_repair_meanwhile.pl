@@ -5,11 +5,7 @@ use IbltTest;
 # bare has no iblt
 my ($here, $there) = two_servers();
 my $bare = server('bare');
-foreach my $node ($there, $bare)
-{
-	my $name = $node->name;
-	$here->safe_psql('postgres', "CREATE SERVER $name FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $node->host}', port '${\ $node->port}', dbname 'postgres'); CREATE USER MAPPING FOR CURRENT_USER SERVER $name");
-}
+foreign_server($here, $_->name, $_) foreach $there, $bare;
 sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }
 
 # Whether a repair of live.t waits on that server for one of these sessions.

@@ -14,8 +14,7 @@ subscribed($subscriber, 3);
 $subscriber->safe_psql('postgres', "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NEW; END';
 	CREATE TRIGGER wait BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION wait(); CREATE TRIGGER wait BEFORE INSERT ON keyless FOR EACH ROW EXECUTE FUNCTION wait()");
 # a run keeps no connection string
-$subscriber->safe_psql('postgres', "CREATE SERVER publisher FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $publisher->host}', port '${\ $publisher->port}', dbname 'postgres');
-	CREATE USER MAPPING FOR CURRENT_USER SERVER publisher");
+foreign_server($subscriber, 'publisher', $publisher);
 my ($holder, $repair) = (IbltTest::Session->new($subscriber));
 
 my ($there, $here) = (conninfo($publisher), conninfo($subscriber));

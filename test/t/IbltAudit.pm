@@ -9,7 +9,6 @@
 #	line(ROW)                    a row as "status rows_here rows_there missing extra changed unconfirmed"
 #	counts(TABLE)                the same from a full comparison
 #	program(ARGUMENTS)           runs iblt-audit.sh: its status ("signal N" if it did not exit), stdout and stderr
-#	node_b()                     a foreign server of here for the peer
 package IbltAudit;
 
 use IbltCompare ();
@@ -18,7 +17,7 @@ use IPC::Run ();
 use JSON::PP;
 
 our @ISA = qw(IbltTest);
-our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts program node_b $audit_sh));
+our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts program $audit_sh));
 
 # where "make install" put it
 chomp(our $audit_sh = `pg_config --bindir`);
@@ -103,14 +102,6 @@ sub program
 	$run->finish;
 	my $status = $run->full_result(0);
 	return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8, $out, $err);
-}
-
-sub node_b
-{
-	my ($there) = $IbltTest::there;
-	$IbltTest::here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
-		CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
-	return;
 }
 
 1;

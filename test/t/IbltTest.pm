@@ -12,6 +12,8 @@
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
 #	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
+#	foreign_server(NODE, NAME, TO [, ROLE, PASSWORD])  a foreign server that leads to TO, and a user mapping.  A role
+#	                             that is given may use it, and TO asks that role for the password
 #	share_sessions(ON)           whether calls of psql share sessions (IbltPool.pm), as they do at first
 #	sides(HERE, THERE)           sets the two servers that the functions below use
 #	extensions(), create_extensions(OPTIONS), of_extensions()
@@ -51,7 +53,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @ISA = qw(Exporter);
-our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server ready two_servers awkward_servers standby replayed hba sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
+our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server ready two_servers awkward_servers standby replayed hba foreign_server sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
 	synchronous background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
@@ -142,6 +144,14 @@ sub hba
 	append_to_file($file, join("\n", @lines) . "\n$old");
 	$node->reload;
 	return;
+}
+
+sub foreign_server
+{
+	my ($node, $name, $to, $role, $password) = @_;
+	hba($to, "local all $role scram-sha-256") if $role;
+	return $node->safe_psql('postgres', qq{CREATE SERVER "$name" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $to->host}', port '${\ $to->port}', dbname 'postgres'); CREATE USER MAPPING FOR }
+		  . ($role ? qq{$role SERVER "$name" OPTIONS (user '$role', password '$password'); GRANT USAGE ON FOREIGN SERVER "$name" TO $role} : qq{CURRENT_USER SERVER "$name"}));
 }
 
 sub share_sessions { my ($on) = @_; IbltPool::all_end() unless $on; $IbltPool::enabled = $on; return }
