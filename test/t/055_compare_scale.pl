@@ -138,8 +138,7 @@ sub check_wire
 
 	# ten seconds are too long for a test, so a message is due after each 65536 rows
 	both('CREATE TABLE long (id int PRIMARY KEY, v int); INSERT INTO long SELECT g, g FROM generate_series(1, 300000) g; ANALYZE long');
-	my $every = $here->safe_psql('postgres', q{SELECT pg_get_functiondef('iblt_internal.progress_by_time(boolean)'::regprocedure)});
-	$here->safe_psql('postgres', $every =~ s/10000/0/r);
+	my $every = changed($here, 'progress_by_time', 10000, 0);
 	foreach my $workers (0, 2)
 	{
 		$session->run("SET max_parallel_workers_per_gather = $workers; SET parallel_setup_cost = 0; SET min_parallel_table_scan_size = 0");

@@ -71,8 +71,7 @@ both(q{CREATE TABLE parted (id int PRIMARY KEY, v int); CREATE TABLE parted_text
 	INSERT INTO parted_few SELECT g % 2, g FROM generate_series(1, 12000) g});
 $there->safe_psql('postgres', "UPDATE $_ SET v = -v WHERE v % 3 > 0 AND v % 1000 <> 0; DELETE FROM $_ WHERE v % 1000 = 0") foreach (qw(parted parted_text));
 $there->safe_psql('postgres', 'UPDATE parted_few SET v = -v WHERE v % 3 > 0');
-my $search = 'SET search_path = iblt_internal, pg_catalog; ' . $here->safe_psql('postgres', "SELECT pg_get_functiondef('iblt_internal.search'::regproc)");
-$here->safe_psql('postgres', $search =~ s/950000/1500/r);
+my $search = changed($here, 'search', 950000, 1500);
 foreach my $case ([ 'parted', 'id', '' ], [ 'parted_text', 'id', ", key_columns => '{id}'" ], [ 'parted_few', 'id, v', '' ])
 {
 	my ($table, $key, $options) = @$case;

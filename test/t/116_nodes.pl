@@ -151,8 +151,7 @@ my $batch = 'iblt_internal.plain_batch(plan iblt_internal.plan, figures iblt_int
 my $whole = sql('here', "SELECT pg_get_functiondef('iblt_internal.plain_batch'::regproc)");
 sql('here', "CREATE OR REPLACE FUNCTION $batch RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 3'");
 # No two comparisons keep their sketches under the same names.
-my $kept = sql('here', "SELECT pg_get_functiondef('iblt_internal.kept_name'::regproc)");
-sql('here', $kept =~ s/SELECT concat\(/SELECT concat(1 \/ (plan.kept IS NOT NULL)::integer, /r);
+my $kept = changed($servers[0], 'kept_name', 'concat(', 'concat(1 / ((plan).kept IS NOT NULL)::integer, ');
 foreach my $round (1 .. $rounds)
 {
 	my $kind = $kinds[ $round % @kinds ];

@@ -26,6 +26,8 @@
 #	lines(TEXT)                  the number of lines
 #	audit_stats(CALL)            a subquery: the rows of iblt_audit_stats after that call of iblt_audit
 #	failure(SQL)                 the error, with its SQLSTATE; '' if there is none
+#	changed(NODE, FUNCTION, FROM, TO)  a function of iblt_internal has TO in place of FROM, which it must have, from then
+#	                             on.  Returns the SQL that takes it back
 #	unnoticed(NODE, INDEX, SQL)  runs SQL whose rows the index is not told of
 #	wait_for(NODE, QUERY)        waits until the query gives true
 #	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
@@ -53,7 +55,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @ISA = qw(Exporter);
-our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server ready two_servers awkward_servers standby replayed hba foreign_server sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
+our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server ready two_servers awkward_servers standby replayed hba foreign_server sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure changed unnoticed wait_for subscribed
 	synchronous background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
@@ -214,6 +216,16 @@ sub failure
 	my ($rc, $out, $err) = ($how{node} // $here)->psql('postgres', "\\set VERBOSITY verbose\n$sql",
 		($how{user} ? (extra_params => [ '-U', $how{user} ]) : ()));
 	return $rc == 0 ? '' : $err;
+}
+
+sub changed
+{
+	my ($node, $function, $from, $to) = @_;
+	my $path = 'SET search_path = iblt_internal, pg_catalog; ';
+	my $was = $path . $node->safe_psql('postgres', "${path}SELECT pg_get_functiondef('$function'::regproc)");
+	die "$function does not have: $from" if index($was, $from) < 0;
+	$node->safe_psql('postgres', $was =~ s/\Q$from\E/$to/gr);
+	return $was;
 }
 
 sub unnoticed
