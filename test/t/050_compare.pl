@@ -32,15 +32,7 @@ $there->safe_psql('postgres', 'UPDATE shape SET b = -1 WHERE id = 77; ALTER TABL
 my $many = join ', ', map { "c$_ int DEFAULT $_" } 1 .. 150;
 
 both('CREATE TABLE wire (id int PRIMARY KEY, v int); INSERT INTO wire SELECT g, g FROM generate_series(1, 50000) g');
-foreach my $kind ('UPDATE wire SET v = -v WHERE id % 500 = 0', 'DELETE FROM wire WHERE id % 500 = 1',
-	'UPDATE wire SET v = -v WHERE id % 1500 = 0; DELETE FROM wire WHERE id % 1500 = 1; INSERT INTO wire SELECT -g, g FROM generate_series(1, 33) g')
-{
-	$there->safe_psql('postgres', "TRUNCATE wire; INSERT INTO wire SELECT g, g FROM generate_series(1, 50000) g; $kind");
-	my ($counted, $n, $sketches) = split /[|\n]/, $here->safe_psql('postgres',
-		"SELECT count(*) FROM iblt_compare('wire', ${\ literal($peer)}); SELECT differences, sketch_bytes FROM iblt_compare_stats()");
-	cmp_ok($n, '>=', 99, 'about 100 differences');
-	cmp_ok($sketches, '<=', 16384, "at most 16 KB of sketches ($sketches)");
-}
+$there->safe_psql('postgres', 'UPDATE wire SET v = -v WHERE id % 1500 = 0; DELETE FROM wire WHERE id % 1500 = 1; INSERT INTO wire SELECT -g, g FROM generate_series(1, 33) g');
 is($here->safe_psql('postgres', "CREATE TABLE wire_b AS TABLE wire; ALTER TABLE wire_b ADD PRIMARY KEY (id); DELETE FROM wire_b WHERE id = 9;
 	SELECT key, side FROM iblt_compare('wire', NULL, 'wire_b')"), '{"id": 9}|here', 'both relations in this database');
 is($here->safe_psql('postgres', "DO \$\$ BEGIN PERFORM FROM iblt_compare('wire', ${\ literal($peer)}, max_differences => 1); EXCEPTION WHEN SQLSTATE 'IB002' THEN NULL; END \$\$;
