@@ -128,6 +128,7 @@ DECLARE
 	problem text;
 BEGIN
 	IF batches <> '{}' AND unready(plan) IS NOT NULL THEN
+		waited.problem := 'replication of this relation is not ready';
 		IF plan.noted IS NOT TRUE THEN
 			PERFORM iblt_tell('warning',
 				'replication of this relation is not ready, differences cannot be confirmed',
