@@ -53,16 +53,14 @@ CREATE FUNCTION nodes_rows(node text, works repair_work[]) RETURNS node_repair_r
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	part record;
+	part text;
 	made node_repair_row[];
 	rows node_repair_row[] := '{}';
 BEGIN
-	FOR part IN SELECT * FROM repair_parts(works) LOOP
-		EXECUTE format('SELECT array_agg(ROW($3, r.key, r.action, r.sql, r.status, r.detail)'
-			'::node_repair_row) FROM (%s) AS r(target, key, action, sql, status, detail)',
-			part.query)
-		INTO made USING repair_due(works[part.place], part.n, part.part),
-			(works[part.place]).plan, node;
+	FOR part IN SELECT repair_parts(works) LOOP
+		EXECUTE format('SELECT array_agg(ROW($1, r.key, r.action, r.sql, r.status, r.detail)'
+			'::node_repair_row) FROM (%s) AS r(target, key, action, sql, status, detail)', part)
+		INTO made USING node;
 		rows := rows || made;
 	END LOOP;
 	PERFORM repair_forget(works);
@@ -129,7 +127,7 @@ BEGIN
 				work := works[i];
 				FOR n IN 1 .. work.batches LOOP
 					steps := repair_batch(work, n);
-					ids := repair_ids(work.plan, steps);
+					ids := iblt_field(steps, 'id');
 					CONTINUE WHEN ids = '{}';
 					-- keys on which the nodes still agree as they did, on what the steps write
 					still := ARRAY(SELECT d.id
@@ -140,9 +138,9 @@ BEGIN
 						AND name = ANY (v.deviate) AND u.source_checksum IS NOT DISTINCT FROM
 							d.checksums[array_position(iblt_field(reached.sides, 'side'),
 								names[pairs[i].source])]);
-					PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(work.plan, steps,
+					PERFORM repair_skip_kept(work, n, n,
 						ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
-						'changed since it was compared'));
+						'changed since it was compared');
 				END LOOP;
 			END LOOP;
 			works := repair_apply(works);

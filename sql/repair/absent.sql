@@ -41,7 +41,7 @@ BEGIN
 	FOREACH action IN ARRAY '{delete,insert}'::text[] LOOP
 		ids := '{}';
 		FOR n IN 1 .. work.batches LOOP
-			ids := ids || repair_ids(plan, repair_due(work, n, action));
+			ids := ids || iblt_field(repair_due(work, n, action), 'id');
 		END LOOP;
 		CONTINUE WHEN ids = '{}';
 		PERFORM progress(compared.progress, format(
@@ -61,7 +61,7 @@ BEGIN
 	IF NOT compared.by_hash THEN
 		PERFORM check_index(compared, present);
 	END IF;
-	PERFORM repair_skip_all(work, present, CASE WHEN narrowed
+	PERFORM repair_skip_kept(work, 1, work.batches, present, CASE WHEN narrowed
 		THEN 'the other side has a row of this key, of which the condition may not be true'
 		ELSE 'changed since it was compared' END);
 END

@@ -25,22 +25,25 @@ BEGIN
 END
 $$;
 
--- The rows of keys on one of the two sides.
-CREATE FUNCTION repair_find_side(plan plan, place integer, keys text[]) RETURNS found_rows
+-- The rows of keys on one of the two sides, which are locked if an index finds them.
+CREATE FUNCTION repair_find_side(plan plan, place integer, keys text[], lock boolean DEFAULT false,
+	OUT answer found_rows) RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	s side := (sides_of(plan))[place];
-	found found_rows[];
+	f finder;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		RETURN (find_sides(plan, keys))[place];
+		answer := (find_sides(plan, keys))[place];
+		RETURN;
 	END IF;
-	found := find_rows(ARRAY[s.place], ARRAY[(finder(plan, s)).lookup],
-		reading_of(plan, keys, NOT plan.by_hash));
-	PERFORM require_side_described(s, found[1].fingerprint),
-		require_unique(plan, s, found[1].checksum, keys);
-	RETURN found[1];
+	f := finder(plan, s);
+	answer := (find_rows(ARRAY[s.place], ARRAY[CASE WHEN lock
+		THEN lookup_by_key_sql(plan, s, f, true) ELSE f.lookup END],
+		reading_of(plan, keys, NOT plan.by_hash)))[1];
+	PERFORM require_side_described(s, answer.fingerprint),
+		require_unique(plan, s, answer.checksum, keys);
 END
 $$;
 
@@ -97,30 +100,17 @@ CREATE FUNCTION repair_find_rows(plan repair_plan, keys text[], action text, loc
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	how reading;
-	s side := plan.target;
-	f finder;
-	found found_rows[];
 BEGIN
 	compared.versions := false;
 	compared.content := CASE action WHEN 'update' THEN 'lists' WHEN 'delete' THEN 'key lists'
 		ELSE 'none' END;
-	how := reading_of(compared, keys, true);
-	f := finder(compared, s);
-	found := find_rows(ARRAY[s.place], ARRAY[CASE WHEN lock
-		THEN lookup_by_key_sql(compared, s, f, true) ELSE f.lookup END], how);
-	target := found[1];
-	PERFORM require_side_described(s, target.fingerprint),
-		require_unique(compared, s, target.checksum, keys);
+	target := repair_find_side(compared, repair_target_of((plan.asked).target_side, 1, 2), keys,
+		lock);
 	IF lock THEN
 		PERFORM repair_settle(plan);
 	END IF;
-	s := plan.source;
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
-	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
-	source := found[1];
-	PERFORM require_side_described(s, source.fingerprint),
-		require_unique(compared, s, source.checksum, keys);
+	source := repair_find_side(compared, repair_source_of((plan.asked).target_side, 1, 2), keys);
 END
 $$;
 
@@ -147,15 +137,14 @@ DECLARE
 	-- a lock takes the right to update, which others must not ask for
 	lock boolean := asked.apply AND EXISTS (SELECT FROM unnest(steps) AS s
 		WHERE CASE s.action WHEN 'update' THEN asked.updates WHEN 'delete' THEN asked.deletes END);
-	ids text[];
 	x record;				-- the rows of target and source, if an index finds them
 	now record;
 	source text[] := was_source;
 	target text[] := was_target;
 	names text[] := iblt_field((plan.compared).columns);
 	listed text[];			-- expressions of texts, from lists of them (lookup_by_key_sql)
-	made repair_step[];
-	problems boolean := false;
+	number integer;			-- of steps
+	special boolean := true;
 	places integer[] := '{}';
 	equal text[];
 	changed text[];
@@ -165,10 +154,9 @@ BEGIN
 		RETURN '{}';
 	ELSIF action = '' THEN
 		IF lock THEN
-			ids := repair_ids(plan, steps);
 			PERFORM repair_ask(plan, format(
 				'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-				repair_rows_sql(plan, ids)), ids);
+				repair_rows_sql(plan, keys)), keys);
 		END IF;
 		IF asked.apply THEN
 			PERFORM repair_settle(plan);
@@ -197,20 +185,22 @@ BEGIN
 						iblt_field((plan.compared).key), names[c.i + 1]) END, c.i), ', ')
 				FROM unnest(plan.columns) AS c WHERE c.key OR action = 'update');
 		END IF;
-		EXECUTE repair_steps_sql(plan, format('(SELECT unnest($1) AS id,'
+		-- the steps go to their file from there, because each variable would have a copy of them
+		EXECUTE format('SELECT cardinality(q.steps), q.special,'
+			' iblt_repair_put(%L, %s, q.steps) FROM (%s OFFSET 0) AS q', plan.secret, batch,
+			repair_steps_sql(plan, format('(SELECT unnest($1) AS id,'
 				' unnest($2) AS source_checksum, unnest($3) AS target_checksum, %s) AS v,'
 				' LATERAL (SELECT v.id, %s, %L::text, NULL::text, 1::bigint, v.source_checksum,'
 				' v.target_checksum)'
 				' AS x(id, key, action, problem, n, source_checksum, target_checksum)',
 				array_to_string(listed, ', '), key_json_sql((plan.compared).key), action), action,
-			'x.source_checksum')
-		INTO made, problems
+			'x.source_checksum'))
+		INTO number, special
 		USING keys, source, target, (x.source).columns, (x.target).columns;
-		IF cardinality(made) <> cardinality(keys) THEN
+		IF number <> cardinality(keys) THEN
 			RAISE EXCEPTION USING ERRCODE = 'data_exception',
 				MESSAGE = 'a side answered with rows of other keys than it was asked for';
 		END IF;
-		steps := made;
 	END IF;
 	IF weights[1] IS NOT NULL THEN
 		places := iblt_compare_changed((plan.compared).seed, weights,
@@ -240,11 +230,13 @@ BEGIN
 				WHERE n.source IS DISTINCT FROM n.target);
 			equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
 		END IF;
-		steps := repair_skip(plan, steps, changed, 'changed since it was compared');
-		steps := repair_skip(plan, steps, equal, 'equal by now');
+		PERFORM repair_skip_kept(work, batch, batch, changed, 'changed since it was compared'),
+			repair_skip_kept(work, batch, batch, equal, 'equal by now');
 	END IF;
-	PERFORM iblt_repair_put(plan.secret, batch,
-		repair_fill(plan, repair_judged(plan, steps, '{}', NULL, problems)));
+	IF special OR NOT (asked.deletes AND asked.inserts AND asked.updates) THEN
+		PERFORM iblt_repair_put(plan.secret, batch, repair_fill(plan,
+			repair_judged(plan, repair_batch(work, batch), '{}', NULL, special)));
+	END IF;
 	RETURN doubtful;
 END
 $$;

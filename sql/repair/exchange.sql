@@ -62,8 +62,8 @@ BEGIN
 			'::repair_statement ORDER BY x.action) FROM %s', shown.statement, shown.item)
 		INTO statements USING steps;
 		FOR attempt IN 1 .. 21 LOOP
-			PERFORM repair_skip_all(work, skipped, 'waits for a unique value of another row, and '
-				'cannot be deleted and inserted: ' || reason);
+			PERFORM repair_skip_kept(work, 1, work.batches, skipped, 'waits for a unique value of '
+				'another row, and cannot be deleted and inserted: ' || reason);
 			statements := ARRAY(SELECT s FROM unnest(statements) AS s WHERE s.id <> ALL (skipped));
 			EXIT WHEN statements = '{}';
 			SELECT * INTO x FROM repair_run((plan.target).place, statements,

@@ -96,17 +96,17 @@ BEGIN
 		figures := answer.figures;
 		figures.lookup_ms := CASE WHEN answer.number > 0 THEN ms(started) END;
 		work.figures := all_figures(plan.compared, figures, answer.number, answer.number
-			- (SELECT count(*) FROM repair_skipped(plan) AS s WHERE s.detail = 'equal by now'), 0);
+			- (SELECT count(*) FROM repair_skipped(plan.secret) AS s
+				WHERE s.detail = 'equal by now'), 0);
 	END IF;
 	RETURN work;
 END
 $$;
 
--- The parts of what iblt_repair returns: of each relation its deletes, updates and inserts, batch
--- by batch, and then what is skipped.  A part's query takes its steps and the plan.  Who returns
--- the rows runs it, because a function in between would write all rows to a file once more.
-CREATE FUNCTION repair_parts(works repair_work[])
-RETURNS TABLE (place integer, part text, n integer, query text)
+-- The queries of what iblt_repair returns: of each relation its deletes, updates and inserts, batch
+-- by batch, and then what is skipped.  Who returns the rows runs them, because a function in
+-- between would write all rows to a file once more.
+CREATE FUNCTION repair_parts(works repair_work[]) RETURNS SETOF text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -116,16 +116,19 @@ BEGIN
 	FOR i IN 1 .. coalesce(cardinality(works), 0) LOOP
 		work := works[i];
 		shown := repair_shown_sql(work.plan, true);
-		RETURN QUERY SELECT i, p.part, b.n, format(
+		RETURN QUERY SELECT format(
 				'SELECT %L, x.key, x.action, %s || '';'', %L, x.detail FROM %s',
 				((work.plan).target).relation, shown.statement,
-				CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END, shown.item)
+				CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END,
+				replace(shown.item, '$1', format(CASE kept.part WHEN '' THEN 'ARRAY(SELECT s FROM'
+						' unnest(%1$s) AS s WHERE s.action = %2$L)' ELSE '%1$s' END,
+					format('iblt_repair_get(%L, %s, NULL::repair_step[])', (work.plan).secret,
+						kept.n), p.part)))
 			FROM unnest('{delete,update,insert}'::text[]) WITH ORDINALITY AS p(part, turn),
-				generate_series(1, work.batches) AS b(n)
-			ORDER BY p.turn, b.n;
-		RETURN QUERY SELECT i, NULL, NULL::integer, format('SELECT %L, x.key, x.action, NULL::text,'
-			' ''skipped'', x.detail FROM iblt_internal.repair_skipped($2) AS x',
-			((work.plan).target).relation);
+				unnest(work.parts) WITH ORDINALITY AS kept(part, n)
+			WHERE kept.part IN (p.part, '') ORDER BY p.turn, kept.n;
+		RETURN NEXT format('SELECT %L, x.key, x.action, NULL::text, ''skipped'', x.detail'
+			' FROM repair_skipped(%L) AS x', ((work.plan).target).relation, (work.plan).secret);
 	END LOOP;
 END
 $$;
@@ -178,7 +181,7 @@ DECLARE
 	plan repair_plan;
 	found found_keys;
 	works repair_work[];
-	part record;
+	part text;
 	figures figures;
 	traffic record;
 	e failure;
@@ -212,9 +215,8 @@ BEGIN
 			ELSIF asked.apply THEN
 				works := repair_apply(works);
 			END IF;
-			FOR part IN SELECT * FROM repair_parts(works) LOOP
-				RETURN QUERY EXECUTE part.query
-				USING repair_due(works[part.place], part.n, part.part), (works[part.place]).plan;
+			FOR part IN SELECT repair_parts(works) LOOP
+				RETURN QUERY EXECUTE part;
 			END LOOP;
 			PERFORM repair_forget(works);
 			-- behind all that may end in an error, such as a cancel

@@ -97,7 +97,8 @@ CREATE FUNCTION repair_insert_into(plan repair_plan) RETURNS text
 	FROM unnest(plan.columns) AS c);
 
 -- The query that makes the steps, all of them to be executed, for an item of FROM that gives x and
--- v; "action" is theirs if they have one, and "checksum" the expression of a row's checksum.
+-- v; "action" is theirs if they have one, and "checksum" the expression of a row's checksum.  It
+-- tells, too, whether some of them are special: they have a problem or a long value.
 CREATE FUNCTION repair_steps_sql(plan repair_plan, item text, action text, checksum text)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -106,20 +107,23 @@ DECLARE
 	changed text := 'NULL::text[]';		-- the columns that an update sets
 	problem text := 'x.problem';
 	updates boolean := coalesce(action, 'update') = 'update' AND (plan.compared).is_unique;
-	texts text := (SELECT string_agg(CASE WHEN action = 'delete' AND NOT c.key THEN 'NULL'
-			WHEN action = 'delete' THEN 'v.o' || c.i WHEN action IS NOT NULL THEN 'v.n' || c.i
-			ELSE format('CASE x.action WHEN ''delete'' THEN v.o%1$s ELSE v.n%1$s END', c.i) END,
-			', ' ORDER BY c.i)
-		FROM unnest(plan.columns) AS c);
-	long text := (SELECT string_agg(format('is_long(y.texts[%s])', i), ' OR ')
-		FROM generate_subscripts((plan.compared).columns, 1) AS i
-		WHERE NOT is_short((plan.compared).columns[i])
-			AND short_text_sql(plan.compared, 'iblt_x') <> 'iblt_x');
+	texts text;
+	long text;
 BEGIN
+	SELECT string_agg(t, ', ' ORDER BY c.i), coalesce(string_agg(format('is_long(%s)', t), ' OR ')
+			FILTER (WHERE action IS DISTINCT FROM 'delete'
+				AND NOT is_short(((plan.compared).columns)[c.i + 1])
+				AND short_text_sql(plan.compared, 'iblt_x') <> 'iblt_x'), 'false')
+	INTO texts, long
+	FROM unnest(plan.columns) AS c,
+	LATERAL (SELECT CASE WHEN action = 'delete' AND NOT c.key THEN 'NULL'
+			WHEN action = 'delete' THEN 'v.o' || c.i WHEN action IS NOT NULL THEN 'v.n' || c.i
+			ELSE format('CASE x.action WHEN ''delete'' THEN v.o%1$s ELSE v.n%1$s END', c.i) END)
+		AS e(t);
 	IF updates THEN
 		-- the names of the columns whose texts differ
 		SELECT format('CASE x.action WHEN ''update'' THEN'
-				' nullif(array_remove(ARRAY[%s]::text[], NULL), ''{}'') END',
+				' nullif(array_remove(ARRAY[%s]::text[], NULL), ''{}'') END OFFSET 0',
 				string_agg(format(d.form, c.name), ', ' ORDER BY c.i)
 					FILTER (WHERE NOT c.generated)),
 			format('CASE WHEN x.problem IS NOT NULL OR x.action <> ''update'' THEN x.problem'
@@ -127,7 +131,7 @@ BEGIN
 				' ''differs in a column that is GENERATED ALWAYS AS IDENTITY: '' || %1$s'
 				' WHEN w.columns IS NOT NULL THEN NULL WHEN %2$s <> '''''
 				' THEN ''differs only in generated columns: '' || %2$s'
-				' ELSE ''differs in a value that has the same text on both sides'' END',
+				' ELSE ''differs in a value that has the same text on both sides'' END OFFSET 0',
 				coalesce(repair_joined_sql(string_agg(format(d.form, c.identifier), ', '
 					ORDER BY c.i) FILTER (WHERE c.always), ', '), ''''''),
 				coalesce(repair_joined_sql(string_agg(format(d.form, c.identifier), ', '
@@ -137,17 +141,14 @@ BEGIN
 			'CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %%L END', c.i)) AS d(form);
 	END IF;
 	RETURN format('SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, p.problem, x.n,'
-			' w.columns, y.texts, %s, x.source_checksum, x.target_checksum, NULL)'
-			'::repair_step%s), ''{}'') AS steps,'
-			' coalesce(bool_or(p.problem IS NOT NULL), false) AS problems FROM %s,'
-			' LATERAL (SELECT ARRAY[%s]::text[] OFFSET 0) AS y(texts),'
-			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
-			' LATERAL (SELECT %s OFFSET 0) AS p(problem)',
-		CASE WHEN long IS NULL OR action = 'delete' THEN 'NULL'
-			ELSE format('CASE WHEN %s THEN %s END', long, checksum) END,
+			' w.columns, ARRAY[%1$s]::text[], CASE WHEN %2$s THEN %3$s END, x.source_checksum,'
+			' x.target_checksum, NULL)::repair_step%4$s), ''{}'') AS steps,'
+			' coalesce(bool_or(p.problem IS NOT NULL OR %2$s), false) AS special FROM %5$s,'
+			' LATERAL (SELECT %6$s) AS w(columns), LATERAL (SELECT %7$s) AS p(problem)',
+		texts, long, checksum,
 		-- keys that a scan finds are in the order of rows
-		CASE WHEN action IS NULL THEN ' ORDER BY x.key, y.texts' ELSE '' END, item, texts, changed,
-		problem);
+		CASE WHEN action IS NULL THEN format(' ORDER BY x.key, ARRAY[%s]::text[]', texts)
+			ELSE '' END, item, changed, problem);
 END
 $$;
 

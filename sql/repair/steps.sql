@@ -11,22 +11,16 @@ CREATE FUNCTION iblt_repair_drop(list text) RETURNS void
 
 -- Forgets what is kept of repairs.
 CREATE FUNCTION repair_forget(works repair_work[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	PERFORM iblt_repair_drop((w.plan).secret || list)
-		FROM unnest(works) AS w, unnest('{"",/long,/skipped}'::text[]) AS list;
-END
+	SELECT iblt_repair_drop((w.plan).secret || list)
+	FROM unnest(works) AS w, unnest('{"",/long,/skipped}'::text[]) AS list
 $$;
 
 -- The steps of a batch.
 CREATE FUNCTION repair_batch(work repair_work, n integer) RETURNS repair_step[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN iblt_repair_get((work.plan).secret, n, NULL::repair_step[]);
-END
-$$;
 
 -- Keeps the steps of one more batch.
 CREATE FUNCTION repair_add(INOUT work repair_work, steps repair_step[]) RETURNS repair_work
@@ -37,7 +31,8 @@ BEGIN
 		work.batches := work.batches + 1;
 		work.parts := array_append(work.parts,
 			CASE WHEN (work.plan).indexed THEN (steps[1]).action ELSE '' END);
-		work.keys := work.keys + cardinality(repair_ids(work.plan, steps));
+		work.keys := work.keys + CASE WHEN ((work.plan).compared).is_unique THEN cardinality(steps)
+			ELSE (SELECT count(DISTINCT id) FROM unnest(iblt_field(steps, 'id')) AS id) END;
 		PERFORM iblt_repair_put((work.plan).secret, work.batches, steps);
 	END IF;
 END
@@ -55,55 +50,37 @@ BEGIN
 END
 $$;
 
--- The ids of the keys of steps, in their order.
-CREATE FUNCTION repair_ids(plan repair_plan, steps repair_step[]) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- The steps that were skipped, of those in a list.
+-- One more array, which is empty, tells how many there are.
+CREATE FUNCTION repair_skipped(list text) RETURNS SETOF repair_step
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN (plan.compared).is_unique THEN iblt_field(steps, 'id')
-		ELSE ARRAY(SELECT DISTINCT unnest(iblt_field(steps, 'id'))) END;
-END
+	SELECT s.* FROM generate_series(1,
+			iblt_repair_put(list || '/skipped', NULL, '{}'::repair_step[])) AS n,
+		unnest(iblt_repair_get(list || '/skipped', n, NULL::repair_step[])) AS s
 $$;
 
--- The steps that were skipped.
-CREATE FUNCTION repair_skipped(plan repair_plan) RETURNS SETOF repair_step
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	list text := plan.secret || '/skipped';
-BEGIN
-	-- one more, which is empty, tells how many there are
-	FOR n IN 1 .. iblt_repair_put(list, NULL, '{}'::repair_step[]) LOOP
-		RETURN QUERY SELECT s.* FROM unnest(iblt_repair_get(list, n, NULL::repair_step[])) AS s;
-	END LOOP;
-END
-$$;
-
--- The steps without those of these keys, which are skipped for a reason, or if it is NULL for that
--- in their detail.
+-- The steps without those of these keys, which are skipped for a reason.
 CREATE FUNCTION repair_skip(plan repair_plan, steps repair_step[], ids text[], reason text)
 RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF coalesce(ids, '{}') = '{}' THEN
-		RETURN steps;
-	END IF;
 	PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, ARRAY(
-		SELECT jsonb_populate_record(u.s, jsonb_build_object(
-			'detail', coalesce(reason, (u.s).detail), 'texts', NULL))
+		SELECT jsonb_populate_record(u.s, jsonb_build_object('detail', reason, 'texts', NULL))
 		FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).id IN (SELECT unnest(ids))));
 	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
 		WHERE ((u.s).id IN (SELECT unnest(ids))) IS NOT TRUE);
 END
 $$;
 
--- Skips the steps of all batches for these keys for a reason.
-CREATE FUNCTION repair_skip_all(work repair_work, ids text[], reason text) RETURNS void
+-- Skips the steps of some batches for these keys for a reason.
+CREATE FUNCTION repair_skip_kept(work repair_work, first integer, last integer, ids text[],
+	reason text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	FOR n IN 1 .. CASE WHEN ids = '{}' THEN 0 ELSE work.batches END LOOP
+	FOR n IN first .. CASE WHEN coalesce(ids, '{}') = '{}' THEN 0 ELSE last END LOOP
 		PERFORM iblt_repair_put((work.plan).secret, n,
 			repair_skip(work.plan, repair_batch(work, n), ids, reason));
 	END LOOP;
@@ -120,7 +97,7 @@ CREATE FUNCTION repair_checksum(checksum text, content jsonb, newest boolean) RE
 -- skipped.
 -- The rows of a key that is not unique are repaired all or none.
 CREATE FUNCTION repair_judged(plan repair_plan, steps repair_step[], unconfirmed text[],
-	cause text, problems boolean) RETURNS repair_step[]
+	cause text, special boolean) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -129,19 +106,22 @@ DECLARE
 		ELSE 'one side lacks the row, so none wins: ' END;
 	x record;
 BEGIN
-	steps := repair_skip(plan, steps, unconfirmed, 'not confirmed: ' || unconfirmed_cause(cause));
-	IF asked.deletes AND asked.inserts AND asked.updates AND NOT problems THEN
+	IF asked.deletes AND asked.inserts AND asked.updates AND NOT special
+			AND unconfirmed = '{}' THEN
 		RETURN steps;
 	END IF;
-	SELECT array_agg(s.id) FILTER (WHERE s.action = 'delete' AND NOT asked.deletes) AS no_delete,
-		array_agg(s.id) FILTER (WHERE s.action = 'insert' AND NOT asked.inserts) AS no_insert,
-		array_agg(s.id) FILTER (WHERE s.action = 'update' AND NOT asked.updates) AS no_update,
-		array_agg(s.id) FILTER (WHERE s.detail IS NOT NULL) AS problems INTO x
-	FROM unnest(steps) AS s;
-	steps := repair_skip(plan, steps, x.no_delete, alone || 'deletes => false');
-	steps := repair_skip(plan, steps, x.no_insert, alone || 'inserts => false');
-	steps := repair_skip(plan, steps, x.no_update, 'updates => false');
-	RETURN repair_skip(plan, steps, x.problems, NULL);
+	FOR x IN SELECT r.reason, array_agg(s.id) AS ids
+			FROM unnest(steps) AS s, LATERAL (SELECT CASE
+				WHEN s.id IN (SELECT unnest(unconfirmed))
+				THEN 'not confirmed: ' || unconfirmed_cause(cause)
+				WHEN s.action = 'delete' AND NOT asked.deletes THEN alone || 'deletes => false'
+				WHEN s.action = 'insert' AND NOT asked.inserts THEN alone || 'inserts => false'
+				WHEN s.action = 'update' AND NOT asked.updates THEN 'updates => false'
+				ELSE s.detail END) AS r(reason)
+			WHERE r.reason IS NOT NULL GROUP BY 1 ORDER BY r.reason COLLATE "C" LOOP
+		steps := repair_skip(plan, steps, x.ids, x.reason);
+	END LOOP;
+	RETURN steps;
 END
 $$;
 
@@ -157,14 +137,14 @@ DECLARE
 	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
 		WHERE NOT (u.d).confirmed);
 	steps repair_step[];
-	problems boolean := asked.winner = 'newest';
+	special boolean := asked.winner = 'newest';
 	parts text[] := '{delete,update,insert}';
 	part text;
 BEGIN
 	IF plan.indexed THEN
 		steps := ARRAY(SELECT ROW(u.id, u.key, u.action, u.problem, u.n, NULL, NULL, NULL,
 				u.source_checksum, u.target_checksum, NULL)::repair_step
-			FROM repair_unique_changes(differences, asked.target_side, problems) AS u);
+			FROM repair_unique_changes(differences, asked.target_side, special) AS u);
 	ELSE
 		IF NOT (plan.compared).is_unique AND EXISTS (SELECT FROM unnest(differences) AS d,
 				LATERAL (VALUES (d.here, d.here_checksum), (d.there, d.there_checksum))
@@ -178,18 +158,18 @@ BEGIN
 		END IF;
 		EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'
 				' AS v(%s)', CASE WHEN (plan.compared).is_unique THEN 'repair_unique_changes'
-				ELSE 'repair_counted_changes' END, asked.target_side, problems,
+				ELSE 'repair_counted_changes' END, asked.target_side, special,
 			concat_ws(', ', repair_each_sql(plan.columns, 'x.source_texts ->> %s'),
 				repair_each_sql(plan.columns, 'x.target_texts ->> %s'), '0'),
 			concat_ws(', ', repair_each_sql(plan.columns, 'n%s'),
 				repair_each_sql(plan.columns, 'o%s'), 'more')), NULL, 'x.checksum')
-		INTO steps, problems USING differences;
+		INTO steps, special USING differences;
 		parts := ARRAY[''];
 	END IF;
 	FOREACH part IN ARRAY parts LOOP
 		work := repair_add(work, repair_judged(plan, ARRAY(SELECT u.s
 			FROM (SELECT unnest(steps) AS s) AS u WHERE part IN ((u.s).action, '')),
-			unconfirmed, cause, problems));
+			unconfirmed, cause, special));
 	END LOOP;
 END
 $$;

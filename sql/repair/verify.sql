@@ -141,8 +141,7 @@ BEGIN
 		END IF;
 		PERFORM repair_send(conn, 'left', repair_execute_steps(plan, 'delete',
 			repair_batch(back, 1), false), path);
-		PERFORM iblt_repair_put(plan.secret, n, repair_skip(plan, repair_batch(work, n), changed,
-			'changed since it was compared'));
+		PERFORM repair_skip_kept(work, n, n, changed, 'changed since it was compared');
 	END LOOP;
 END
 $$;
