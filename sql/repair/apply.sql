@@ -1,6 +1,6 @@
 -- Applying -------------------------------------------------------------------------
 --
--- repair_apply executes the statements for what was claimed, and reads the rows once more:
+-- repair_apply executes the statements for what was claimed:
 --
 --	repair_execute_session	all deletes before the updates and inserts
 --	  repair_execute_steps	of one relation and action
@@ -8,7 +8,7 @@
 --	  repair_send		and what succeeds behind others only
 --	  repair_exchange	and what no order helps (exchange.sql)
 --	  repair_take_back	what was inserted and has changed on the source (verify.sql)
---	repair_verify		(verify.sql)
+--	  repair_verify		the last look (verify.sql)
 --
 -- repair_run calls repair_execute_statements (repair_execute.sql) on the target's side.
 
@@ -192,30 +192,43 @@ END
 $$;
 
 -- Executes steps of an action, many rows at once where that does what single statements do; the
--- statements that may succeed behind others.
+-- statements that may succeed behind others, and the number of rows if the statements have seen
+-- that all of them became what they were to become (verify.sql).
 -- Triggers of users could tell the difference, so they get a statement for each row.  So do updates
 -- that set columns which few of the others set, and steps with long values or of several rows.
 -- A statement for many rows has the texts of each column as one literal of an array, and the
 -- elements are read as literals are.  unnest() of an array that a subquery gives has the planner
 -- take the index.
+-- If a statement sees the rows that it writes, it answers a row for each, or none unless their
+-- checksums have the sum of those of the source.  A source may have answered with texts of other
+-- keys, of which that tells nothing.
 CREATE FUNCTION repair_execute_steps(plan repair_plan, action text, steps repair_step[],
-	at_most boolean) RETURNS repair_statement[]
+	at_most boolean, OUT rest repair_statement[], OUT seen bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	conn text := (plan.target).place;
+	target side := plan.target;
+	sees boolean := plan.indexed AND NOT at_most AND target.bare IS NOT TRUE
+		AND target.condition IS NULL AND target.mapped IS NOT TRUE AND NOT (plan.described).rules;
+	returns boolean := sees AND action <> 'delete';
+	conn text := target.place;
 	path text := (plan.asked).apply_search_path;
-	relation text := relation_sql(plan.target);
+	relation text := relation_sql(target);
+	key text := (SELECT CASE count(*) WHEN 1 THEN min(t.x)
+			ELSE format('ARRAY[%s]::text', string_agg(t.x, ', ' ORDER BY k.n)) END
+		FROM unnest(iblt_field((plan.compared).key)) WITH ORDINALITY AS k(name, n),
+		LATERAL (SELECT format('s.texts[%s]',
+			array_position(iblt_field((plan.compared).columns), k.name))) AS t(x));
 	shown record;
 	columns text[];
 	made record;
 	sql text;
 	places bigint[];				-- of the steps of a statement
+	same boolean;					-- their texts have their keys
 	many repair_statement[] := '{}';
 	members bigint[] := '{}';		-- those of all statements
 	statement_of integer[] := '{}';	-- of each member
 	failed integer[];
-	rest repair_statement[];
 BEGIN
 	IF repair_triggers(plan, ARRAY[action]) IS NULL THEN
 		FOR columns IN SELECT NULL WHERE action <> 'update' UNION ALL
@@ -240,21 +253,29 @@ BEGIN
 			-- otherwise a statement cannot have several rows
 			CONTINUE WHEN made.possible IS NOT TRUE
 				OR action <> 'insert' AND NOT (plan.compared).is_unique;
-			FOR sql, places IN EXECUTE format('SELECT array_to_string(ARRAY[%L, %s, %L], ''''),'
-					' array_agg(s.ordinality)'
+			FOR sql, places, same IN EXECUTE format('SELECT array_to_string(ARRAY[%L, %s, %L, %s],'
+					' ''''), array_agg(s.ordinality), bool_and(%s = s.id)'
 					' FROM unnest($1) WITH ORDINALITY AS s'
 					' WHERE s.long IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
 					' GROUP BY (s.ordinality - 1) / 1000',
-				CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
-						repair_insert_into(plan), made.vals)
+				CASE WHEN returns THEN 'WITH iblt_w(c) AS (' ELSE '' END
+					|| CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
+						repair_insert_into(plan, ' AS t'), made.vals)
 					WHEN 'delete' THEN format('DELETE FROM %s AS t USING ROWS FROM (', relation)
 					ELSE format('UPDATE %s AS t SET %s FROM ROWS FROM (', relation, made.sets) END,
 				made.lists,
 				format(') AS iblt_v(%s)', made.names)
-					|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || made.this END)
+					|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || made.this END,
+				CASE WHEN returns THEN format(
+					'%L, sum(split_part(s.source_checksum, '' '', 1)::bigint)::text, ''::numeric''',
+					format(' RETURNING %s) SELECT FROM iblt_w WHERE'
+						' (SELECT pg_catalog.sum(c) FROM iblt_w) OPERATOR(pg_catalog.=) ',
+						checksum_sql((plan.compared).columns, (plan.compared).seed)))
+					ELSE 'NULL' END, CASE WHEN sees THEN key ELSE 'NULL' END)
 			USING steps, columns LOOP
 				many := array_append(many, ROW(sql, cardinality(places), at_most,
 					NULL, NULL, NULL)::repair_statement);
+				sees := sees AND same;
 				members := members || places;
 				statement_of := statement_of
 					|| array_fill(cardinality(many), ARRAY[cardinality(places)]);
@@ -262,7 +283,9 @@ BEGIN
 		END LOOP;
 		failed := (repair_send(conn, 'bulk', many, path)).failed;
 		IF failed = '{}' AND cardinality(members) = cardinality(steps) THEN
-			RETURN '{}';
+			rest := '{}';
+			seen := CASE WHEN sees THEN cardinality(steps) END;
+			RETURN;
 		END IF;
 	END IF;
 	shown := repair_shown_sql(plan, false);
@@ -273,7 +296,7 @@ BEGIN
 		LEFT JOIN unnest(members, statement_of) AS x(member, statement) ON x.member = s.i
 		WHERE x.member IS NULL OR x.statement = ANY (failed) ORDER BY s.i), at_most;
 	failed := (repair_send(conn, 'each', rest, path)).failed;
-	RETURN ARRAY(SELECT rest[i] FROM unnest(failed) AS i);
+	rest := ARRAY(SELECT rest[i] FROM unnest(failed) AS i);
 END
 $$;
 
@@ -297,6 +320,9 @@ DECLARE
 	action text;
 	may_go boolean;
 	steps repair_step[];
+	changes bigint[];		-- of each relation, before the statements
+	-- how many rows the statements of each relation have changed, if they have seen all of them
+	seen bigint[] := array_fill(0, ARRAY[cardinality(works)]);
 	rest repair_statement[] := '{}';
 	x record;
 BEGIN
@@ -304,8 +330,12 @@ BEGIN
 		PERFORM repair_deferred(asked.apply_search_path, conn);
 	END IF;
 	PERFORM ask_call(conn, format('repair_open(%L)', asked.as_replica));
+	FOR i IN 1 .. cardinality(works) LOOP
+		changes[i] := repair_changes((works[i]).plan);
+	END LOOP;
 	FOREACH action IN ARRAY '{delete,update,insert}'::text[] LOOP
-		FOREACH work IN ARRAY works LOOP
+		FOR w IN 1 .. cardinality(works) LOOP
+			work := works[w];
 			-- a row may go with the row that it refers to
 			may_go := action = 'delete' AND NOT ((work.plan).asked).as_replica AND EXISTS (
 				SELECT FROM unnest(((work.plan).described).foreign_keys) AS k
@@ -314,8 +344,10 @@ BEGIN
 				PERFORM repair_progress(work, format('running statements (%s)', action), n);
 				steps := repair_due(work, n, action);
 				FOR i IN 1 .. cardinality(steps) BY size LOOP
-					rest := rest || repair_execute_steps(work.plan, action,
-						steps[i : i + size - 1], may_go);
+					x := repair_execute_steps(work.plan, action, CASE WHEN cardinality(steps) > size
+						THEN steps[i : i + size - 1] ELSE steps END, may_go);
+					rest := rest || x.rest;
+					seen[w] := seen[w] + x.seen;
 				END LOOP;
 			END LOOP;
 		END LOOP;
@@ -333,11 +365,15 @@ BEGIN
 		PERFORM ask_one(conn, format('SELECT set_config(''session_replication_role'', %L, true)',
 			role));
 	END IF;
+	FOR i IN 1 .. cardinality(works) LOOP
+		work := works[i];
+		works[i] := repair_verify(work, repair_changes(work.plan) = changes[i] + seen[i]);
+	END LOOP;
 END
 $$;
 
 -- Changes the rows that were claimed, of one relation or several, under a replication origin if one
--- is given, and takes the last look at them; the peer has yet to commit.
+-- is given; the peer has yet to commit.
 -- The origin belongs to the session and not to the transaction.  Each change that is written
 -- under it names it in the log.  After an error, the session of a peer ends.
 CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
@@ -347,27 +383,23 @@ DECLARE
 	origin text := (((works[1]).plan).asked).origin;
 	conn text := (((works[1]).plan).target).place;
 	reset text := 'SELECT pg_catalog.pg_replication_origin_session_reset()';
-	due boolean;
 BEGIN
-	due := EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0);
-	IF due AND origin IS NULL THEN
-		works := repair_execute_session(works);
-	ELSIF due THEN
-		PERFORM ask_one(conn, format(
-			'SELECT pg_catalog.pg_replication_origin_session_setup(%L)', origin));
-		BEGIN
-			works := repair_execute_session(works);
-		EXCEPTION WHEN @on_any_error@ THEN
-			IF conn IS NULL THEN
-				PERFORM ask_one(conn, reset);
-			END IF;
-			RAISE;
-		END;
-		PERFORM ask_one(conn, reset);
+	IF NOT EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
+		RETURN works;
+	ELSIF origin IS NULL THEN
+		RETURN repair_execute_session(works);
 	END IF;
-	FOR i IN 1 .. cardinality(works) LOOP
-		works[i] := repair_verify(works[i]);
-	END LOOP;
+	PERFORM ask_one(conn, format('SELECT pg_catalog.pg_replication_origin_session_setup(%L)',
+		origin));
+	BEGIN
+		works := repair_execute_session(works);
+	EXCEPTION WHEN @on_any_error@ THEN
+		IF conn IS NULL THEN
+			PERFORM ask_one(conn, reset);
+		END IF;
+		RAISE;
+	END;
+	PERFORM ask_one(conn, reset);
 	RETURN works;
 END
 $$;

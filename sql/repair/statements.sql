@@ -89,9 +89,9 @@ CREATE FUNCTION repair_joined_sql(expressions text, separator text) RETURNS text
 	RETURN format('array_to_string(ARRAY[%s]::text[], %L)', expressions, separator);
 
 -- The beginning of a statement that inserts.
-CREATE FUNCTION repair_insert_into(plan repair_plan) RETURNS text
+CREATE FUNCTION repair_insert_into(plan repair_plan, alias text DEFAULT '') RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT format('INSERT INTO %s%s%s ', (plan.target).relation,
+	RETURN (SELECT format('INSERT INTO %s%s%s%s ', (plan.target).relation, alias,
 		' (' || string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) || ')',
 		CASE WHEN bool_or(c.always) THEN ' OVERRIDING SYSTEM VALUE' END)
 	FROM unnest(plan.columns) AS c);

@@ -63,6 +63,21 @@ $here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
 	$there->safe_psql('hostile', $function);
 	like(failure("SELECT * FROM iblt_repair('counted', $hostile, key_columns => '{k}', direction => 'pull', apply => true)"), qr/22000: a side answered with other rows of a key than it counted/, 'more rows than it has counted');
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM counted'), '0', 'are not written');
+
+	# for a key it gives the row of another one, in all that it answers
+	$_->[0]->safe_psql($_->[1], 'CREATE TABLE moved (id int PRIMARY KEY, v int); INSERT INTO moved VALUES (1, 1)') foreach [ $here, 'postgres' ], [ $there, 'hostile' ];
+	$there->safe_psql('hostile', 'INSERT INTO moved VALUES (6, 6)');
+	$there->safe_psql('hostile', qq{CREATE OR REPLACE FUNCTION iblt_internal.$_(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL, hi text[] DEFAULT NULL,
+			described iblt_internal.described[] DEFAULT NULL) RETURNS record LANGUAGE plpgsql SET row_security = off AS \$\$
+		DECLARE
+			answer record;
+			id text := '(CASE t.id WHEN 6 THEN 7 ELSE t.id END)';
+		BEGIN
+			EXECUTE replace(replace(query, 't.id, t.v)', id || ', t.v)'), 't.id::pg_catalog.text', id || '::text') INTO answer USING keys, lo, hi;
+			RETURN answer;
+		END \$\$}) foreach qw(read_heap read_planned);
+	like(failure("SELECT * FROM iblt_repair('moved', $hostile, direction => 'pull', apply => true)"), qr/27000: after the repair, the rows of 1 keys are not as on the source/, 'the row of another key');
+	is($here->safe_psql('postgres', 'SELECT id FROM moved'), '1', 'is not inserted');
 }
 
 # --- rights -----------------------------------------------------------------------------------

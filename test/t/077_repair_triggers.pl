@@ -186,6 +186,21 @@ $run = $here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{s.ch
 is($here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', target, action, key ->> 'id', status), ', ' ORDER BY target, 2) FROM iblt_repair(run => $run, peer => $peer, direction => 'pull', apply => true)"),
 	's.child delete 4 applied, s.child insert 3 applied, s.parent delete 4 applied, s.parent insert 3 applied', 'which repairs them, an extra parent with its extra child');
 
+# --- defaults that write -----------------------------------------------------------------------------
+
+# A statement has seen the row that it updated.  The default of a later one changes the row.
+both(q{CREATE FUNCTION s.meddle() RETURNS int LANGUAGE plpgsql AS 'BEGIN UPDATE s.sly SET v = ''meddled'' WHERE id = 1; RETURN 0; END';
+	CREATE TABLE s.sly (id int PRIMARY KEY, v text, extra int DEFAULT s.meddle()); INSERT INTO s.sly VALUES (1, 'a', 0), (2, 'b', 0)});
+foreach my $direction ('pull', 'push')
+{
+	my $node = node($direction);
+	$node->safe_psql('postgres', q{UPDATE s.sly SET v = 'drift' WHERE id = 1; DELETE FROM s.sly WHERE id = 2});
+	like(failure(all('s.sly', $direction, "exclude => '{extra}', apply => true")), qr/27000: after the repair, the rows of 1 keys are not as on the source\nDETAIL:  One key is \{"id": 1\}/, "$direction: a default that changes a row behind its statement");
+	is($node->safe_psql('postgres', 'SELECT v FROM s.sly'), 'drift', 'nothing was changed');
+	$node->safe_psql('postgres', 'ALTER TABLE s.sly ALTER extra DROP DEFAULT');
+	is(repair('s.sly', $direction, "exclude => '{extra}', apply => true"), qq(insert {"id": 2} applied\nupdate {"id": 1} applied), 'without it they are repaired');
+}
+
 # --- whose triggers --------------------------------------------------------------------------------
 
 # The caller of a function with SECURITY DEFINER has deferred a trigger of his.  SET CONSTRAINTS would run it as that role.

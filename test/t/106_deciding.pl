@@ -268,7 +268,9 @@ foreach my $case (
 	[ 'once more', 'last look', 'delete 2 applied , insert 3 applied , update 1 applied ', "UPDATE by_key SET v = 'other' WHERE id = 1" ])
 {
 	my ($at, $statement, $expected, $write) = @$case;
-	is(written($at, 'there', $write, "BEGIN; SELECT action, key ->> 'id', status, detail FROM iblt_repair('by_key', $peer, direction => 'pull', apply => true) ORDER BY 1; ROLLBACK"),
+	# the last look reads rows if no statistics say that the statements have made all changes
+	my $uncounted = $statement eq 'last look' ? 'SET LOCAL track_counts = off; ' : '';
+	is(written($at, 'there', $write, "BEGIN; ${uncounted}SELECT action, key ->> 'id', status, detail FROM iblt_repair('by_key', $peer, direction => 'pull', apply => true) ORDER BY 1; ROLLBACK"),
 		$expected, "$statement, writer: on the source");
 	isnt(sql('there', 'SELECT string_agg(id || coalesce(v, \'\'), \' \' ORDER BY id) FROM by_key WHERE id < 3'), '1there', "$statement, writer: it wrote");
 	sql('there', "DELETE FROM by_key WHERE id = 2; UPDATE by_key SET v = 'there' WHERE id = 1");
