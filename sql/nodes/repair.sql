@@ -122,7 +122,7 @@ BEGIN
 		works := planned;
 		IF asked.apply AND EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
 			-- finds the rows of the two nodes of each pair as they were compared
-			PERFORM repair_claim_all(works);
+			PERFORM repair_claim(VARIADIC works);
 			FOR i IN 1 .. CASE WHEN source IS NULL THEN cardinality(works) ELSE 0 END LOOP
 				work := works[i];
 				FOR n IN 1 .. work.batches LOOP

@@ -241,44 +241,40 @@ BEGIN
 END
 $$;
 
--- Claims or shows the rows batch by batch, those to be updated first.
--- repair_begin has locked both relations, so what is seen here is as other repairs have
--- left it.
+-- Claims or shows the rows of one relation or several batch by batch, those to be updated first.
+-- If the repair is applied, repair_begin has locked the relations, so what is seen here is as other
+-- repairs have left it.
 -- Relies on: what lookups rely on, under its locks.
-CREATE FUNCTION repair_claim(work repair_work) RETURNS void
+CREATE FUNCTION repair_claim(VARIADIC works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	apply boolean := ((work.plan).asked).apply;
-	batches integer[] := ARRAY(SELECT p.n FROM unnest(work.parts) WITH ORDINALITY AS p(part, n)
-		ORDER BY array_position('{update,insert,delete}'::text[], p.part), p.n);
-	doubtful text[] := '{}';
+	apply boolean := (((works[1]).plan).asked).apply;
+	work repair_work;
+	batches integer[];
+	doubtful text[];
 BEGIN
-	FOR n IN 1 .. work.batches LOOP
-		PERFORM repair_progress(work, CASE WHEN apply THEN 'locking the rows'
-			ELSE 'reading the rows' END, n);
-		doubtful := doubtful || repair_claim_batch(work, batches[n]);
-	END LOOP;
 	IF apply THEN
-		PERFORM check_index((work.plan).compared, doubtful);
+		PERFORM repair_begin(ARRAY(SELECT w.plan FROM unnest(works) AS w),
+			ARRAY(SELECT w.plan FROM unnest(works) AS w WHERE w.keys > 0));
 	END IF;
-	-- a scan has found the keys of a preview, unless they are those of a run
-	IF apply OR work.differ IS NOT NULL OR ((work.plan).target).condition IS NOT NULL THEN
-		PERFORM repair_absent(work);
-	END IF;
-	PERFORM repair_cascades(work);
-END
-$$;
-
--- Locks what is to be changed of one relation or several, and claims the rows.
-CREATE FUNCTION repair_claim_all(works repair_work[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM repair_begin(ARRAY(SELECT w.plan FROM unnest(works) AS w),
-		ARRAY(SELECT w.plan FROM unnest(works) AS w WHERE w.keys > 0));
-	FOR i IN 1 .. cardinality(works) LOOP
-		PERFORM repair_claim(works[i]);
+	FOREACH work IN ARRAY works LOOP
+		batches := ARRAY(SELECT p.n FROM unnest(work.parts) WITH ORDINALITY AS p(part, n)
+			ORDER BY array_position('{update,insert,delete}'::text[], p.part), p.n);
+		doubtful := '{}';
+		FOR n IN 1 .. work.batches LOOP
+			PERFORM repair_progress(work, CASE WHEN apply THEN 'locking the rows'
+				ELSE 'reading the rows' END, n);
+			doubtful := doubtful || repair_claim_batch(work, batches[n]);
+		END LOOP;
+		IF apply THEN
+			PERFORM check_index((work.plan).compared, doubtful);
+		END IF;
+		-- a scan has found the keys of a preview, unless they are those of a run
+		IF apply OR work.differ IS NOT NULL OR ((work.plan).target).condition IS NOT NULL THEN
+			PERFORM repair_absent(work);
+		END IF;
+		PERFORM repair_cascades(work);
 	END LOOP;
 END
 $$;

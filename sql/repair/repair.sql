@@ -8,7 +8,7 @@
 --	  repair_add_steps		what is to be done, or why nothing is (steps.sql), unless the claim
 --				finds that out
 --	  repair_show			a preview
---	  repair_claim_all		locks the rows and looks again (claim.sql)
+--	  repair_claim		locks the rows and looks again (claim.sql)
 --	repair_apply			(apply.sql)
 --	repair_parts		what was done
 --	repair_commit			(commit.sql)
@@ -87,7 +87,7 @@ BEGIN
 		work.figures := b.figures;
 	END IF;
 	IF asked.apply THEN
-		PERFORM repair_claim_all(ARRAY[work]);
+		PERFORM repair_claim(work);
 	ELSE
 		PERFORM repair_show(work, repair_target_of(asked.target_side,
 			(work.figures).rows_here, (work.figures).rows_there));

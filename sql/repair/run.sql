@@ -107,7 +107,7 @@ DECLARE
 	gone text[];			-- ids of keys whose rows were equal, or have become so
 	t run_table;
 BEGIN
-	PERFORM repair_claim_all(works);
+	PERFORM repair_claim(VARIADIC works);
 	works := repair_apply(works);
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := repairs[i];

@@ -5,11 +5,9 @@
 
 -- Takes the lock of those who write a run, until the transaction ends.
 CREATE FUNCTION run_lock_to_write(run bigint) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	PERFORM iblt_run_lock(run, 0, 0, true);
-END
+	SELECT iblt_run_lock(run, 0, 0, true)
 $$;
 
 -- An error unless what a run has stored is there.
@@ -55,13 +53,11 @@ $$;
 -- Deletes what a run has stored of its slices, of a table or of all.
 CREATE FUNCTION run_clear(run bigint, table_number integer DEFAULT NULL, own boolean DEFAULT true)
 RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	PERFORM iblt_run_remove(NULL::run_slice, run, table_number, own => own),
+	SELECT iblt_run_remove(NULL::run_slice, run, table_number, own => own),
 		iblt_run_remove(NULL::run_difference, run, table_number, own => own),
-		iblt_run_remove(NULL::run_range, run, table_number, own => own);
-END
+		iblt_run_remove(NULL::run_range, run, table_number, own => own)
 $$;
 
 -- What the differences that a run keeps rest on: the fingerprints of both sides, and a hash of what
