@@ -57,7 +57,7 @@ FROM (SELECT s::bytea AS b FROM kind WHERE name = 'small') AS good,
 	LATERAL (VALUES ('nothing', ''::bytea), ('noise', decode(repeat('5a', 1000), 'hex')), ('an iblt', iblt_new()::bytea), ('one byte less', substring(b FROM 1 FOR length(b) - 1)),
 	('one byte more', b || '\x00'), ('version', set_byte(b, 4, 2)), ('hashes', set_byte(b, 5, 9)), ('strata', set_byte(b, 7, 65)), ('fewer strata', set_byte(b, 7, 3)), ('no strata', set_byte(b, 7, 0)),
 	('strata of an iblt', set_byte(b, 3, ascii('T'))), ('more hashes', set_byte(b, 5, 4)), ('a subtable less', set_byte(b, 6, 3)), ('reserved', set_byte(b, 38, 1)), ('kind of key', set_byte(b, 8, 9)), ('no kind', set_byte(b, 8, 0)),
-	('a text', set_byte(b, 8, 3)), ('description', set_byte(b, 32, 1)), ('limbs', set_byte(b, 10, 2)), ('values', set_byte(b, 34, 1)), ('cells', set_byte(b, 12, 11)), ('a cell', set_byte(b, 100, get_byte(b, 100) # 1)),
+	('a text', set_byte(b, 8, 3)), ('description', set_byte(b, 32, 1)), ('limbs', set_byte(b, 10, 2)), ('values', set_byte(set_byte(b, 34, 1), 9, 1)), ('cells', set_byte(b, 12, 11)), ('a cell', set_byte(b, 100, get_byte(b, 100) # 1)),
 	('the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1))) v(damage, bad);
 SELECT pg_temp.refusal($$SELECT 'not base64!'::iblt_strata$$);
 SELECT pg_temp.refusal($$SELECT iblt_strata_new()::bytea::iblt$$);

@@ -41,7 +41,7 @@ SELECT damage,
 	   pg_temp.refusal(format('SELECT %L::iblt', translate(encode(bad, 'base64'), E'\n', ''))) AS as_text_the_same
 FROM (SELECT s::bytea AS b FROM sketch WHERE name = 'integer') AS good,
 	LATERAL (VALUES ('nothing', ''::bytea), ('noise', decode(repeat('5a', 1000), 'hex')), ('one byte less', substring(b FROM 1 FOR length(b) - 1)), ('one byte more', b || '\x00'),
-	('magic', set_byte(b, 0, 0)), ('version', set_byte(b, 4, 2)), ('hashes', set_byte(b, 5, 9)), ('a cell', set_byte(b, 1000, get_byte(b, 1000) # 1)),
+	('magic', set_byte(b, 0, 0)), ('version', set_byte(b, 4, 2)), ('hashes', set_byte(b, 5, 9)), ('two hashes', set_byte(set_byte(b, 5, 2), 6, 3)), ('no subtables', set_byte(b, 6, 0)), ('five subtables', set_byte(b, 6, 31)), ('a cell', set_byte(b, 1000, get_byte(b, 1000) # 1)),
 	('the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1))) v(damage, bad);
 
 SELECT pg_temp.refusal($$SELECT 'not base64!'::iblt$$);
