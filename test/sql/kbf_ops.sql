@@ -26,7 +26,8 @@ SELECT * FROM pg_temp.refusals('%s', 'a - b FROM s', 'a - every FROM s', 'kbf_ne
 	'a - (SELECT kbf_agg(i, i + 1, 300) FROM generate_series(1, 50) i) FROM s');
 
 -- parameters that differ are an error that names both
-SELECT * FROM pg_temp.refusals('%s', 'kbf_new(100) + kbf_new(100, seed => -2)', 'kbf_new(100) - kbf_new(100, 254)',
+SELECT * FROM pg_temp.refusals('%s', 'kbf_new(100) + kbf_new(100, seed => -2)', 'kbf_new(100) - kbf_new(100, 254)', 'kbf_new(100, 7, 0.03) + kbf_new(100, 7, 0.1)',
+	'kbf_new(100, 15, 0.001, 1) <> kbf_new(100, 15, 0.001, 2)',
 	$$kbf_new(100, labels => '{a,b}') = kbf_new(100, labels => '{a,c}')$$, $$kbf_new(100, labels => '{a,b}') = kbf_new(100, 2)$$,
 	$$kbf_insert(kbf_new(100), 1, 1) <> kbf_insert(kbf_new(100), '1'::text, 1)$$);
 

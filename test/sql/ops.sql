@@ -22,7 +22,8 @@ SELECT (iblt_info(iblt_new() + iblt_new())).key_type;
 -- parameters that differ are an error that names both
 SELECT * FROM pg_temp.refusals('%s', 'iblt_new(10) + iblt_new(1000)', 'iblt_new(hashes => 3) = iblt_new(hashes => 4)',
 	'iblt_new(seed => 1) - iblt_new(seed => -2)', 'iblt_new(with_values => true) <> iblt_new()', 'iblt_new(key_size => 16) = iblt_new(key_size => 24)',
-	$$iblt_agg(1, 1) - iblt_agg('1'::text, 1)$$, $$iblt_agg('1'::text, 1) - iblt_agg(ROW('1'::text), 1)$$,
+	$$iblt_agg(1, 1) - iblt_agg('1'::text, 1)$$, $$iblt_agg('1'::text, 1) - iblt_agg(ROW('1'::text), 1)$$, $$iblt_agg('1'::text, 1) - iblt_agg(ARRAY['1'], 1)$$,
+	$$iblt_agg(1, 1) - iblt_agg(md5('1')::uuid, 1)$$,
 	$$iblt_agg('a'::text, 1) - iblt_new(key_size => 64)$$);
 -- key_size is for keys of open length only
 SELECT iblt_agg(1, 1) - iblt_new(key_size => 64) = iblt_agg(1, 1) AS same;
