@@ -370,7 +370,7 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 	CREATE PUBLICATION shop FOR TABLE shop.changed, shop.p WITH (publish = 'insert')});
 {
 	my ($got, $messages) = audit("schema => 'shop', method => 'plain', extra_columns => 'warn'", peer => $peer);
-	is_deeply({ map { ($_ => line($got->{$_})) } keys %$got }, { 'shop.same' => 'equal 0 0 0 0 0 0', 'shop."Odd ""name"' => 'equal 0 0 0 0 0 0', 'shop.changed' => counts('shop.changed'), 'shop.seen' => 'differs 0 1 1 0 0 0',
+	is_deeply({ map { ($_ => line($got->{$_})) } keys %$got }, { 'shop.same' => 'equal 0 0 0 0 0 0', 'shop."Odd ""name"' => 'equal 0 0 0 0 0 0', 'shop.changed' => counts('shop.changed'), 'shop.seen' => 'not comparable - - - - - -',
 			'shop.p' => 'equal 10 10 0 0 0 0', 'shop.only_here' => 'not comparable - - - - - -', 'shop.only_there' => 'not comparable - - - - - -' }, 'an audit of a schema');
 	my $details = details($got);
 	is($details->{'shop.same'}, 'compared by plain queries; columns only here: "more"', 'a column on one side');
