@@ -16,7 +16,8 @@
 -- The text of a view's rule has all functions that it calls, but not those of a domain's
 -- constraints.  So a view that makes values of a type that may have some is refused.  A function of
 -- an extension may run a query that it is given, as crosstab does, unless it is immutable.
--- table_to_xml and its like read any relation.
+-- table_to_xml and its like read any relation.  Where a view compares ranges, the planner asks a
+-- function of their type how far bounds are apart.
 CREATE FUNCTION plain_code_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN format($q$
@@ -53,8 +54,15 @@ CREATE FUNCTION plain_code_sql(id text) RETURNS text
 			JOIN pg_roles o ON o.oid = v.relowner
 			WHERE v.oid = ANY (ids) AND v.relkind = 'v'
 				AND NOT o.rolsuper AND o.rolname <> current_user
+		), read(type) AS (
+			SELECT a.atttypid FROM source, pg_attribute a WHERE a.attrelid = ANY (ids)
+				AND EXISTS (SELECT FROM pg_class v WHERE v.oid = ANY (ids) AND v.relkind = 'v')
+			UNION
+			SELECT t.typbasetype FROM read JOIN pg_type t ON t.oid = read.type AND t.typtype = 'd'
 		)
 		SELECT EXISTS (SELECT FROM step WHERE calls)
+			OR EXISTS (SELECT FROM read JOIN pg_range r ON type IN (r.rngtypid, r.rngmultitypid)
+				JOIN function ON function.oid = r.rngsubdiff)
 			OR EXISTS (SELECT FROM rule, regexp_matches(action,
 					':(?:resulttype|funcresulttype|opresulttype|consttype|typid) ([0-9]+) '
 						'|:(?:funccoltypes|coltypes) [(]o ([0-9 ]+)[)]', 'g') AS m,

@@ -205,20 +205,22 @@ foreach my $case ([ "iblt_repair('referred', $peer{bare}, direction => 'push', m
 }
 
 # The session keeps a function of a range type, which the planner calls, as it found it before.
-fresh('postgres', 'peer');
-foreach my $db (qw(postgres peer))
+fresh('postgres', 'peer', 'bare');
+foreach my $db (qw(postgres peer bare))
 {
 	$owner{$db}->run(q{CREATE FUNCTION app.apart(float8, float8) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM app.evil(1); RETURN $1 - $2; END';
 		CREATE TYPE app.span AS RANGE (subtype = float8, subtype_diff = app.apart); CREATE TABLE app.spans (id int PRIMARY KEY, r app.span);
 		INSERT INTO app.spans SELECT g, app.span(g, g + 10) FROM generate_series(1, 1000) g; ANALYZE app.spans;
-		CREATE VIEW app.some AS SELECT id FROM app.spans WHERE r && app.span(1, 5)});
+		CREATE VIEW app.some AS SELECT id FROM app.spans WHERE r && app.span(1, 5); CREATE DOMAIN app.whole AS app.span; CREATE DOMAIN app.half AS app.whole;
+		ALTER TABLE app.spans ADD h app.half; UPDATE app.spans SET h = r; ANALYZE app.spans; CREATE VIEW app.within AS SELECT id FROM app.spans WHERE h @> 5::float8});
 	die $owner{$db}->{err} if $owner{$db}->{err} =~ /ERROR/;
 }
-foreach my $case ([ 'a condition', "iblt_compare('app.spans', $peer{peer}, condition => 'r && app.span(1, 5)')" ], [ 'a view', "iblt_compare('app.some', $peer{peer}, key_columns => '{id}')" ])
+foreach my $case ([ 'a condition', "iblt_compare('app.spans', $peer{peer}, condition => 'r && app.span(1, 5)')" ], [ 'a view', "iblt_compare('app.some', $peer{peer}, key_columns => '{id}')" ],
+	[ 'a view of a server without iblt', "iblt_compare('app.spans', $peer{bare}, 'app.within', columns => '{id}', key_columns => '{id}', method => 'plain')" ])
 {
 	my $from = -s $log;
 	my (undef, undef, $err) = $node->psql('postgres', "SELECT count(r::text) FROM app.spans; SELECT count(*) FROM $case->[1]");
-	like($err, qr/refusing to run function app\.apart/, "the distance of ranges in $case->[0] is refused");
+	like($err, qr/refusing to (?:run function app\.apart|read app\.within)/, "the distance of ranges in $case->[0] is refused");
 	unlike(slurp_file($log, $from), qr/evil ran as (?!mallory)/, 'and does not run');
 }
 
