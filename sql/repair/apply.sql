@@ -321,7 +321,7 @@ DECLARE
 	may_go boolean;
 	steps repair_step[];
 	changes bigint[];		-- of each relation, before the statements
-	-- how many rows the statements of each relation have changed, if they have seen all of them
+	-- how many rows the statements of each relation have changed; NULL unless they have seen all
 	seen bigint[] := array_fill(0, ARRAY[cardinality(works)]);
 	rest repair_statement[] := '{}';
 	x record;
@@ -367,9 +367,7 @@ BEGIN
 	END IF;
 	FOR i IN 1 .. cardinality(works) LOOP
 		work := works[i];
-		-- a server that does not count says 0 of what no statement has seen
-		works[i] := repair_verify(work, seen[i] > 0
-			AND repair_changes(work.plan) = changes[i] + seen[i]);
+		works[i] := repair_verify(work, repair_changes(work.plan) = changes[i] + seen[i]);
 	END LOOP;
 END
 $$;

@@ -19,13 +19,12 @@ CREATE FUNCTION repair_changes(plan repair_plan) RETURNS bigint
 			' FROM pg_catalog.unnest(%L::pg_catalog.oid[] || %L::pg_catalog.regclass::oid) AS r',
 		(plan.described).partitions, (plan.target).relation))::bigint END;
 
--- The checksums of the rows of keys on source or target, in their order.
-CREATE FUNCTION repair_checksums(plan repair_plan, of_target boolean, ids text[]) RETURNS text[]
+-- The checksums of the rows of keys on one of the two sides, in their order.
+CREATE FUNCTION repair_checksums(plan repair_plan, place integer, ids text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	place integer := CASE WHEN of_target = ((plan.asked).target_side = 'here') THEN 1 ELSE 2 END;
 	found found_rows;
 BEGIN
 	compared.content := 'none';
@@ -53,6 +52,7 @@ CREATE FUNCTION repair_verify(INOUT work repair_work, seen boolean) RETURNS repa
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
+	target_side text := (plan.asked).target_side;
 	steps repair_step[];
 	ids text[];
 	wanted text[];
@@ -70,12 +70,12 @@ BEGIN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
 		IF work.differ IS NOT NULL THEN
-			found := repair_checksums(plan, false, ids);
+			found := repair_checksums(plan, repair_source_of(target_side, 1, 2), ids);
 			work.differ := work.differ || ARRAY(SELECT d.id
 				FROM unnest(ids, wanted, found) AS d(id, wanted, source)
 				WHERE d.source IS DISTINCT FROM d.wanted);
 		END IF;
-		found := repair_checksums(plan, true, ids);
+		found := repair_checksums(plan, repair_target_of(target_side, 1, 2), ids);
 		CONTINUE WHEN found = wanted;
 		ids := ARRAY(SELECT DISTINCT d.id FROM unnest(ids, wanted, found) AS d(id, wanted, found)
 			WHERE d.found IS DISTINCT FROM d.wanted);

@@ -400,9 +400,10 @@ iblt_agg_serial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 Datum
 iblt_agg_deserial_value(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
-	IbltAnyView *view = palloc(sizeof(IbltAnyView));
+	IbltAnyView *view;
 
 	iblt_agg_context(fcinfo);
+	view = palloc(sizeof(IbltAnyView));
 	iblt_value_open(kind->type, view, PG_GETARG_DATUM(0));
 	PG_RETURN_POINTER(view);
 }
