@@ -38,43 +38,38 @@ BEGIN
 END
 $$;
 
--- An error unless a lookup by key has one answer for each key.
+-- The rows of keys on each side, or on the one at a place, where "lock" locks those that an index
+-- finds.
 -- Two rows of a unique key would move the answers for the keys behind it.
-CREATE FUNCTION require_unique(plan plan, s side, answers bigint[], keys text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF NOT plan.by_hash AND plan.buckets IS NULL
-			AND cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
-		PERFORM check_several(plan, s, keys, true);
-	END IF;
-END
-$$;
-
--- What queries for the rows of keys answer.
-CREATE FUNCTION find_rows(places text[], queries text[], how reading) RETURNS found_rows[]
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN ask_values(places, queries, NULL, how, NULL::found_rows);
-
--- The rows of keys on each side.
-CREATE FUNCTION find_sides(plan plan, keys text[]) RETURNS found_rows[]
+CREATE FUNCTION find_sides(plan plan, keys text[], place integer DEFAULT NULL,
+	lock boolean DEFAULT false) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	sides side[] := sides_of(plan);
+	f finder;
 	queries text[];
 	found found_rows[];
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		RETURN plain_find(plan, keys, false);
+		found := plain_find(plan, keys, false);
+		RETURN CASE WHEN place IS NULL THEN found ELSE found[place : place] END;
+	ELSIF place IS NOT NULL THEN
+		sides := sides[place : place];
 	END IF;
 	FOR n IN 1 .. cardinality(sides) LOOP
-		queries[n] := (finder(plan, sides[n])).lookup;
+		f := finder(plan, sides[n]);
+		queries[n] := CASE WHEN lock THEN lookup_by_key_sql(plan, sides[n], f, true)
+			ELSE f.lookup END;
 	END LOOP;
-	found := find_rows(places_of(plan), queries, reading_of(plan, keys, NOT plan.by_hash));
+	found := ask_values(iblt_field(sides, 'place'), queries, NULL,
+		reading_of(plan, keys, NOT plan.by_hash), NULL::found_rows);
 	FOR n IN 1 .. cardinality(sides) LOOP
-		PERFORM require_side_described(sides[n], found[n].fingerprint),
-			require_unique(plan, sides[n], found[n].checksum, keys);
+		PERFORM require_side_described(sides[n], found[n].fingerprint);
+		IF NOT plan.by_hash
+				AND cardinality(found[n].checksum) IS DISTINCT FROM cardinality(keys) THEN
+			PERFORM check_several(plan, sides[n], keys, true);
+		END IF;
 	END LOOP;
 	RETURN found;
 END

@@ -53,7 +53,7 @@ BEGIN
 			part := ids[i : i + size - 1];
 			hashes := CASE WHEN compared.by_hash THEN keys_of_ids(compared, part)
 				ELSE hashes_of_keys(compared, part) END;
-			found := repair_find_side(scan, place, hashes);
+			found := (find_sides(scan, hashes, place))[1];
 			present := present || ARRAY(SELECT k.id FROM unnest(part, hashes) AS k(id, hash)
 				WHERE k.hash IN (SELECT split_part(u, ' ', 1) FROM unnest(found.id) AS u));
 		END LOOP;

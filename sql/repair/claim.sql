@@ -25,28 +25,6 @@ BEGIN
 END
 $$;
 
--- The rows of keys on one of the two sides, which are locked if an index finds them.
-CREATE FUNCTION repair_find_side(plan plan, place integer, keys text[], lock boolean DEFAULT false,
-	OUT answer found_rows) RETURNS found_rows
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	s side := (sides_of(plan))[place];
-	f finder;
-BEGIN
-	IF plan.buckets IS NOT NULL THEN
-		answer := (find_sides(plan, keys))[place];
-		RETURN;
-	END IF;
-	f := finder(plan, s);
-	answer := (find_rows(ARRAY[s.place], ARRAY[CASE WHEN lock
-		THEN lookup_by_key_sql(plan, s, f, true) ELSE f.lookup END],
-		reading_of(plan, keys, NOT plan.by_hash)))[1];
-	PERFORM require_side_described(s, answer.fingerprint),
-		require_unique(plan, s, answer.checksum, keys);
-END
-$$;
-
 -- The checksums of the rows of keys on source and target, in their order.  Where rows are equal,
 -- both may be NULL.
 -- Checksums tell what has changed.  The rows themselves may be large.
@@ -104,13 +82,13 @@ BEGIN
 	compared.versions := false;
 	compared.content := CASE action WHEN 'update' THEN 'lists' WHEN 'delete' THEN 'key lists'
 		ELSE 'none' END;
-	target := repair_find_side(compared, repair_target_of((plan.asked).target_side, 1, 2), keys,
-		lock);
+	target := (find_sides(compared, keys, repair_target_of((plan.asked).target_side, 1, 2),
+		lock))[1];
 	IF lock THEN
 		PERFORM repair_settle(plan);
 	END IF;
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
-	source := repair_find_side(compared, repair_source_of((plan.asked).target_side, 1, 2), keys);
+	source := (find_sides(compared, keys, repair_source_of((plan.asked).target_side, 1, 2)))[1];
 END
 $$;
 

@@ -30,9 +30,9 @@ BEGIN
 	compared.content := 'none';
 	compared.versions := false;
 	IF plan.indexed THEN
-		RETURN (repair_find_side(compared, place, ids)).checksum::text[];
+		RETURN ((find_sides(compared, ids, place))[1]).checksum::text[];
 	END IF;
-	found := repair_find_side(compared, place, keys_of_ids(compared, ids));
+	found := (find_sides(compared, keys_of_ids(compared, ids), place))[1];
 	RETURN ARRAY(SELECT f.checksum FROM unnest(ids) WITH ORDINALITY AS k(id, n)
 		LEFT JOIN unnest(found.id, found.rows_checksum) AS f(id, checksum) USING (id)
 		ORDER BY k.n);

@@ -189,8 +189,7 @@ BEGIN
 			INTO result.missing, result.extra, result.changed FROM unnest(keys.sides) AS side;
 			IF plan.by_hash AND decoded.recovered > 0 THEN
 				-- a scan finds the keys of hashes, except for those that only the baseline has
-				rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
-					reading_of(plan, keys.keys));
+				rows := find_sides(plan, keys.keys, 1);
 				result.keys := (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side)
 						ORDER BY d.n)
 					FROM unnest(keys.keys, keys.sides) WITH ORDINALITY AS d(hash, side, n)

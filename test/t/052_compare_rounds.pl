@@ -38,11 +38,11 @@ sql(q{CREATE TABLE script (step text, number int, statement text); CREATE SEQUEN
 		FOR s IN SELECT statement FROM public.script WHERE step = name AND number IN (n, 0) LOOP EXECUTE s; END LOOP;
 	END $$});
 foreach my $step ([ 'wait', 'pass', 'iblt_internal.plan, timestamptz', 'iblt_internal.waited' ], [ 'settle', 'settle_all', 'iblt_internal.plan, timestamptz', 'text' ],
-	[ 'look', 'find_sides', 'iblt_internal.plan, text[]', 'iblt_internal.found_rows[]' ])
+	[ 'look', 'find_sides', 'iblt_internal.plan, text[], integer DEFAULT NULL, boolean DEFAULT false', 'iblt_internal.found_rows[]' ])
 {
 	my ($name, $function, $arguments, $returns) = @$step;
 	my $numbers = join ', ', map { "\$$_" } 1 .. 1 + ($arguments =~ tr/,//);
-	sql("ALTER FUNCTION iblt_internal.$function($arguments) RENAME TO ${function}_it;
+	sql("ALTER FUNCTION iblt_internal.$function RENAME TO ${function}_it;
 		CREATE FUNCTION iblt_internal.$function($arguments) RETURNS $returns LANGUAGE plpgsql AS
 		'DECLARE stack text; BEGIN GET DIAGNOSTICS stack = PG_CONTEXT;
 		-- not the lookups that check an index
@@ -119,10 +119,11 @@ sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	INSERT INTO mine VALUES (1, 'more'); DELETE FROM theirs WHERE ctid = (SELECT min(ctid) FROM theirs WHERE id = 2);
 	-- equal again when the rows are looked up
 	INSERT INTO script VALUES ('look', 1, 'DELETE FROM public.mine WHERE v = ''more''');
-	ALTER FUNCTION iblt_internal.find_sides(iblt_internal.plan, text[]) RENAME TO find_sides_acts;
-	CREATE FUNCTION iblt_internal.find_sides(plan iblt_internal.plan, keys text[]) RETURNS iblt_internal.found_rows[] LANGUAGE plpgsql AS $$
+	ALTER FUNCTION iblt_internal.find_sides RENAME TO find_sides_acts;
+	CREATE FUNCTION iblt_internal.find_sides(plan iblt_internal.plan, keys text[], place int DEFAULT NULL, lock boolean DEFAULT false) RETURNS iblt_internal.found_rows[] LANGUAGE plpgsql AS $$
 	DECLARE found iblt_internal.found_rows[]; sides iblt_internal.found_rows[]; sorted boolean := current_setting('steps.look', true) ~ '[13579]$';
 	BEGIN
+		IF place IS NOT NULL THEN RETURN iblt_internal.find_sides_acts(plan, keys, place, lock); END IF;
 		FOR i IN 1 .. 2 LOOP
 			PERFORM set_config('enable_hashagg', (NOT sorted)::text, true), set_config('enable_sort', sorted::text, true), set_config('enable_incremental_sort', sorted::text, true);
 			found := CASE i WHEN 1 THEN iblt_internal.find_sides_acts(plan, keys) ELSE iblt_internal.find_sides_it(plan, keys) END;
@@ -141,7 +142,7 @@ is(undone("DELETE FROM script; SELECT jsonb_array_length(there) > 50 AND jsonb_p
 my $repaired = undone("DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'theirs', direction => 'pull', key_columns => '{id}', apply => true);
 	SELECT count(*) FROM iblt_compare('mine', peer_relation => 'theirs')");
 is($repaired, "2|applied\n0", 'a repair does not mind the order either');
-sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.find_sides(iblt_internal.plan, text[]); ALTER FUNCTION iblt_internal.find_sides_acts(iblt_internal.plan, text[]) RENAME TO find_sides');
+sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.find_sides; ALTER FUNCTION iblt_internal.find_sides_acts RENAME TO find_sides');
 
 # --- conditions --------------------------------------------------------------------------------
 

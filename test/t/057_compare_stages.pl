@@ -33,13 +33,13 @@ sub hold_step
 {
 	my ($node, $schema, $name, $arguments, $returns, $lock) = @_;
 	my $numbers = join ', ', map { "\$$_" } 1 .. 1 + ($arguments =~ tr/,//);
-	$node->safe_psql('postgres', "ALTER FUNCTION $schema.$name($arguments) RENAME TO ${name}_it;
+	$node->safe_psql('postgres', "ALTER FUNCTION $schema.$name RENAME TO ${name}_it;
 		CREATE FUNCTION $schema.$name($arguments) RETURNS $returns LANGUAGE plpgsql AS
 		'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared($lock); RETURN $schema.${name}_it($numbers); END'");
 	return;
 }
 hold_step($there, 'iblt_internal', 'iblt_session_get', 'text', 'public.iblt', 3);
-hold_step($here, 'iblt_internal', 'find_sides', 'iblt_internal.plan, text[]', 'iblt_internal.found_rows[]', 4);
+hold_step($here, 'iblt_internal', 'find_sides', 'iblt_internal.plan, text[], integer DEFAULT NULL, boolean DEFAULT false', 'iblt_internal.found_rows[]', 4);
 hold_step($here, 'iblt_internal', 'pass', 'iblt_internal.plan, timestamptz', 'iblt_internal.waited', 5);
 
 # What the peer's process does while it is held; "held" is the server that holds.

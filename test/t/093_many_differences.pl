@@ -178,11 +178,11 @@ like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'some'
 # --- the middle of many lookups ----------------------------------------------------------
 
 # A lookup of key 1500 waits for a lock.
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.find_sides(iblt_internal.plan, text[]) RENAME TO find_sides_it;
-	CREATE FUNCTION iblt_internal.find_sides(plan iblt_internal.plan, keys text[]) RETURNS iblt_internal.found_rows[] LANGUAGE plpgsql AS
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.find_sides RENAME TO find_sides_it;
+	CREATE FUNCTION iblt_internal.find_sides(plan iblt_internal.plan, keys text[], place int DEFAULT NULL, lock boolean DEFAULT false) RETURNS iblt_internal.found_rows[] LANGUAGE plpgsql AS
 	'BEGIN
 		IF keys @> ''{1501}'' THEN PERFORM pg_catalog.pg_advisory_xact_lock_shared(4); END IF;
-		RETURN iblt_internal.find_sides_it(plan, keys);
+		RETURN iblt_internal.find_sides_it(plan, keys, place, lock);
 	END'});
 my $all = truth('by_int', 'id');
 foreach my $case (
