@@ -2,7 +2,7 @@
 --
 -- The rows of keys are found in one of two ways.  A unique key of fixed width is in the
 -- sketch as it is, and an index finds its row.  Any other key is in the sketch as a hash,
--- and a scan finds the rows of that hash.  finder() makes the choice.  plain_finder()
+-- and a scan finds the rows of that hash.  finder() makes the choice.  plain_find()
 -- is the third way, for a peer without iblt.
 --
 -- A key is looked up by one word: the text of its column, of an array of its columns
@@ -135,7 +135,7 @@ DECLARE
 	named text;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		RETURN plain_finder(plan, false);
+		RETURN ROW('(SELECT 1) AS iblt_k', plain_matches_sql(plan, '$1', false), NULL)::finder;
 	END IF;
 	IF NOT plan.by_hash THEN
 		plan.lo := NULL;	-- the index finds them without
@@ -175,35 +175,3 @@ CREATE FUNCTION keys_of_ids(plan plan, ids text[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
 		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END;
-
--- How rows that came as texts are found by the hashes of their keys, or by buckets.
-CREATE FUNCTION plain_finder(plan plan, in_buckets boolean) RETURNS finder
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	f finder;
-	came finder;
-	extra text[] := plain_extra(plan);
-	s side := plan.here;
-BEGIN
-	f.keys := '(SELECT 1) AS iblt_k';
-	f.matches := plain_matches_sql(plan, '$1', in_buckets);
-	came := f;
-	IF extra @> '{hash}' THEN
-		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches,
-			plain_key_sql(plan), cardinality(plan.columns) + cardinality(extra));
-	END IF;
-	s.distributed := true;	-- the fingerprint comes with the rows
-	f.lookup := lookup_by_hash_sql(plan, s, came, (SELECT format('(unnest($2) AS iblt_row'
-			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
-			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
-		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
-				(plan.columns[i]).read_as, (plan.columns[i]).name) AS part
-			FROM generate_subscripts(plan.columns, 1) AS i
-			UNION ALL
-			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
-				cardinality(plan.columns) + e.n, name)
-			FROM unnest(extra) WITH ORDINALITY AS e(name, n) WHERE name <> 'hash') AS p));
-	RETURN f;
-END
-$$;

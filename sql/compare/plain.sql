@@ -206,13 +206,15 @@ CREATE FUNCTION plain_find(plan plan, keys text[], in_buckets boolean) RETURNS f
 AS $$
 DECLARE
 	sides side[] := sides_of(plan);
-	lookup text := (plain_finder(plan, in_buckets)).lookup;
+	extra text[] := plain_extra(plan);
+	came side := plan.here;
+	lookup text;			-- finds the rows that came as texts
 	texts text := concat_ws(', ', (SELECT string_agg(format(
 			'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END', name), ', ' ORDER BY n)
 			FROM unnest(iblt_field(plan.columns)) WITH ORDINALITY AS c(name, n)),
 		(SELECT string_agg(CASE name WHEN 'hash' THEN plain_key_sql(plan)
 			ELSE 't.' || name END || '::text', ', ' ORDER BY n)
-			FROM unnest(plain_extra(plan)) WITH ORDINALITY AS e(name, n)));
+			FROM unnest(extra) WITH ORDINALITY AS e(name, n)));
 	answers text[] := ask_values(places_of(plan),
 		ARRAY(SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg('
 				'iblt_row), ''{}'') AS iblt_rows FROM (SELECT ARRAY[%s]::text AS iblt_row FROM %s'
@@ -225,6 +227,21 @@ DECLARE
 	found found_rows;
 	result found_rows[];
 BEGIN
+	came.distributed := true;	-- the fingerprint comes with the rows
+	lookup := lookup_by_hash_sql(plan, came, ROW('(SELECT 1) AS iblt_k', concat_ws(' AND ',
+			plain_matches_sql(plan, '$1', in_buckets), CASE WHEN extra @> '{hash}'
+			THEN format('%s = iblt_r.iblt_a[%s]::int8', plain_key_sql(plan),
+				cardinality(plan.columns) + cardinality(extra)) END), NULL)::finder,
+		(SELECT format('(unnest($2) AS iblt_row'
+			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
+			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
+		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
+				(plan.columns[i]).read_as, (plan.columns[i]).name) AS part
+			FROM generate_subscripts(plan.columns, 1) AS i
+			UNION ALL
+			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
+				cardinality(plan.columns) + e.n, name)
+			FROM unnest(extra) WITH ORDINALITY AS e(name, n) WHERE name <> 'hash') AS p));
 	FOR n IN 1 .. cardinality(sides) LOOP
 		fingerprint := split_part(answers[n], ' ', 1);
 		PERFORM require_side_described(sides[n], fingerprint);
