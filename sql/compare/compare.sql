@@ -67,7 +67,7 @@ BEGIN
 				batches := kept(batches, hold(looked), number > size);
 			ELSE
 				differences := differences + cardinality(looked);
-				RETURN NEXT ROW(looked, NULL, NULL)::batch;
+				RETURN NEXT ROW(looked, NULL, NULL, NULL)::batch;
 			END IF;
 		END LOOP;
 		figures.lookup_ms := CASE WHEN number > 0 THEN coalesce(figures.lookup_ms, 0) + ms(started)
@@ -93,26 +93,22 @@ BEGIN
 		figures.recheck_ms := ms(started);
 	END IF;
 	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures,
-		CASE WHEN plain THEN total ELSE number END, differences, unconfirmed))::batch;
+		CASE WHEN plain THEN total ELSE number END, differences, unconfirmed), plan)::batch;
 END
 $$;
 
 -- All differences among the keys that find_keys gave, in memory.
-CREATE FUNCTION comparison_of(answer found_keys) RETURNS comparison
+CREATE FUNCTION comparison_of(answer found_keys) RETURNS batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	b batch;
-	result comparison;
+	result batch;
 BEGIN
-	result.plan := answer.plan;
-	result.differences := '{}';
 	FOR b IN SELECT * FROM differences(answer) LOOP
-		result.differences := result.differences || b.differences;
-		IF (b.waited).problem IS NOT NULL THEN
-			result.waited := b.waited;
-		END IF;
-		result.figures := b.figures;
+		b.differences := result.differences || b.differences;
+		b.waited := coalesce(b.waited, result.waited);
+		result := b;
 	END LOOP;
 	RETURN result;
 END

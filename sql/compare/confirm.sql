@@ -162,7 +162,7 @@ BEGIN
 			FOR i IN 1 .. cardinality(batches) LOOP
 				batch := batches[i];
 				batch := hold(look_at_ids(plan, batch.ids), batch, settled);
-				RETURN NEXT ROW(judged(batch, needed, true), NULL, NULL)::batch;
+				RETURN NEXT ROW(judged(batch, needed, true), NULL, NULL, NULL)::batch;
 				batch.differences := judged(batch, needed, false);
 				SELECT coalesce(array_agg(r.id ORDER BY r.n), '{}'), array_agg(r.mark ORDER BY r.n),
 					array_agg(r.waits ORDER BY r.n)
@@ -180,7 +180,7 @@ BEGIN
 		IF batch.differences IS NULL THEN
 			batch := hold(look_at_ids(plan, batch.ids));
 		END IF;
-		RETURN NEXT ROW(judged(batch, needed, false), waited, NULL)::batch;
+		RETURN NEXT ROW(judged(batch, needed, false), waited, NULL, NULL)::batch;
 	END LOOP;
 END
 $$;

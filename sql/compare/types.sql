@@ -76,11 +76,12 @@ CREATE TYPE waited AS (
 	stuck text				-- where its slots were then, unless that was known
 );
 
--- Differences as they are found.
+-- Differences as they are found, or all of a comparison.
 CREATE TYPE batch AS (
 	differences difference[],
 	waited waited,			-- for those that are not confirmed
-	figures figures			-- behind the last ones
+	figures figures,		-- behind the last ones
+	plan plan				-- beside these, with the seed of the last scan
 );
 
 -- What is kept of a batch of differences between two looks at them.  Of many, this is
@@ -97,14 +98,6 @@ CREATE TYPE finder AS (
 	keys text,				-- the keys in $1 as a table iblt_k, an item of FROM
 	matches text,			-- condition that a row t has the key of iblt_k
 	lookup text				-- query for the rows of the keys in $1, as one found_rows
-);
-
--- The result of a comparison.
-CREATE TYPE comparison AS (
-	plan plan,	-- with the seed of the last scan
-	figures figures,
-	differences difference[],
-	waited waited			-- as in batch
 );
 
 -- An attempt of a driver (attempt.sql).

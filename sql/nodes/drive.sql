@@ -5,7 +5,7 @@
 
 -- The comparison of nodes, and of a repair, which asks for something, its rows.
 CREATE FUNCTION nodes_drive(relation text, a attempt, asked repair_options, source text,
-	OUT compared comparison, OUT rows node_repair_row[]) RETURNS record
+	OUT compared batch, OUT rows node_repair_row[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -175,7 +175,7 @@ $$;
 -- All targets
 
 -- Repairs nodes one after the other, or previews that.
-CREATE FUNCTION nodes_repair(nodes text[], compared comparison, asked repair_options,
+CREATE FUNCTION nodes_repair(nodes text[], compared batch, asked repair_options,
 	source text) RETURNS node_repair_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -69,7 +69,7 @@ $$;
 -- Stores what a slice has shown, or a count of all rows, unless its table was altered meanwhile:
 -- its differences as long as the table has no more than max_differences.  Tells the caller now and
 -- then how far the table is.
-CREATE FUNCTION run_store(w run_worker, s run_slice, compared comparison, counted bigint[],
+CREATE FUNCTION run_store(w run_worker, s run_slice, compared batch, counted bigint[],
 	took_ms double precision) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -272,7 +272,7 @@ DECLARE
 	t run_table;
 	plan plan := w.plan;
 	started timestamptz := clock_timestamp();
-	compared comparison;
+	compared batch;
 	counted bigint[];
 	e failure;
 	late text;

@@ -22,7 +22,7 @@ RETURNS TABLE (lo text[], hi text[], rows_here bigint, rows_there bigint, differ
 AS $$
 DECLARE
 	plan iblt_internal.plan := slices.plan_of(here, there, options);
-	r iblt_internal.comparison;
+	r iblt_internal.batch;
 BEGIN
 	LOOP
 		hi := iblt_internal.slice_next(plan, lo, size);
@@ -44,7 +44,7 @@ CREATE FUNCTION same(here regclass, there regclass, size bigint, options jsonb D
 	SET DateStyle = 'ISO' SET IntervalStyle = 'postgres' SET TimeZone = 'UTC' SET extra_float_digits = 1
 AS $$
 DECLARE
-	whole iblt_internal.comparison := iblt_internal.comparison_of(iblt_internal.find_keys(slices.plan_of(here, there, options)));
+	whole iblt_internal.batch := iblt_internal.comparison_of(iblt_internal.find_keys(slices.plan_of(here, there, options)));
 	found text[];
 	lines text;
 BEGIN

@@ -14,7 +14,7 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 	DECLARE
 		conns text[];
 		plan iblt_internal.plan;
-		r iblt_internal.comparison;
+		r iblt_internal.batch;
 	BEGIN
 		conns := iblt_internal.connect(ARRAY[NULL, peer], '{NULL,iblt_sliced}');
 		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(jsonb_populate_record(NULL::iblt_internal.options, jsonb_build_object('relation_name', iblt_internal.relation_name(relation), 'seed', iblt_internal.random_seed()) ||
