@@ -185,19 +185,37 @@ BEGIN
 END
 $$;
 
--- The same for differences that are one batch.
-CREATE FUNCTION recheck(plan plan, INOUT differences difference[], OUT waited waited)
-RETURNS record
+-- What has become of the keys with these ids: those whose rows still differ, looked at as often as
+-- the plan says, why some are not confirmed, and keys that do not differ, and whose rows an index
+-- does not find on a side.
+-- An index that lost an entry looks like a row that was deleted, so a scan has to look for
+-- the rows of these keys (check_index).
+CREATE FUNCTION recheck(plan plan, ids text[], OUT differences difference[], OUT problem text,
+	OUT doubtful text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	batches held[];
 	b batch;
-	batches held[] := kept('{}', hold(differences), false);
+	keys text[];
+	found found_rows[];
 BEGIN
-	differences := '{}';
-	FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
-		differences := differences || b.differences;
-		waited := b.waited;
-	END LOOP;
+	differences := look_at_ids(plan, ids);
+	IF plan.recheck > 0 AND differences <> '{}' THEN
+		batches := ARRAY[hold(differences)];
+		differences := '{}';
+		FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
+			differences := differences || b.differences;
+			problem := (b.waited).problem;
+		END LOOP;
+	END IF;
+	keys := keys_of_ids(plan,
+		ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d));
+	IF NOT plan.by_hash AND plan.buckets IS NULL AND keys <> '{}' THEN
+		found := find_sides(index_plan(plan), keys);
+		doubtful := ARRAY(SELECT u.key
+			FROM unnest(keys, (found[1]).checksum, (found[2]).checksum) AS u(key, here, there)
+			WHERE u.here IS NULL OR u.there IS NULL);
+	END IF;
 END
 $$;

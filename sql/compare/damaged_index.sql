@@ -46,28 +46,6 @@ BEGIN
 END
 $$;
 
--- Keys with these ids that do not differ, and whose rows an index does not find on a side.
--- An index that lost an entry looks like a row that was deleted, so a scan has to look for
--- the rows of these keys.
-CREATE FUNCTION doubtfully_equal(plan plan, ids text[],
-	differences difference[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	gone text[] := ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d);
-	keys text[] := keys_of_ids(plan, gone);
-	found found_rows[];
-BEGIN
-	IF plan.by_hash OR plan.buckets IS NOT NULL OR keys = '{}' THEN
-		RETURN '{}';
-	END IF;
-	found := find_sides(index_plan(plan), keys);
-	RETURN ARRAY(SELECT u.key
-		FROM unnest(keys, (found[1]).checksum, (found[2]).checksum) AS u(key, here, there)
-		WHERE u.here IS NULL OR u.there IS NULL);
-END
-$$;
-
 -- The hashes of keys that a plan looks up by themselves.
 CREATE FUNCTION hashes_of_keys(plan plan, keys text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -23,12 +23,10 @@ DECLARE
 	kept run_difference[];
 	part run_difference[];
 	ids text[];
-	found difference[];
+	found record;
 	reviewed boolean := ((w.options).compare).content <> 'none';
-	again record;
-	cause text;
 	judged record;
-	doubtful text[];		-- keys without a row in an index of a side
+	doubtful text[];
 	number bigint := 0;
 	result run_table_repair[] := '{}';
 BEGIN
@@ -47,13 +45,7 @@ BEGIN
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
 			part := kept[i : i + size - 1];
 			ids := ARRAY(SELECT k.id FROM unnest(part) AS k);
-			found := look_at_ids(compared, ids);
-			cause := NULL;
-			IF compared.recheck > 0 AND found <> '{}' THEN
-				again := recheck(compared, found);
-				found := again.differences;
-				cause := (again.waited).problem;
-			END IF;
+			found := recheck(compared, ids);
 			-- what has become of them, in the order in which rows are locked: the same difference,
 			-- or a step that says why it is left
 			SELECT array_agg(j.same ORDER BY (j.same).id COLLATE "C")
@@ -65,7 +57,7 @@ BEGIN
 							'action', CASE coalesce(f.side, k.side) WHEN 'both' THEN 'update'
 								WHEN asked.target_side THEN 'delete' ELSE 'insert' END,
 							'detail', x.reason)) END AS aside
-				FROM unnest(part) AS k LEFT JOIN unnest(found) AS f USING (id),
+				FROM unnest(part) AS k LEFT JOIN unnest(found.differences) AS f USING (id),
 				LATERAL (SELECT CASE WHEN f.side IS NULL THEN 'equal by now'
 					WHEN (f.side, f.here_count, f.there_count)
 							IS DISTINCT FROM (k.side, k.here_count, k.there_count)
@@ -74,10 +66,10 @@ BEGIN
 					THEN 'differs in another way than the run found' END) AS x(reason)
 				ORDER BY k.number) AS j;
 			IF judged.same IS NOT NULL THEN
-				work := repair_add_steps(work, judged.same, cause);
+				work := repair_add_steps(work, judged.same, found.problem);
 			END IF;
 			PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, judged.aside);
-			doubtful := doubtful || doubtfully_equal(compared, ids, found);
+			doubtful := doubtful || found.doubtful;
 		END LOOP;
 		PERFORM check_index(compared, doubtful);
 		IF NOT asked.apply THEN

@@ -67,7 +67,7 @@ DECLARE
 	planned record;
 	plan plan;
 	batch record;
-	differences difference[];
+	looked record;			-- what has become of them
 	doubtful text[];
 	still run_difference[];
 	old bigint;
@@ -92,18 +92,15 @@ BEGIN
 						AS d
 					GROUP BY d.seed, d.part LOOP
 				plan.seed := batch.seed;
-				differences := look_at_ids(plan, batch.ids);
-				IF plan.recheck > 0 AND differences <> '{}' THEN
-					differences := (recheck(plan, differences)).differences;
-				END IF;
+				looked := recheck(plan, batch.ids);
 				still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id,
 					batch.seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
 					d.there_count, clock_timestamp(), d.differs,
 					coalesce(k.slice, batch.slices[1]), d.here_checksum,
 					d.there_checksum)::run_difference
-					FROM unnest(differences) AS d
+					FROM unnest(looked.differences) AS d
 					LEFT JOIN unnest(batch.ids, batch.slices) AS k(id, slice) USING (id));
-				doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
+				doubtful := doubtful || looked.doubtful;
 			END LOOP;
 			PERFORM check_index(plan, doubtful);
 			t := run_replace(w, t, still, 'differences were looked at again');

@@ -144,7 +144,7 @@ SELECT title, iblt_internal.pass(changed(linked(), jsonb_build_object('links', l
 	('both', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "ready": true}]'::jsonb),
 	('not the second', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "slot": "iblt_nowhere", "ready": true}]')) AS x(title, links);
 -- and the whole: with replication that has passed, and with a time that is over
-SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL iblt_internal.recheck(changed(linked(), jsonb_build_object('timeout', timeout)), d) AS c, LATERAL unnest(c.differences) AS r WHERE n = 1 ORDER BY 1, 2;
+SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL iblt_internal.recheck_batches(changed(linked(), jsonb_build_object('timeout', timeout)), ARRAY[iblt_internal.hold(d)]) AS c, LATERAL unnest(c.differences) AS r WHERE n = 1 ORDER BY 1, 2;
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
 -- a pooler has sent the query to another server
