@@ -153,12 +153,6 @@ BEGIN
 END
 $$;
 
--- The warning for a node that is left out.
-CREATE FUNCTION warn_left_out(name text, e failure) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN iblt_tell('warning', format('node "%s" is left out', name),
-		concat_ws(' ', e.message || '.', nullif(e.detail, '')));
-
 -- For the handler of a driver: the attempt to begin next.  If there is none, the connections are
 -- closed and the error is raised, or the driver is to raise it as it is: then the attempt has no
 -- number.
@@ -183,7 +177,8 @@ BEGIN
 	END IF;
 	failed := (next.a).failed;
 	IF failed IS NOT NULL THEN
-		PERFORM warn_left_out(failed, e);
+		PERFORM iblt_tell('warning', format('node "%s" is left out', failed),
+			concat_ws(' ', e.message || '.', nullif(e.detail, '')));
 	END IF;
 	RETURN next.a;
 END

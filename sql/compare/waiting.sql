@@ -4,46 +4,21 @@
 -- show, and settle_all() until sources show what followers may show already.  Both take the links
 -- of a plan, of two sides or of many nodes.  confirm.sql says what follows for differences.
 
--- Has the follower of a link applied everything up to a position? NULL if the slot's subscriber
--- seems to be another one.
+-- Waits until the follower of a link has applied everything up to a position; false if that
+-- takes too long, or the slot's subscriber seems to be another one.
 -- Slot names are not unique across servers: in a chain all may have the same.  Positions
 -- tell them apart.  A subscriber has received what its slot was told is applied, and not
 -- more than its publisher has written.
-CREATE FUNCTION reached(link link, target numeric) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	applied numeric;
-	received numeric[];
-	written numeric;
-BEGIN
-	IF link.slot IS NULL THEN
-		RETURN ask_call(link.follower_place, format('wal_replayed(%s)', target));
-	END IF;
-	applied := ask_call(link.source_place, format('slot_applied(%L)', link.slot));
-	IF applied IS NULL OR applied < target THEN
-		RETURN false;
-	END IF;
-	received := ask_call(link.follower_place, format('slot_received(%L)', link.slot));
-	IF received = '{}' THEN
-		RETURN false;
-	END IF;
-	written := position_at(link.source_place);
-	-- the position is one before a page header, which has at most 40 bytes
-	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
-		WHERE r BETWEEN applied AND written + 40), false);
-END
-$$;
-
--- Waits until the follower of a link has applied everything up to a position; false if that
--- takes too long.
 CREATE FUNCTION wait_position(link link, target numeric, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	fitted timestamptz := started;
-	reached boolean;
+	reached boolean;			-- NULL: the slot's subscriber seems to be another one
+	applied numeric;
+	received numeric[];
+	written numeric;
 	-- WAL that a source without iblt has not flushed after that is of no commit that was visible.
 	-- Another one has flushed it (position_at).
 	grace interval := CASE WHEN peer_is_bare(link.source_place) THEN greatest('1 s',
@@ -52,7 +27,22 @@ DECLARE
 	pause double precision := 0.01;
 BEGIN
 	LOOP
-		reached := reached(link, target);
+		IF link.slot IS NULL THEN
+			reached := ask_call(link.follower_place, format('wal_replayed(%s)', target));
+		ELSE
+			applied := ask_call(link.source_place, format('slot_applied(%L)', link.slot));
+			reached := coalesce(applied >= target, false);
+			IF reached THEN
+				received := ask_call(link.follower_place, format('slot_received(%L)', link.slot));
+				reached := received <> '{}';
+			END IF;
+			IF reached THEN
+				written := position_at(link.source_place);
+				-- the position is one before a page header, which has at most 40 bytes
+				reached := nullif(EXISTS (SELECT FROM unnest(received) AS r
+					WHERE r BETWEEN applied AND written + 40), false);
+			END IF;
+		END IF;
 		IF reached THEN
 			RETURN true;
 		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
@@ -110,10 +100,8 @@ BEGIN
 		END IF;
 		RETURN waited;
 	END IF;
-	stuck := plan.stuck IS NOT NULL;
-	IF stuck THEN
-		stuck := slot_positions(plan) IS NOT DISTINCT FROM plan.stuck;
-	END IF;
+	stuck := CASE WHEN plan.stuck IS NULL THEN false
+		ELSE slot_positions(plan) IS NOT DISTINCT FROM plan.stuck END;
 	IF stuck THEN
 		PERFORM progress(plan.progress, 'replication has not moved, and is not waited for again');
 		deadline := clock_timestamp();
