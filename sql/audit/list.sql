@@ -16,8 +16,7 @@ CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boo
 RETURNS audit_item
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
-		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL,
-		peer_schema)::audit_item;
+		published, subscriber, NULL, NULL, subscription, NULL, peer_schema)::audit_item;
 
 -- What a call of a function answers of the table of each item, c, at a place; without a call, its
 -- OID.

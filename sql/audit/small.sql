@@ -140,6 +140,7 @@ DECLARE
 		WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND options.live = 'off'
 		AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
 	place integer;
+	scoped record;
 	small audit_small;
 	smalls audit_small[] := '{}';
 	traffic record;
@@ -150,10 +151,9 @@ BEGIN
 		conns := connect(peers, conns);
 		FOREACH place IN ARRAY places LOOP
 			BEGIN
-				small := ROW(place, audit_scope(conns, items[place], options.trust_filters), NULL,
-					NULL, NULL);
-				small.compare := audit_compare_options(small.item, options);
-				smalls := array_append(smalls, small);
+				scoped := audit_scope(conns, items[place], options);
+				smalls := array_append(smalls,
+					ROW(place, scoped.item, scoped.compare, NULL, NULL)::audit_small);
 			EXCEPTION WHEN @on_error@ THEN
 				NULL;	-- it shows again when the table is compared alone
 			END;

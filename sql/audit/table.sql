@@ -1,10 +1,11 @@
 -- One table of an audit ----------------------------------------------------------------
 
--- An item with the columns and rows that are compared: those that are published.
+-- What is asked of the comparison of one table: the columns and rows that are published, and the
+-- item with the columns that are not, and what there is to say of both.
 -- A subscriber computes a generated column that is not published, if it has one too.
-CREATE FUNCTION audit_scope(conns text[], item audit_item, trust_filters boolean)
-RETURNS audit_item
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+CREATE FUNCTION audit_scope(conns text[], INOUT item audit_item, INOUT compare options)
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	published published_table := item.published;
@@ -12,6 +13,7 @@ DECLARE
 	excluded text[];
 	feeds feed[] := item.feeds;
 	alone boolean;			-- do all rows come through the publications that are audited?
+	mapping jsonb;			-- of the publisher
 BEGIN
 	excluded := ARRAY(SELECT u.name
 		FROM jsonb_to_recordset(published.unpublished) AS u(name text, generated boolean)
@@ -26,8 +28,8 @@ BEGIN
 	IF filter IS NOT NULL THEN
 		-- Another server can send any SQL.  The filters of this server hold operators and
 		-- functions of PostgreSQL alone.
-		IF (alone OR trust_filters OR item.subscriber = 'there' AND conns[1] IS NULL) IS NOT TRUE
-		THEN
+		IF (alone OR compare.trust_filters OR item.subscriber = 'there' AND conns[1] IS NULL)
+				IS NOT TRUE THEN
 			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 				MESSAGE = CASE item.subscriber
 					WHEN 'here' THEN 'refusing to run the peer''s row filter here'
@@ -36,8 +38,8 @@ BEGIN
 					ELSE 'Rows of the peer' END || ' may come from elsewhere, so the filter must '
 					'select them. Set trust_filters => true to run this condition: ' || filter;
 		END IF;
-		item.condition := CASE WHEN item.subscriber = 'there' OR NOT alone THEN filter END;
-		item.peer_condition := CASE WHEN item.subscriber = 'here' OR NOT alone THEN filter END;
+		compare.condition := CASE WHEN item.subscriber = 'there' OR NOT alone THEN filter END;
+		compare.peer_condition := CASE WHEN item.subscriber = 'here' OR NOT alone THEN filter END;
 		item.notes := item.notes || concat('row filter ', filter, CASE WHEN NOT alone
 			THEN ' on both sides, since rows of the subscriber may be from elsewhere' END);
 	END IF;
@@ -45,36 +47,22 @@ BEGIN
 		item.notes := item.notes
 			|| ('fed by subscriptions ' || quoted(iblt_field(feeds, 'subscription')));
 	END IF;
-	RETURN item;
-END
-$$;
-
--- What is asked of the comparison of one table, whose scope is known.
-CREATE FUNCTION audit_compare_options(item audit_item, compare options) RETURNS options
-	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
-AS $$
-DECLARE
-	published jsonb;		-- the mapping of the publisher
-BEGIN
 	compare.relation_name := audit_name(item);
 	compare.label := 'iblt_audit ' || compare.relation_name;
 	compare.own_rows := CASE WHEN item.subscriber IS NOT NULL THEN 'always' END;
-	compare.condition := item.condition;
-	compare.peer_condition := item.peer_condition;
 	compare.mapping := nullif(compare.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
 	compare.peer_mapping := nullif(compare.mappings #> ARRAY[compare.relation_name, 'there'],
 		'null');
-	published := CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
+	mapping := CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
 		WHEN 'there' THEN compare.mapping END;
 	-- a publisher may have expressions in their place
 	compare.exclude := ARRAY(SELECT name FROM unnest(item.exclude) AS own,
-			mapped_name(published, own) AS name
-		WHERE NOT coalesce(published -> 'expressions' ? name, false));
+			mapped_name(mapping, own) AS name
+		WHERE NOT coalesce(mapping -> 'expressions' ? name, false));
 	-- of published columns, audit_adjust_plan says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;
 	compare.seed := coalesce(compare.seed, random_seed());
-	RETURN compare;
 END
 $$;
 
@@ -137,16 +125,15 @@ CREATE FUNCTION audit_plan(conns text[], INOUT item audit_item, options options,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	compare options;
+	scoped record;
 	checked record;
 BEGIN
 	IF nodes IS NULL AND conns[1] IS NULL THEN
 		PERFORM check_options(item.relid, options);
 	END IF;
-	item := audit_scope(conns, item, options.trust_filters);
-	compare := audit_compare_options(item, options);
-	checked := audit_adjust_plan(item, prepare(conns, item.relid, audit_name(item, true), compare,
-		nodes, named), compare);
+	scoped := audit_scope(conns, item, options);
+	checked := audit_adjust_plan(scoped.item, prepare(conns, item.relid, audit_name(item, true),
+		scoped.compare, nodes, named), scoped.compare);
 	item := checked.item;
 	plan := checked.plan;
 END

@@ -47,9 +47,7 @@ CREATE TYPE audit_item AS (
 	feeds feed[],			-- what feeds it there, and
 	generated text[],		-- its generated columns, NULL unless asked with others'
 	subscription text,		-- if that is audited
-	exclude text[],			-- which columns and rows are compared, as in options
-	condition text,
-	peer_condition text,
+	exclude text[],			-- columns that are not published
 	peer_schema text		-- of the table there, NULL if it is the same
 );
 
