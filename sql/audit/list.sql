@@ -8,16 +8,6 @@ CREATE FUNCTION audit_name(item audit_item, there boolean DEFAULT false) RETURNS
 	RETURN coalesce(quote_ident(coalesce(CASE WHEN there THEN item.peer_schema END, item.schema))
 		|| '.', '') || quote_ident(item.name);
 
--- An item, for which all rows and columns are compared as yet; "here" if its table is known to be.
-CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boolean,
-	problem text DEFAULT NULL, notes text[] DEFAULT '{}', published published_table DEFAULT NULL,
-	subscriber text DEFAULT NULL, subscription text DEFAULT NULL, peer_schema text DEFAULT NULL,
-	relid oid DEFAULT NULL)
-RETURNS audit_item
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
-		published, subscriber, NULL, NULL, subscription, NULL, peer_schema)::audit_item;
-
 -- What a call of a function answers of the table of each item, c, at a place; without a call, its
 -- OID.
 CREATE FUNCTION audit_ask_each(place text, items audit_item[], call text DEFAULT NULL)
@@ -73,7 +63,7 @@ BEGIN
 			FROM unnest(asked) AS name WHERE NOT theirs -> 'publications' ? name) END;
 	subscriber := CASE WHEN subscription IS NULL AND mine -> 'publications' <> '[]' THEN 'there'
 		ELSE 'here' END;
-	items := (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
+	items := (SELECT array_agg(ROW(NULL, CASE WHEN h.name IS NOT NULL THEN false END, schema, name,
 			CASE WHEN subscription IS NOT NULL THEN CASE
 				WHEN h.name IS NULL THEN format('published, but not subscribed: '
 					'ALTER SUBSCRIPTION %I REFRESH PUBLICATION', subscription)
@@ -94,7 +84,7 @@ BEGIN
 					THEN 'the publications of this name here and on the peer differ in the rows or '
 						'columns of this table' END,
 			array_remove(ARRAY['not published: ' || nullif((u.t).operations_left_out, '')], NULL)
-				|| notes, u.t, subscriber, subscription)
+				|| notes, true, u.t, subscriber, NULL, NULL, subscription, NULL, NULL)::audit_item
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t
 			FROM jsonb_populate_recordset(NULL::published_table, mine -> 'tables') AS t) AS h
@@ -135,8 +125,8 @@ DECLARE
 BEGIN
 	CASE target.kind
 		WHEN 'tables' THEN items := (
-			SELECT array_agg(audit_make_item(t.parts[1], t.parts[2], false, true, relid => t.relid)
-				ORDER BY t.n)
+			SELECT array_agg(ROW(t.relid, false, t.parts[1], t.parts[2], NULL, '{}', false, NULL,
+				NULL, NULL, NULL, NULL, NULL, NULL)::audit_item ORDER BY t.n)
 			FROM (SELECT u.relid, ARRAY[s.nspname::text, coalesce(c.relname, u.relid::text)],
 					min(u.n)
 				FROM unnest(target.tables) WITH ORDINALITY AS u(relid, n)
@@ -162,8 +152,9 @@ BEGIN
 						target.name, other),
 					HINT = 'Names are case-sensitive.';
 			END IF;
-			items := (SELECT array_agg(audit_make_item(t.schema, t.name, true, t.here,
-						peer_schema => nullif(target.peer_schema, t.schema))
+			items := (SELECT array_agg(ROW(NULL, CASE WHEN t.here THEN false END, t.schema, t.name,
+						NULL, '{}', true, NULL, NULL, NULL, NULL, NULL, NULL,
+						nullif(target.peer_schema, t.schema))::audit_item
 					ORDER BY t.schema COLLATE "C", t.name COLLATE "C")
 				FROM (SELECT coalesce(target.name, e ->> 0), e ->> 1, bool_or(n = 1)
 					FROM unnest(answers) WITH ORDINALITY AS u(answer, n),
