@@ -139,18 +139,14 @@ $$;
 -- A wrong port or name of a server would otherwise make everything equal.  A label is the
 -- application_name of peers.
 CREATE FUNCTION audit_check_peers(conns text[], label text DEFAULT 'iblt_audit',
-	nodes text[] DEFAULT NULL) RETURNS side[]
+	nodes text[] DEFAULT '{here,there}') RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	relations text[] := array_fill(text 'pg_catalog.pg_class', ARRAY[cardinality(conns)]);
-	sides side[] := CASE WHEN (SELECT bool_or(peer_is_bare(conn)) FROM unnest(conns) AS conn)
-		THEN (plain_sides(conns, relations, '{}', '{}', label)).sides
-		ELSE describe_sides(conns, relations, '{}', false, label) END;
+	sides side[] := (describe_sides(conns,
+		array_fill(text 'pg_catalog.pg_class', ARRAY[cardinality(conns)]), '{}', '{}', label,
+		(SELECT bool_or(peer_is_bare(conn)) FROM unnest(conns) AS conn), nodes)).sides;
 BEGIN
-	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
-		sides[n].side := nodes[n];
-	END LOOP;
 	PERFORM require_other_databases(sides);
 	RETURN sides;
 END
@@ -174,7 +170,7 @@ BEGIN
 	LOOP
 		BEGIN
 			a := begin_attempt(a, label);
-			PERFORM audit_check_peers(a.conns, label, a.names);
+			PERFORM audit_check_peers(a.conns, label, coalesce(a.names, '{here,there}'));
 			EXIT;
 		EXCEPTION WHEN @on_error@ THEN
 			@take_failure@;

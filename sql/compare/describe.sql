@@ -9,22 +9,28 @@ CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
 	RETURN (SELECT CASE WHEN fingerprint IS DISTINCT FROM s.fingerprint
 		THEN refuse_altered(s.relation, s.side) END);
 
--- The relations of these names, or OIDs, as their places describe them; an error if a server
--- does not speak this protocol.  A relation that is not there is NULL, in this database an
--- error.  A small fold of the digest here goes to other servers, as a parameter, for it has keys
--- in it.
-CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[], live boolean,
-	label text, small text DEFAULT NULL, subtable_cells integer DEFAULT NULL,
-	mappings jsonb[] DEFAULT '{}') RETURNS side[]
+-- The relations of these names, or OIDs, as their places describe them, as sides of these names,
+-- and what plain queries were told of each; an error if a server does not speak this protocol.
+-- A relation that is not there is NULL, in this database an error, except by plain queries.
+-- A small fold of the digest here goes to other servers, as a parameter, for it has keys in it.
+-- Relies on: what describe relies on.
+CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[],
+	mappings jsonb[], label text, plain boolean, names text[] DEFAULT '{here,there}',
+	live boolean DEFAULT false, small text DEFAULT NULL, subtable_cells integer DEFAULT NULL,
+	OUT sides side[], OUT told jsonb[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	queries text[];
 	answers text[];
 	answer jsonb;
-	result side[];
 BEGIN
 	FOR n IN 1 .. cardinality(places) LOOP
+		IF plain THEN
+			queries[n] := format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text,'
+				' ''null'')', plain_relations_sql(), relations[n]);
+			CONTINUE;
+		END IF;
 		queries[n] := format('SELECT iblt_internal.hello(%s, %s, %L, %L, %L%s)::text', protocol(),
 			format(CASE WHEN places[n] IS NULL THEN '%L::regclass'
 				ELSE 'pg_catalog.to_regclass(%L)' END, relations[n]), conditions[n], live,
@@ -49,6 +55,17 @@ BEGIN
 	END;
 	FOR n IN 1 .. cardinality(places) LOOP
 		answer := answers[n];
+		IF plain THEN
+			answer := nullif(answer, 'null');
+			told[n] := answer;
+			-- a side with iblt describes itself
+			IF answer IS NOT NULL AND NOT peer_is_bare(places[n]) THEN
+				answer := ask_call(places[n], format('describe(pg_catalog.to_regclass(%L), %L, %L)',
+					relations[n], conditions[n], mappings[n]));
+			END IF;
+			answer := jsonb_build_object('protocol', protocol(), 'side', answer
+				|| jsonb_build_object('condition', conditions[n], 'bare', peer_is_bare(places[n])));
+		END IF;
 		IF (answer ->> 'protocol')::integer <> protocol() THEN
 			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 				MESSAGE = format('iblt %s here and iblt %s on %s cannot talk to each other',
@@ -59,9 +76,7 @@ BEGIN
 				HINT = 'Install the newer version on the other server as well, and run '
 					'ALTER EXTENSION iblt UPDATE there.';
 		END IF;
-		result[n] := described(nullif(answer -> 'side', 'null'),
-			CASE n WHEN 1 THEN 'here' ELSE 'there' END, places[n]);
+		sides[n] := described(nullif(answer -> 'side', 'null'), names[n], places[n]);
 	END LOOP;
-	RETURN result;
 END
 $$;

@@ -1,33 +1,7 @@
 -- Comparing with a server without iblt -----------------------------------------------------
 
--- The sides of a comparison by plain queries, NULL for a relation that does not exist, and what
--- they told of their relations.
--- A side with iblt describes itself.
--- Relies on: what describe relies on.
-CREATE FUNCTION plain_sides(conns text[], relations text[], conditions text[], mappings jsonb[],
-	label text, OUT sides side[], OUT told jsonb[]) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	described jsonb;
-BEGIN
-	told := ask_values(conns, ARRAY(SELECT format('SELECT coalesce((%s'
-			' WHERE c.oid = to_regclass(%L))::text, ''null'')', plain_relations_sql(), r.name)
-		FROM unnest(relations) WITH ORDINALITY AS r(name, n) ORDER BY r.n), label);
-	FOR n IN 1 .. cardinality(conns) LOOP
-		described := nullif(told[n], 'null');
-		IF described IS NOT NULL AND NOT peer_is_bare(conns[n]) THEN
-			described := ask_call(conns[n], format('describe(pg_catalog.to_regclass(%L), %L, %L)',
-				relations[n], conditions[n], mappings[n]));
-		END IF;
-		sides[n] := described(described || jsonb_build_object('condition', conditions[n],
-			'bare', peer_is_bare(conns[n])), CASE n WHEN 1 THEN 'here' ELSE 'there' END, conns[n]);
-	END LOOP;
-END
-$$;
-
--- The plan for two relations, as plain_sides described both; an error for what plain queries cannot
--- compare.
+-- The plan for two relations, as describe_sides described both; an error for what plain queries
+-- cannot compare.
 -- A peer without iblt cannot check a condition or an expression.  So it is checked on the relation
 -- of the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
 -- and of columns that both sides have with the same types.

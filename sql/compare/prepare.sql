@@ -148,9 +148,6 @@ BEGIN
 			WHEN options.live = 'require' THEN 'live digests are not read' END,
 			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 		options.live := 'off';
-		described := plain_sides(conns, names, conditions, mappings, options.label);
-		sides := described.sides;
-		told := described.told;
 	ELSE
 		IF options.live <> 'off' AND options.live_problem IS NULL AND nodes IS NULL
 				AND conns[1] IS NULL AND conns[2] IS NOT NULL
@@ -174,9 +171,12 @@ BEGIN
 				WHEN nodes IS NOT NULL AND conns[n] IS NULL THEN to_regclass(names[n])::text
 				ELSE names[n] END;
 		END LOOP;
-		sides := describe_sides(conns, asked, conditions, options.live <> 'off', options.label,
-			small, own.subtable_cells, mappings);
 	END IF;
+	described := describe_sides(conns, asked, conditions, mappings, options.label,
+		options.method = 'plain', coalesce(nodes, '{here,there}'), options.live <> 'off', small,
+		own.subtable_cells);
+	sides := described.sides;
+	told := described.told;
 	-- by another name, it may have another peer
 	IF relation IS NOT NULL AND (sides[1].relation IS DISTINCT FROM names[1]
 			OR split_part(sides[1].identity, ' ', -1) <> relation::oid::text) THEN
@@ -195,8 +195,6 @@ BEGIN
 					WHEN n = 1 THEN 'Give its name there as here_relation, with its schema.'
 					ELSE 'If it has another name there, give that as peer_relation, with its '
 						'schema.' END;
-		ELSIF nodes IS NOT NULL THEN
-			sides[n].side := nodes[n];
 		END IF;
 	END LOOP;
 	IF nodes IS NOT NULL THEN

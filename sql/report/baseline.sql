@@ -51,8 +51,8 @@ DECLARE
 	scanned scanned[];
 BEGIN
 	PERFORM check_options(relation, options);
-	side := (describe_sides(ARRAY[NULL::text], ARRAY[relation::oid::text], ARRAY[NULL::text],
-		false, NULL))[1];
+	side := (describe_sides('{NULL}', ARRAY[relation::oid::text], '{}', '{}', NULL,
+		false)).sides[1];
 	plan := make_plan(side, side, options);
 	IF (plan.here).kind NOT IN ('r', 'p', 'm') OR (plan.here).remote OR (plan.here).distributed
 			OR (plan.here).shards <> '{}' THEN
