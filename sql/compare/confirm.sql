@@ -35,25 +35,17 @@
 -- none if the sources did not settle.
 CREATE FUNCTION hold(differences difference[], before held DEFAULT NULL,
 	settled boolean DEFAULT NULL) RETURNS held
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	result held;
-BEGIN
-	SELECT coalesce(array_agg(d.id ORDER BY d.n), '{}'),
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (SELECT ROW(coalesce(array_agg(d.id ORDER BY d.n), '{}'),
 		array_agg(CASE WHEN settled IS NULL OR settled AND h.mark = b.mark THEN h.mark END
 			ORDER BY d.n),
 		array_agg(CASE WHEN h.mark = b.mark AND settled IS NOT FALSE
-			THEN coalesce(b.waits, 0) + (settled IS NULL)::integer ELSE 0 END ORDER BY d.n)
-	INTO result.ids, result.marks, result.waits
+			THEN coalesce(b.waits, 0) + (settled IS NULL)::integer ELSE 0 END ORDER BY d.n),
+		differences)::held
 	FROM unnest(iblt_field(differences, 'id'), iblt_field(differences, 'mark')) WITH ORDINALITY
 		AS d(id, mark, n)
 	LEFT JOIN unnest(before.ids, before.marks, before.waits) AS b(id, mark, waits) USING (id),
-	LATERAL (SELECT hashtextextended(d.mark, 0)) AS h(mark);
-	result.differences := differences;
-	RETURN result;
-END
-$$;
+	LATERAL (SELECT hashtextextended(d.mark, 0)) AS h(mark));
 
 -- Batches and one more, unless that is empty.
 -- Of several batches, the rows are not kept.
@@ -68,20 +60,12 @@ CREATE FUNCTION kept(batches held[], batch held, several boolean) RETURNS held[]
 -- iblt looks at all batches before it waits again, so it waits once for all of them.
 CREATE FUNCTION look_again(plan plan,
 	batches held[], settled boolean DEFAULT NULL) RETURNS held[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	several boolean := cardinality(batches) > 1;
-	result held[] := '{}';
-	batch held;
-BEGIN
-	FOR i IN 1 .. cardinality(batches) LOOP
-		batch := batches[i];
-		batch := hold(look_at_ids(plan, batch.ids), batch, settled);
-		result := kept(result, batch, several);
-	END LOOP;
-	RETURN result;
-END
+	SELECT coalesce(array_agg(k), '{}')
+	FROM (SELECT unnest(batches) AS b) AS u,
+		LATERAL (SELECT hold(look_at_ids(plan, (b).ids), b, settled) AS h OFFSET 0) AS x,
+		unnest(kept('{}', h, cardinality(batches) > 1)) AS k
 $$;
 
 -- Why replication, for which differences should wait, cannot pass; NULL if it can.

@@ -24,13 +24,9 @@ END
 $$;
 
 CREATE FUNCTION @extschema@.iblt_compare_stats() RETURNS figures
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-BEGIN
 	RETURN jsonb_populate_record(NULL::figures, kept_stats('iblt_compare'));
-END
-$$;
 COMMENT ON FUNCTION @extschema@.iblt_compare_stats IS
 'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
 'bytes, times';
@@ -39,19 +35,10 @@ COMMENT ON FUNCTION @extschema@.iblt_compare_stats IS
 -- say which rows a condition is true of; otherwise NULL.
 -- Our settings do not reach the servers that have the rows of foreign tables and of Citus.
 CREATE FUNCTION by_index_note(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	s side;
-BEGIN
-	FOREACH s IN ARRAY sides_of(plan) LOOP
-		IF plan.by_index OR s.condition IS NOT NULL AND (s.remote OR s.distributed) THEN
-			RETURN 'perhaps read by an index (not checked)';
-		END IF;
-	END LOOP;
-	RETURN NULL;
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN CASE WHEN plan.by_index OR EXISTS (SELECT FROM unnest(sides_of(plan)) AS s
+			WHERE s.condition IS NOT NULL AND (s.remote OR s.distributed))
+		THEN 'perhaps read by an index (not checked)' END;
 
 -- The figures of a comparison that has ended.
 CREATE FUNCTION all_figures(plan plan, figures figures,

@@ -23,18 +23,13 @@ $$;
 -- An integer's text is also that in json, which is faster to read than what
 -- jsonb_build_object makes of a value.
 CREATE FUNCTION key_json_sql(key plan_column[]) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF cardinality(key) = 1
-			AND key_type(key[1]) IN ('smallint', 'integer', 'bigint', 'int8') THEN
-		RETURN format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json((key[1]).name)));
-	END IF;
-	RETURN (SELECT format('jsonb_build_object(%s)',
-		string_agg(format('%L, %s', name, value), ', ' ORDER BY position))
-	FROM key_parts(key));
-END
-$$;
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN CASE WHEN cardinality(key) = 1
+			AND key_type(key[1]) IN ('smallint', 'integer', 'bigint', 'int8')
+		THEN format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json((key[1]).name)))
+		ELSE (SELECT format('jsonb_build_object(%s)',
+				string_agg(format('%L, %s', name, value), ', ' ORDER BY position))
+			FROM key_parts(key)) END;
 
 -- A query for the rows of the unique keys in $1 on a side.
 -- One line a key, found or not.  A damaged index may lead to the row of another key, which does

@@ -109,22 +109,14 @@ $$;
 -- standby shows the subscriptions of its primary, so it is fed by others if no node is of its
 -- server.
 CREATE FUNCTION nodes_links(sides side[]) RETURNS link[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	link link;
-	result link[] := '{}';
-BEGIN
-	FOR a IN 1 .. cardinality(sides) LOOP
-		FOR b IN a + 1 .. cardinality(sides) LOOP
-			FOREACH link IN ARRAY links(sides[a], sides[b], false) LOOP
-				link.source := (sides[CASE link.source WHEN 'here' THEN a ELSE b END]).side;
-				link.follower := (sides[CASE link.follower WHEN 'here' THEN a ELSE b END]).side;
-				result := array_append(result, link);
-			END LOOP;
-		END LOOP;
-	END LOOP;
-	IF (WITH node AS (
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN ARRAY(SELECT ROW((sides[CASE l.source WHEN 'here' THEN a ELSE b END]).side,
+			(sides[CASE l.follower WHEN 'here' THEN a ELSE b END]).side, l.slot, l.ready,
+			l.source_place, l.follower_place, l.relation)::link
+		FROM generate_subscripts(sides, 1) AS a, generate_subscripts(sides, 1) AS b,
+			unnest(links(sides[a], sides[b], false)) WITH ORDINALITY AS l
+		WHERE a < b ORDER BY a, b, l.ordinality)
+	|| ARRAY(WITH node AS (
 		SELECT n, (sides[n]).recovery, (sides[n]).system, (sides[n]).slots,
 			(sides[n]).subscriptions
 		FROM generate_subscripts(sides, 1) AS n
@@ -141,15 +133,9 @@ BEGIN
 				WHERE o.n <> node.n AND s.slot = u.slot)) AS feeds
 		FROM node
 	)
-	SELECT EXISTS (SELECT FROM flow AS a JOIN flow AS b ON a.n <> b.n
-		WHERE a.fed AND (b.fed OR b.feeds))) THEN
-		link := NULL;
-		link.ready := false;
-		result := array_append(result, link);
-	END IF;
-	RETURN result;
-END
-$$;
+	SELECT ROW(NULL, NULL, NULL, false, NULL, NULL, NULL)::link
+	WHERE EXISTS (SELECT FROM flow AS a JOIN flow AS b ON a.n <> b.n
+		WHERE a.fed AND (b.fed OR b.feeds)));
 
 -- The plan of a comparison of nodes: all pairs have the same columns, in the same types, and the
 -- same key, which goes into the sketches in the same way.  With what the nodes told, by plain

@@ -77,22 +77,12 @@ CREATE FUNCTION surely_more(plan plan, estimated bigint, most bigint) RETURNS bo
 -- Any would do, but if it were the one that deviates, all folds would have to be as large as its
 -- differences take.
 CREATE FUNCTION base_of(folds @extschema@.iblt[]) RETURNS integer
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	sums numeric[] := array_fill(0, ARRAY[cardinality(folds)]);
-	estimated numeric;
-BEGIN
-	FOR a IN 1 .. cardinality(folds) LOOP
-		FOR b IN a + 1 .. cardinality(folds) LOOP
-			estimated := (iblt_compare_decode(iblt_subtract(folds[a], folds[b]))).estimated;
-			sums[a] := sums[a] + estimated;
-			sums[b] := sums[b] + estimated;
-		END LOOP;
-	END LOOP;
-	RETURN (SELECT n FROM unnest(sums) WITH ORDINALITY AS u(sum, n) ORDER BY sum, n LIMIT 1);
-END
-$$;
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT n
+		FROM generate_subscripts(folds, 1) AS a, generate_subscripts(folds, 1) AS b,
+			LATERAL (SELECT (iblt_compare_decode(iblt_subtract(folds[a], folds[b]))).estimated
+				OFFSET 0) AS d, unnest(ARRAY[a, b]) AS n
+		WHERE a < b GROUP BY n ORDER BY sum(d.estimated), n LIMIT 1);
 
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.
