@@ -37,8 +37,7 @@ CREATE FUNCTION key_json_sql(key plan_column[]) RETURNS text
 -- of the keys, and an ORDER BY in the aggregates would sort them once more.  "lock" locks the
 -- rows, one key after the other, and gives them as they are then.
 -- Relies on: an index that check_index checks, in one snapshot under its lock.
-CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder, lock boolean DEFAULT false)
-RETURNS text
+CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder, lock boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -115,13 +114,13 @@ CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAUL
 		f.keys, coalesce(rows, rows_sql(plan, s)), f.matches,
 		json_sql(plan.key, true));
 
--- How the rows of keys are found on a side.
+-- How the rows of keys are found on a side, where "lock" locks those that an index finds.
 -- An index finds unique keys that are kept as they are.  Rows of other servers come by a condition,
 -- which is sent to them, and a join with the keys is not.
 -- The planner knows nothing of the values in an array, and would read the whole relation
 -- for a few per cent of its rows.  Of an array that a subquery gives it expects few: it
 -- takes the index, or hashes the keys, and not the relation, where there is none.
-CREATE FUNCTION finder(plan plan, s side) RETURNS finder
+CREATE FUNCTION finder(plan plan, s side, lock boolean DEFAULT false) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -154,7 +153,7 @@ BEGIN
 		s.condition := concat_ws(' AND ', '(' || s.condition || E'\n)', named);
 	END IF;
 	f.lookup := CASE WHEN plan.by_hash THEN lookup_by_hash_sql(plan, s, f)
-		ELSE lookup_by_key_sql(plan, s, f) END;
+		ELSE lookup_by_key_sql(plan, s, f, lock) END;
 	IF s.distributed THEN
 		f.lookup := format('SELECT * FROM find_distributed(%L, $1, %L)', f.lookup,
 			s.relation);

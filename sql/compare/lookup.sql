@@ -47,7 +47,6 @@ CREATE FUNCTION find_sides(plan plan, keys text[], place integer DEFAULT NULL,
 AS $$
 DECLARE
 	sides side[] := sides_of(plan);
-	f finder;
 	queries text[];
 	found found_rows[];
 BEGIN
@@ -58,9 +57,7 @@ BEGIN
 		sides := sides[place : place];
 	END IF;
 	FOR n IN 1 .. cardinality(sides) LOOP
-		f := finder(plan, sides[n]);
-		queries[n] := CASE WHEN lock THEN lookup_by_key_sql(plan, sides[n], f, true)
-			ELSE f.lookup END;
+		queries[n] := (finder(plan, sides[n], lock)).lookup;
 	END LOOP;
 	found := ask_values(iblt_field(sides, 'place'), queries, NULL,
 		reading_of(plan, keys, NOT plan.by_hash), NULL::found_rows);

@@ -9,16 +9,12 @@ AS $$
 DECLARE
 	here text[] := a.collations;
 	there text[] := b.collations;
-	same boolean;
 BEGIN
-	IF here <> there THEN
-		same := NOT (a.bare OR b.bare)
+	IF here <> there AND (here <> '{}' AND there <> '{}' OR NOT (a.bare OR b.bare)
 			AND a.condition || ARRAY(SELECT c.expression FROM unnest(a.columns) AS c
 				WHERE c.expression IS NOT NULL ORDER BY c.name)
 			= b.condition || ARRAY(SELECT c.expression FROM unnest(b.columns) AS c
-				WHERE c.expression IS NOT NULL ORDER BY c.name);
-	END IF;
-	IF here <> there AND (same IS TRUE OR here <> '{}' AND there <> '{}') THEN
+				WHERE c.expression IS NOT NULL ORDER BY c.name)) THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('the condition depends on %s that differ between the sides',
 				CASE WHEN (here || there)::text LIKE '%enum (%'

@@ -88,21 +88,19 @@ DECLARE
 	steps repair_step[];
 	ids text[];
 	still text[];
+	failures failure[];
 	failed text;
 	broken integer;
 	e failure;
 BEGIN
 	reached.sides := '{}';
-	FOR n IN 1 .. cardinality(names) LOOP
-		BEGIN
-			IF connect(nodes[n : n], ARRAY[(s.sides[n]).place], s.timeout) IS NOT NULL THEN
+	BEGIN
+		failures := iblt_peers_open(places_of(s), nodes, extract(epoch FROM s.timeout));
+		FOR n IN 1 .. cardinality(names) LOOP
+			IF (failures[n]).state IS NULL THEN
 				reached.sides := array_append(reached.sides, s.sides[n]);
 			END IF;
-		EXCEPTION WHEN @on_error@ THEN
-			CONTINUE;
-		END;
-	END LOOP;
-	BEGIN
+		END LOOP;
 		FOR i IN 1 .. cardinality(pairs) LOOP
 			compared := nodes_two(s, pairs[i].source, pairs[i].target);
 			compared.content := 'texts';
