@@ -43,7 +43,7 @@ SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	peer/types peer/failure peer/peer peer/ask peer/bare peer/bare_guard peer/progress peer/query \
 	plain/describe plain/plan plain/statements \
 	compare/types compare/attempt compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \
-	compare/digest compare/figures compare/finder compare/lookup compare/many compare/mapping compare/nodes \
+	compare/digest compare/figures compare/finder compare/lookup compare/many compare/nodes \
 	compare/plain compare/prepare compare/sketch compare/waiting \
 	audit/types audit/audit audit/list audit/small audit/table \
 	structure/kinds structure/structure structure/audit \

@@ -1,4 +1,27 @@
--- Checks of a plan -----------------------------------------------------------------
+-- From arguments to a checked plan --------------------------------------------------
+
+-- A mapping of these names and expressions, each a JSON object or NULL; NULL for none.
+-- It is a JSON object: "columns" are names that a plan has for columns of a relation, and
+-- "expressions" what it compares in their place.  A described relation has the columns of the plan,
+-- and from_sql (statements.sql) makes them of its own ones.
+CREATE FUNCTION make_mapping(columns jsonb, expressions jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+AS $$
+BEGIN
+	IF num_nonnulls(columns, expressions) = 0 THEN
+		RETURN NULL;
+	END IF;
+	columns := coalesce(columns, '{}');
+	expressions := coalesce(expressions, '{}');
+	IF jsonb_typeof(columns) <> 'object' OR jsonb_typeof(expressions) <> 'object'
+			OR jsonb_path_exists(jsonb_build_array(columns, expressions),
+				'$[*].keyvalue() ? (@.value.type() != "string")') THEN
+		PERFORM refuse_early('peer_columns and expressions must be JSON objects of texts',
+			'Write them as ''{"price": "unit_price"}''.');
+	END IF;
+	RETURN jsonb_build_object('columns', columns, 'expressions', expressions);
+END
+$$;
 
 -- An error if the conditions or expressions of two sides depend on collations, and not on the same;
 -- or if only one does, although both sides have the same ones.
@@ -61,6 +84,7 @@ CREATE FUNCTION checked_plan(here side, there side, options options) RETURNS pla
 AS $$
 DECLARE
 	plan plan;
+	s side;
 BEGIN
 	IF here.collations <> there.collations THEN
 		PERFORM check_collations(here, there);
@@ -94,8 +118,14 @@ BEGIN
 				'as postgres_fdw does.',
 			HINT = 'Set recheck => 0, and compare again in another transaction.';
 	END IF;
-	IF (plan.here).mapped OR (plan.there).mapped THEN
-		PERFORM check_mapping(plan);
+	s := CASE WHEN here.mapped AND (here.remote OR here.distributed) THEN here
+		WHEN there.mapped AND (there.remote OR there.distributed) THEN there END;
+	IF s.side IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('peer_columns and expressions cannot be used with %s (%s)', s.relation,
+				s.side),
+			DETAIL = 'Its rows are on other servers.',
+			HINT = 'Compare the parts on their own servers, or a view of them.';
 	END IF;
 	IF plan.progress THEN
 		PERFORM progress(true, format(

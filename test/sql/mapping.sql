@@ -121,14 +121,15 @@ SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_colum
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "''one'' -- two"}');
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "t.x + t.y"}');
 -- rows that are summed up on other servers
-CREATE FUNCTION refused(plan jsonb) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION refused(here text, there text) RETURNS text LANGUAGE plpgsql SET search_path = iblt_internal, mapping AS $$
 BEGIN
-	PERFORM iblt_internal.check_mapping(jsonb_populate_record(NULL::iblt_internal.plan, plan));
+	PERFORM checked_plan(described(describe('c') || format('{%s}', here)::jsonb, 'here'), described(describe('d') || format('{%s}', there)::jsonb, 'there'),
+		'(,,,,,,,,100,none,f,ignore,0,"1 minute",1,f,,off,,sketch,f,,,)');
 	RETURN NULL;
 EXCEPTION WHEN feature_not_supported THEN
 	RETURN SQLERRM;
 END $$;
-SELECT here, there, refused(format('{"here": {"relation": "h", "side": "here", %s}, "there": {"relation": "t", "side": "there", %s}}', here, there)::jsonb) FROM (VALUES
+SELECT here, there, refused(here, there) FROM (VALUES
 	('"mapped": true', '"remote": true'), ('"mapped": true, "remote": true', '"mapped": false'), ('"mapped": true, "remote": false, "distributed": true', '"mapped": false'),
 	('"mapped": false', '"mapped": true, "remote": true, "distributed": false'), ('"mapped": true, "remote": false, "distributed": false', '"mapped": true, "remote": false, "distributed": false')) AS v(here, there);
 CREATE FOREIGN DATA WRAPPER nowhere;
