@@ -11,6 +11,9 @@ AS $$
 DECLARE
 	repairs boolean := asked.target_side IS NOT NULL;
 	plan plan;
+	s plan;					-- of a repair: that of the comparison, with the names of the nodes
+	names text[];
+	pairs node_pair[];
 	e failure;
 BEGIN
 	LOOP
@@ -41,7 +44,25 @@ BEGIN
 				a.without := 'error';
 				a.number := 3;
 				plan := NULL;
-				rows := nodes_repair(a.peers, compared, asked, source);
+				s := compared.plan;
+				names := iblt_field(s.sides, 'side');
+				-- Rows here that this transaction has changed, or sees as they were before, would
+				-- have a vote, and the other nodes commit before they do.
+				FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(names) ELSE 0 END LOOP
+					CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
+					PERFORM repair_require_fresh(nodes_two(s, n, n)),
+						repair_require_unwritten((s.sides[n]).relation);
+				END LOOP;
+				IF source IS NULL THEN
+					PERFORM nodes_check_standby(s.sides);
+				END IF;
+				FOR pairs IN SELECT array_agg(ROW(p.*)::node_pair ORDER BY p.source)
+						FROM nodes_pairs(names, s.named, compared.differences, source) AS p
+						GROUP BY p.target ORDER BY names[p.target] = 'here', p.target LOOP
+					rows := rows || nodes_repair_target(a.peers, s, pairs, asked, source);
+				END LOOP;
+				rows := rows || ARRAY(SELECT r FROM nodes_left(names, s.named,
+					compared.differences, source, (compared.waited).problem) AS r);
 			END IF;
 			PERFORM peers_close(a.conns, NOT repairs);
 			RETURN;
