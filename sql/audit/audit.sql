@@ -53,7 +53,6 @@ BEGIN
 				value -> 'peer_columns',
 				coalesce(value -> 'peer_expressions', value -> 'expressions'))))
 		FROM jsonb_each(mappings));
-	options.trust_filters := coalesce(options.trust_filters, false);
 	RETURN options;
 END
 $$;

@@ -32,7 +32,7 @@ BEGIN
 		RETURN small;
 	END IF;
 	checked := audit_adjust_plan(small.item, CASE
-		WHEN plain THEN plain_plan(h, t, mine, theirs, compare)
+		WHEN plain THEN plain_plan(ARRAY[h, t], ARRAY[mine, theirs], compare)
 		ELSE checked_plan(h, t, compare) END, compare);
 	PERFORM require_version_rights(checked.plan);
 	small.item := checked.item;

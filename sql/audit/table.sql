@@ -296,7 +296,6 @@ BEGIN
 				-- another table may have been compared without one of them
 				PERFORM plain_method(a.conns, (a.options).method, a.names);
 			END IF;
-			counted := audit_count('{}', NULL);
 			planned := audit_plan(a.conns, item, a.options, a.names, a.named);
 			noted := planned.item;
 			plan := planned.plan;

@@ -196,7 +196,8 @@ BEGIN
 			WHERE c = ANY (iblt_field(sides[first].columns) || iblt_field(sides[n].columns)));
 		BEGIN
 			pair := CASE WHEN told IS NULL THEN checked_plan(sides[first], sides[n], of_two)
-				ELSE plain_plan(sides[first], sides[n], told[first], told[n], of_two) END;
+				ELSE plain_plan(ARRAY[sides[first], sides[n]], ARRAY[told[first], told[n]], of_two)
+				END;
 		EXCEPTION WHEN @on_error@ THEN
 			@take_failure@;
 			IF e.state = '42804' THEN

@@ -5,13 +5,12 @@
 -- A peer without iblt cannot check a condition or an expression.  So it is checked on the relation
 -- of the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
 -- and of columns that both sides have with the same types.
-CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
-RETURNS plan
+CREATE FUNCTION plain_plan(sides side[], told jsonb[], options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	sides side[] := ARRAY[here, there];
-	told jsonb[] := ARRAY[mine, theirs];
+	mine jsonb := told[1];
+	theirs jsonb := told[2];
 	mappings jsonb[] := ARRAY[options.mapping, options.peer_mapping];
 	mapped jsonb[] := told;
 	s side;
@@ -33,15 +32,13 @@ BEGIN
 				theirs ->> 'encoding')
 		-- all rows would travel, and their keys not be found again
 		WHEN mine -> 'hash' <> theirs -> 'hash'
-			THEN 'the peer hashes texts differently, perhaps because of its byte order' END,
-		'Install iblt on the peer, and use method => ''sketch''.');
+			THEN 'the peer hashes texts differently, perhaps because of its byte order' END);
 	FOR n IN 1 .. 2 LOOP
-		s := CASE n WHEN 1 THEN here ELSE there END;
-		other := CASE n WHEN 1 THEN there ELSE here END;
+		s := sides[n];
+		other := sides[3 - n];
 		read := with_own_rows(s, other, options);
 		PERFORM plain_check(CASE WHEN read.remote OR read.distributed
-				THEN format('rows of %s (%s) are on other servers', s.relation, s.side) END,
-			'Install iblt on the peer, and use method => ''sketch''.');
+				THEN format('rows of %s (%s) are on other servers', s.relation, s.side) END);
 		-- the other side checks the condition and the expressions of one without iblt
 		checks := CASE WHEN s.bare THEN other ELSE s END;
 		FOR expression IN SELECT * FROM (SELECT s.condition, true UNION ALL SELECT value, false
@@ -226,8 +223,7 @@ BEGIN
 		PERFORM plain_check(CASE
 			WHEN (SELECT coalesce(sum(u.number), 0) FROM unnest(found.n) AS u(number))
 					<> cardinality(rows)
-				THEN 'a key of the peer has another text or hash here' END,
-			'Install iblt on the peer, and use method => ''sketch''.');
+				THEN 'a key of the peer has another text or hash here' END);
 	END LOOP;
 	RETURN result;
 END

@@ -227,7 +227,7 @@ BEGIN
 		plan := nodes_plan(nodes, sides, options, told);
 		plan.named := named;
 	ELSIF told IS NOT NULL THEN
-		plan := plain_plan(sides[1], sides[2], told[1], told[2], options);
+		plan := plain_plan(sides, told, options);
 	ELSE
 		plan := checked_plan(sides[1], sides[2], options);
 	END IF;

@@ -36,7 +36,8 @@ END
 $$;
 
 -- An error if there is a problem.
-CREATE FUNCTION plain_check(problem text, hint text) RETURNS void
+CREATE FUNCTION plain_check(problem text,
+	hint text DEFAULT 'Install iblt on the peer, and use method => ''sketch''.') RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
