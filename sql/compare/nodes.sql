@@ -151,10 +151,12 @@ DECLARE
 	of_two options;
 	e failure;
 	missing text;
-	common text[] := iblt_field((sides[1]).columns);
+	common text[] := ARRAY(SELECT c FROM unnest(iblt_field((sides[1]).columns)) AS c
+		WHERE c <> ALL (coalesce(options.exclude, '{}')) AND NOT EXISTS (
+			SELECT FROM unnest(sides) AS o WHERE c <> ALL (iblt_field(o.columns))));
 	is_unique boolean := true;
-	versions boolean := true;
-	again boolean := true;	-- unless foreign tables here may show the same rows again
+	-- foreign tables here may show the same rows again
+	again boolean := NOT EXISTS (SELECT FROM unnest(sides) AS o WHERE o.place IS NULL AND o.remote);
 	first integer := coalesce(array_position(names, 'here'), 1);
 	cells integer := 0;
 	problem text;
@@ -177,12 +179,6 @@ BEGIN
 			MESSAGE = 'columns are not on all nodes', DETAIL = format('Missing: %s.', missing),
 			HINT = 'Exclude them, or name in columns what is to be compared.';
 	END IF;
-	FOREACH s IN ARRAY sides LOOP
-		common := ARRAY(SELECT c FROM unnest(common) AS c WHERE c = ANY (iblt_field(s.columns))
-			AND c <> ALL (coalesce(options.exclude, '{}')));
-		versions := versions AND s.versions;
-		again := again AND NOT (s.place IS NULL AND s.remote);
-	END LOOP;
 	-- as asked, or a unique index of the first node that has one
 	FOREACH s IN ARRAY sides LOOP
 		options.key_columns := key_names(s, s, common, options.key_columns);
@@ -234,7 +230,8 @@ BEGIN
 	END IF;
 	plan.sides := sides;
 	plan.is_unique := is_unique;
-	plan.versions := versions AND plan.recheck > 0;
+	plan.versions := plan.recheck > 0
+		AND NOT EXISTS (SELECT FROM unnest(sides) AS o WHERE o.versions IS NOT TRUE);
 	plan.links := CASE WHEN plan.recheck > 0 THEN nodes_links(sides) ELSE '{}' END;
 	RETURN plan;
 END
