@@ -176,10 +176,8 @@ BEGIN
 		PERFORM iblt_raise(peers_fail(a.conns, secret OR next.e IS DISTINCT FROM e, next.e), true);
 	END IF;
 	failed := (next.a).failed;
-	IF failed IS NOT NULL THEN
-		PERFORM iblt_tell('warning', format('node "%s" is left out', failed),
-			concat_ws(' ', e.message || '.', nullif(e.detail, '')));
-	END IF;
+	PERFORM iblt_tell('warning', 'node "' || failed || '" is left out',
+		concat_ws(' ', e.message || '.', nullif(e.detail, '')));
 	RETURN next.a;
 END
 $$;

@@ -118,8 +118,7 @@ $$;
 -- Says why relations are scanned in spite of live => 'auto'.
 CREATE FUNCTION live_notice(plan plan) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN CASE WHEN plan.live_problem IS NOT NULL
-		THEN iblt_tell('notice', 'live digests are not used: ' || plan.live_problem) END;
+	RETURN iblt_tell('notice', 'live digests are not used: ' || plan.live_problem);
 
 -- What an audit says of live digests, NULL with live => 'off'.
 CREATE FUNCTION live_said(plan plan) RETURNS text

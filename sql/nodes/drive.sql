@@ -35,10 +35,7 @@ BEGIN
 			END IF;
 			plan := prepare(a.conns, NULL, NULL, a.options, a.names, a.named);
 			compared := comparison_of(find_keys(plan));
-			PERFORM live_notice(compared.plan);
-			IF by_index_note(plan) IS NOT NULL THEN
-				PERFORM iblt_tell('notice', by_index_note(plan));
-			END IF;
+			PERFORM live_notice(compared.plan), iblt_tell('notice', by_index_note(plan));
 			IF repairs THEN
 				-- nothing begins again once nodes may have been changed
 				a.without := 'error';

@@ -2,7 +2,7 @@
 --
 -- What the functions of a server that is compared share with those of the one that compares.
 
--- Sends the client a WARNING, or for another level a NOTICE.
+-- Sends the client a WARNING, or for another level a NOTICE; nothing without a message.
 -- The log shows neither the statement nor the functions that led to it, as RAISE would.
 CREATE FUNCTION iblt_tell(level text, message text, detail text DEFAULT NULL,
 	hint text DEFAULT NULL) RETURNS void

@@ -200,10 +200,7 @@ BEGIN
 				a := begin_attempt(a, 'iblt_repair', relation, here_relation);
 				plan := repair_plan_of(prepare(a.conns, relation, peer_relation, a.options), asked);
 				found := find_keys(plan.compared);
-				PERFORM live_notice(found.plan);
-				IF by_index_note(found.plan) IS NOT NULL THEN
-					PERFORM iblt_tell('notice', by_index_note(found.plan));
-				END IF;
+				PERFORM live_notice(found.plan), iblt_tell('notice', by_index_note(found.plan));
 				works := ARRAY[repair_find(plan, found)];
 				plan := NULL;
 			END IF;

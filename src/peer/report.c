@@ -114,8 +114,8 @@ iblt_raise(PG_FUNCTION_ARGS)
 
 /*
  * iblt_tell(level, message, detail, hint) -> void: a message of that level,
- * without the statement and the functions that led to it in the log: RAISE
- * would show both, and either may contain a connection string.
+ * unless it is null, without the statement and the functions that led to it in
+ * the log: RAISE would show both, and either may contain a connection string.
  */
 Datum
 iblt_tell(PG_FUNCTION_ARGS)
@@ -123,6 +123,8 @@ iblt_tell(PG_FUNCTION_ARGS)
 	char	   *texts[4];
 	int			level;
 
+	if (PG_ARGISNULL(1))
+		PG_RETURN_VOID();
 	for (int i = 0; i < (int) lengthof(texts); i++)
 		texts[i] = PG_ARGISNULL(i) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(i));
 	level = strcmp(texts[0], "warning") == 0 ? WARNING : NOTICE;
