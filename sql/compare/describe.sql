@@ -5,14 +5,20 @@
 
 -- An error if a side read another relation than it described, as the fingerprint tells.
 CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN (SELECT CASE WHEN fingerprint IS DISTINCT FROM s.fingerprint
-		THEN refuse_altered(s.relation, s.side) END);
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF fingerprint IS DISTINCT FROM s.fingerprint THEN
+		PERFORM refuse_altered(s.relation, s.side);
+	END IF;
+END
+$$;
 
 -- The relations of these names, or OIDs, as their places describe them, as sides of these names,
 -- and what plain queries were told of each; an error if a server does not speak this protocol.
 -- A relation that is not there is NULL, in this database an error, except by plain queries.
--- A small fold of the digest here goes to other servers, as a parameter, for it has keys in it.
+-- A small fold of the digest here, which is known then, goes to other servers, as a parameter, for
+-- it has keys in it.
 -- Relies on: what describe relies on.
 CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[],
 	mappings jsonb[], label text, plain boolean, names text[] DEFAULT '{here,there}',
@@ -33,8 +39,9 @@ BEGIN
 		END IF;
 		queries[n] := format('SELECT iblt_internal.hello(%s, %s, %L, %L, %L%s)::text', protocol(),
 			format(CASE WHEN places[n] IS NULL THEN '%L::regclass'
-				ELSE 'pg_catalog.to_regclass(%L)' END, relations[n]), conditions[n], live,
-			mappings[n], CASE WHEN num_nonnulls(small, places[n]) = 2
+				ELSE 'pg_catalog.to_regclass(%L)' END, relations[n]), conditions[n],
+			live AND (small IS NULL OR places[n] IS NOT NULL), mappings[n],
+			CASE WHEN num_nonnulls(small, places[n]) = 2
 				THEN format(', $1[1], %s', subtable_cells) END);
 	END LOOP;
 	BEGIN

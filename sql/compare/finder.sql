@@ -55,7 +55,16 @@ DECLARE
 		WHEN plan.content <> 'none' THEN content_sql(plan) END || ' END AS content';
 	columns text := CASE WHEN names_columns(plan)
 		THEN concat(', ', found_sql, column_checksums_sql(plan), ' END AS columns') END;
+	texts text;				-- of the listed columns
+	lists text;
 BEGIN
+	IF listed <> '{}' THEN
+		SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i),
+			format('ARRAY[%s]', string_agg(format('array_agg(%s)',
+				CASE WHEN is_short(listed[i]) THEN 'iblt_c' || i
+				ELSE short_text_sql(plan, 'iblt_c' || i) END), ', ' ORDER BY i))
+		INTO texts, lists FROM generate_subscripts(listed, 1) AS i;
+	END IF;
 	IF lock THEN
 		rows := format('LATERAL (SELECT %s FROM %s WHERE %s FOR UPDATE OF t) AS t',
 			(SELECT string_agg(format('t.%I', name), ', ')
@@ -68,16 +77,9 @@ BEGIN
 		CASE WHEN mark IS NULL THEN 'NULL::text[]' ELSE 'array_agg(mark)' END,
 		CASE WHEN content IS NULL THEN 'NULL::jsonb[]' ELSE 'array_agg(content)' END,
 		CASE WHEN columns IS NOT NULL THEN 'array_agg(columns)'
-			WHEN listed <> '{}' THEN (SELECT format('ARRAY[%s]', string_agg(format('array_agg(%s)',
-					CASE WHEN is_short(listed[i]) THEN 'iblt_c' || i
-					ELSE short_text_sql(plan, 'iblt_c' || i) END), ', ' ORDER BY i))
-				FROM generate_subscripts(listed, 1) AS i)
-			ELSE 'NULL::text[]' END,
+			ELSE coalesce(lists, 'NULL::text[]') END,
 		fingerprint_sql(s), found_sql || checksum_sql(plan.columns, plan.seed),
-		concat(mark, content, columns,
-			(SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i)
-				FROM generate_subscripts(listed, 1) AS i)),
-		f.keys, rows, f.matches);
+		concat(mark, content, columns, texts), f.keys, rows, f.matches);
 END
 $$;
 

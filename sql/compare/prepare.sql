@@ -141,8 +141,8 @@ $$;
 -- over connections to those that are not here.  If the first is not, "relation" is NULL, and the
 -- options have its name.  Nodes have one name for it.
 -- With digests, the question to the peer has a fold of the digest here, and the answer a fold of
--- the digest there.  Both are read with a fingerprint.  A digest that is started again gets another
--- generation.
+-- the digest there.  Both are read with a fingerprint.  Reading the digest here locks the relation,
+-- but its digest may be started again, and gets another generation.
 -- Relies on: the stores of the digest, in the snapshot of a statement.
 CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, options options,
 	nodes text[] DEFAULT NULL, named integer DEFAULT NULL) RETURNS plan
@@ -159,13 +159,11 @@ DECLARE
 	described record;
 	sides side[];
 	told jsonb[];
-	begun timestamptz := clock_timestamp();
 	own live_digest;
 	theirs live_digest;
 	mine declared.sketch%TYPE;
 	fold declared.sketch%TYPE;
 	header record;
-	small text;
 	plan plan;
 BEGIN
 	IF options.method = 'plain' THEN
@@ -179,17 +177,7 @@ BEGIN
 				AND conns[1] IS NULL AND conns[2] IS NOT NULL
 				AND num_nonnulls(options.condition, options.peer_condition, options.mapping,
 					options.peer_mapping) = 0 THEN
-			own := live_digest(relation);
-			IF own.generation IS NOT NULL AND own.reason IS NULL THEN
-				BEGIN
-					mine := iblt_live(relation);
-					own.fingerprint := iblt_compare_fingerprint(relation);
-					own.ms := ms(begun);
-					small := iblt_fold(mine, 10, 0.1);
-				EXCEPTION WHEN SQLSTATE 'IB008' THEN
-					NULL;	-- not trustworthy any more, as the description says in words
-				END;
-			END IF;
+			own := live_digest(relation, true);
 		END IF;
 		FOR n IN 1 .. cardinality(conns) LOOP
 			-- the name of a relation that is not in this database would be an error
@@ -199,9 +187,12 @@ BEGIN
 		END LOOP;
 	END IF;
 	described := describe_sides(conns, asked, conditions, mappings, options.label,
-		options.method = 'plain', coalesce(nodes, '{here,there}'), options.live <> 'off', small,
+		options.method = 'plain', coalesce(nodes, '{here,there}'), options.live <> 'off', own.fold,
 		own.subtable_cells);
 	sides := described.sides;
+	IF own.fold IS NOT NULL THEN
+		sides[1].live := own;
+	END IF;
 	told := described.told;
 	-- by another name, it may have another peer
 	IF relation IS NOT NULL AND (sides[1].relation IS DISTINCT FROM names[1]
@@ -231,18 +222,19 @@ BEGIN
 	ELSE
 		plan := checked_plan(sides[1], sides[2], options);
 	END IF;
-	IF mine IS NULL THEN
+	IF own.fold IS NULL THEN
 		RETURN plan;
 	END IF;
 	theirs := (plan.there).live;
 	IF plan.from_digests AND theirs.fold IS NOT NULL THEN
-		IF own.generation <> ((plan.here).live).generation THEN
-			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
-		END IF;
+		mine := own.fold;
 		fold := theirs.fold;
 		header := iblt_header(fold);
-		plan.found := ARRAY[ROW(own.fingerprint, own.ms,
-				iblt_compare_fold(mine, header.cells / header.hashes)::text)::scanned,
+		IF header.cells <> (iblt_header(mine)).cells THEN
+			own.fold := live_read((plan.here).relation, own.generation,
+				header.cells / header.hashes)::text;
+		END IF;
+		plan.found := ARRAY[ROW(own.fingerprint, own.ms, own.fold)::scanned,
 			ROW(theirs.fingerprint, theirs.ms, theirs.fold)::scanned];
 	END IF;
 	theirs.fold := NULL;

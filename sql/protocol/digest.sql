@@ -38,6 +38,12 @@ CREATE FUNCTION iblt_compare_decode(s @extschema@.iblt, OUT complete boolean,
 	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 
+-- The digest of a relation, as iblt_live gives it, folded to that many cells a subtable and further
+-- to a capacity, unless these are NULL.
+CREATE FUNCTION iblt_live_fold(relation regclass, capacity integer, subtable_cells integer,
+	failure double precision DEFAULT 0.01) RETURNS @extschema@.iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+
 -- The digest of a relation as it was described, folded; an error if it is not trustworthy.
 -- A digest that was started again may be of other columns.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
@@ -49,46 +55,31 @@ BEGIN
 	IF generation IS DISTINCT FROM (iblt_live_options(to_regclass(relation))).generation THEN
 		PERFORM refuse_altered(relation, 'here', 'Its digest was started again.');
 	END IF;
-	RETURN iblt_compare_fold(iblt_live(to_regclass(relation)), subtable_cells);
+	RETURN iblt_live_fold(to_regclass(relation), NULL, subtable_cells);
 END
 $$;
 
--- A fold of a digest that is large enough to tell how it differs from one whose small fold is
--- given.
--- A third more than the estimate nearly always does, and saves another question.
-CREATE FUNCTION live_fold(kept @extschema@.iblt, small @extschema@.iblt) RETURNS @extschema@.iblt
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	most integer := (iblt_header(kept)).capacity;
-	status record := iblt_compare_decode(iblt_subtract(small, kept));
-	wanted bigint := 1.3 * status.estimated + 10;
-BEGIN
-	IF status.complete OR status.estimated > 1.6 * most THEN
-		RETURN iblt_fold(kept, 10, 0.1);
-	ELSIF wanted >= most THEN
-		RETURN kept;
-	END IF;
-	RETURN iblt_fold(kept, wanted::integer, 0.01);
-END
-$$;
-
--- What the live digest of a relation is of, and why it is not trustworthy; if another server's is
--- of the same kind, of which this is a small fold, with a fold that is large enough to tell how
--- they differ.
+-- What the live digest of a relation is of, and why it is not trustworthy.  If it is, and is
+-- "wanted", this comes with a small fold, or with one that is large enough to tell how it differs
+-- from another server's of the same kind, of which "small" is a fold.
 -- What cannot be answered is left out, and the asker reads the digests later or scans.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
-CREATE FUNCTION live_digest(relation regclass, small text DEFAULT NULL,
-	subtable_cells integer DEFAULT NULL) RETURNS live_digest
+CREATE FUNCTION live_digest(relation regclass, wanted boolean, small text DEFAULT NULL,
+	other_cells integer DEFAULT NULL) RETURNS live_digest
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
+	begun timestamptz := clock_timestamp();
 	options tracking := iblt_live_options(relation);
 	info record;
 	state record;
 	digest live_digest;
 	own declared.sketch%TYPE;
 	asked declared.sketch%TYPE;
+	difference record;
+	cells integer;
+	most integer;
+	capacity integer;
 BEGIN
 	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
 	IF state.unmerged IS NULL THEN
@@ -108,16 +99,25 @@ BEGIN
 	digest.hashes := info.hashes;
 	digest.subtable_cells := info.cells / info.hashes;
 	digest.seed_hash := encode(sha256(int8send(info.seed)), 'hex');
-	IF digest.reason IS NULL AND gcd(subtable_cells, digest.subtable_cells) >= 70 THEN
+	cells := CASE WHEN small IS NULL THEN digest.subtable_cells
+		ELSE gcd(other_cells, digest.subtable_cells) END;
+	IF wanted AND digest.reason IS NULL AND cells >= 70 THEN
 		BEGIN
-			own := iblt_live(relation);
+			own := iblt_live_fold(relation, 10, cells, 0.1);
 			digest.fingerprint := iblt_compare_fingerprint(relation);
-			IF subtable_cells <> digest.subtable_cells THEN
-				own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
+			IF small IS NOT NULL THEN
+				asked := small;
+				difference := iblt_compare_decode(iblt_subtract(asked, own));
+				most := info.capacity * cells::bigint / digest.subtable_cells;
+				IF NOT difference.complete AND difference.estimated <= 1.6 * most THEN
+					-- a third more than the estimate nearly always does, and saves another question
+					capacity := 1.3 * difference.estimated + 10;
+					own := iblt_live_fold(relation, CASE WHEN capacity < most THEN capacity END,
+						cells);
+				END IF;
 			END IF;
-			asked := small;
-			digest.fold := live_fold(own, asked)::text;
-			digest.ms := ms(statement_timestamp());
+			digest.fold := own;
+			digest.ms := ms(begun);
 		EXCEPTION WHEN @on_error@ THEN
 			NULL;	-- digests of different kinds, or one that has just become untrustworthy
 		END;

@@ -36,7 +36,8 @@ BEGIN
 	END IF;
 	RETURN jsonb_build_object('protocol', protocol, 'side',
 		describe(relation, condition, mapping) || CASE WHEN live
-			THEN jsonb_build_object('live', live_digest(relation, small, subtable_cells))
+			THEN jsonb_build_object('live', live_digest(relation, small IS NOT NULL, small,
+				subtable_cells))
 			ELSE '{}' END);
 END
 $$;

@@ -117,13 +117,14 @@ CREATE FUNCTION rows_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN CASE WHEN has_bounds(plan) OR s.distributed AND s.condition IS NOT NULL
-	THEN format('(SELECT %s FROM %s%s%s) AS t',
-		(SELECT string_agg(format('t.%I', name), ', ')
-			FROM unnest(used_columns(plan, more)) AS name),
-		from_sql(plan, s, more), condition_sql(plan, s),
-		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END)
-	ELSE from_sql(plan, s, more) END;
+	IF has_bounds(plan) OR s.distributed AND s.condition IS NOT NULL THEN
+		RETURN format('(SELECT %s FROM %s%s%s) AS t',
+			(SELECT string_agg(format('t.%I', name), ', ')
+				FROM unnest(used_columns(plan, more)) AS name),
+			from_sql(plan, s, more), condition_sql(plan, s),
+			CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END);
+	END IF;
+	RETURN from_sql(plan, s, more);
 END
 $$;
 

@@ -286,11 +286,12 @@ require_config(IbltTrackConfig *config, Relation relation)
 			 errhint("CALL iblt_track('%s');", name)));
 }
 
-PG_FUNCTION_INFO_V1(iblt_live);
-
-/* iblt_live(relation regclass, capacity integer) -> iblt */
-Datum
-iblt_live(PG_FUNCTION_ARGS)
+/*
+ * The digest of the table in argument 0, folded to that many cells a subtable, or 0 for
+ * all, and further to the capacity in argument 1, if there is one.
+ */
+static struct varlena *
+live_value(FunctionCallInfo fcinfo, int32 cells, double failure)
 {
 	Relation	relation = open_table(fcinfo);
 	Snapshot	snapshot = GetActiveSnapshot();
@@ -307,9 +308,13 @@ iblt_live(PG_FUNCTION_ARGS)
 	sketch = base.sketch;
 	value = base.value;
 	params = base.sketch.params;
+	if (base.fits && cells != 0)
+	{
+		iblt_require_fold(&params, cells);
+		params.subtable_cells = (uint32) cells;
+	}
 	if (base.fits && !PG_ARGISNULL(1))
-		params.subtable_cells = iblt_params_fold_cells(&params, PG_GETARG_INT32(1),
-													   IBLT_DEFAULT_FAILURE);
+		params.subtable_cells = iblt_params_fold_cells(&params, PG_GETARG_INT32(1), failure);
 	if (params.subtable_cells != base.sketch.params.subtable_cells)
 	{
 		value = iblt_make(&sketch, &params);
@@ -328,8 +333,17 @@ iblt_live(PG_FUNCTION_ARGS)
 		iblt_core_seal(&sketch);
 	iblt_launch_saw(changes.number);
 	relation_close(relation, NoLock);
-	PG_RETURN_POINTER(value);
+	return value;
 }
+
+/* iblt_live(relation regclass, capacity integer) -> iblt */
+IBLT_FUNCTION(iblt_live, PointerGetDatum(live_value(fcinfo, 0, IBLT_DEFAULT_FAILURE)))
+
+/* iblt_live_fold(relation regclass, capacity integer, subtable_cells integer, failure) -> iblt */
+IBLT_FUNCTION(iblt_live_fold, PointerGetDatum(live_value(fcinfo, PG_ARGISNULL(2) ? 0
+														 : PG_GETARG_INT32(2),
+														 PG_ARGISNULL(3) ? IBLT_DEFAULT_FAILURE
+														 : PG_GETARG_FLOAT8(3))))
 
 PG_FUNCTION_INFO_V1(iblt_live_base);
 

@@ -102,6 +102,9 @@ extern uint32 iblt_params_capacity(const IbltParams *params);
 extern uint32 iblt_params_fold_cells(const IbltParams *params, int capacity,
 									 double failure);
 
+/* ERROR unless a sketch can be folded to that many cells a subtable. */
+extern void iblt_require_fold(const IbltParams *params, int32 cells);
+
 /* A type for messages and iblt_info, or NULL when untyped. */
 extern char *iblt_params_type_name(const IbltTyping *typing);
 

@@ -303,11 +303,7 @@ iblt_compare_fold(PG_FUNCTION_ARGS)
 	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	if ((int64) sketch.params.subtable_cells == cells)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
-	if (cells < 1 || sketch.params.subtable_cells % cells != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("subtables of %u cells cannot be folded to %d",
-						sketch.params.subtable_cells, cells)));
+	iblt_require_fold(&sketch.params, cells);
 	PG_RETURN_POINTER(iblt_make_fold(&fold, &sketch, cells, sketch.params.subtables));
 }
 

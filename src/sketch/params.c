@@ -86,6 +86,16 @@ iblt_params_fold_cells(const IbltParams *params, int capacity, double failure)
 	return cells;
 }
 
+void
+iblt_require_fold(const IbltParams *params, int32 cells)
+{
+	if (cells < 1 || params->subtable_cells % (uint32) cells != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("subtables of %u cells cannot be folded to %d",
+						params->subtable_cells, cells)));
+}
+
 char *
 iblt_params_type_name(const IbltTyping *typing)
 {

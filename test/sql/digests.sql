@@ -87,7 +87,7 @@ ORDER BY 1, 2;
 ROLLBACK;
 
 -- from which size on a fold of it is told with the description
-SELECT cells, (live_digest('tracking_small', iblt_compare_fold(iblt_live('tracking_small'), 70)::text, cells)).fold IS NOT NULL AS folded FROM unnest('{70,60}'::int[]) AS cells;
+SELECT cells, (live_digest('tracking_small', true, iblt_compare_fold(iblt_live('tracking_small'), 70)::text, cells)).fold IS NOT NULL AS folded FROM unnest('{70,60}'::int[]) AS cells;
 -- a sample is not read from digests
 CREATE TABLE tracking_sample (id int PRIMARY KEY);
 CREATE TABLE tracking_sample_there (id int PRIMARY KEY);

@@ -268,6 +268,7 @@ my %right = (
 	iblt_compare_keys => [ $difference, $keys, 0, 10 ],
 	iblt_track_begin => [ "'mine.t'::regclass", "ARRAY['id', 'body']", '1', 'false', 'false', 'false', '100', 'iblt_internal.iblt_compare_template(100, 8, 7)' ],
 	iblt_track_set_base => [ "'mine.t'::regclass", "(SELECT generation FROM iblt_internal.iblt_live_options('mine.t'))", "iblt_live('mine.t')" ],
+	iblt_live_fold => [ "'mine.t'::regclass", 10, 90, 0.1 ],
 	iblt_live_base => [ "'mine.t'::regclass", "iblt_live('mine.t')" ],
 	iblt_agg_bigint_trans => [ 'NULL', 1, 1, 'iblt_new()' ],
 	iblt_peer_settings => [ "'ISO'", "'postgres'", "'Default'", "'a'" ],
