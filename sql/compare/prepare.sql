@@ -237,7 +237,9 @@ BEGIN
 		plan.found := ARRAY[ROW(own.fingerprint, own.ms, own.fold)::scanned,
 			ROW(theirs.fingerprint, theirs.ms, theirs.fold)::scanned];
 	END IF;
+	own.fold := NULL;
 	theirs.fold := NULL;
+	plan.here.live := own;
 	plan.there.live := theirs;
 	RETURN plan;
 END
