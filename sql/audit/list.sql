@@ -121,7 +121,6 @@ DECLARE
 	other text;				-- the schema there
 	answers text[];
 	unlisted text;
-	found text[];
 BEGIN
 	CASE target.kind
 		WHEN 'tables' THEN items := (
@@ -179,10 +178,10 @@ BEGIN
 	END IF;
 	IF conns[1] IS NULL OR array_position(ARRAY(SELECT i.absent FROM unnest(items) AS i), NULL) > 0
 	THEN
-		found := audit_ask_each(conns[1], items);
+		answers := audit_ask_each(conns[1], items);
 		FOR n IN 1 .. cardinality(items) LOOP
-			items[n].absent := found[n] IS NULL;
-			items[n].relid := CASE WHEN conns[1] IS NULL THEN found[n]::oid END;
+			items[n].absent := answers[n] IS NULL;
+			items[n].relid := CASE WHEN conns[1] IS NULL THEN answers[n]::oid END;
 		END LOOP;
 	END IF;
 	RETURN items;

@@ -338,8 +338,8 @@ BEGIN
 		IF a.number IS NULL THEN
 			e := next.e;
 			EXIT;
-		ELSIF a.failed IS NOT NULL THEN
-			item.notes := item.notes || format('without "%s": %s', a.failed, e.message);
+		ELSIF next.failed IS NOT NULL THEN
+			item.notes := item.notes || format('without "%s": %s', next.failed, e.message);
 		END IF;
 	END LOOP;
 	IF result.status IS NULL THEN

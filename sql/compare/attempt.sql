@@ -110,11 +110,11 @@ $$;
 
 -- After an error: the attempt to begin next, or one without a number if the error is to be told.
 -- The next one scans if digests do not do.  A driver tells that what it does starts again.  An
--- audit does not.
+-- audit does not.  "failed" is the name of the node that is left out from this attempt on.
 -- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
 -- more does not fail a node, nor does a relation that was altered, before the third attempt.
 CREATE FUNCTION next_attempt(INOUT a attempt, plan plan, INOUT e failure,
-	does text DEFAULT NULL) RETURNS record
+	does text DEFAULT NULL, OUT failed text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -122,7 +122,6 @@ DECLARE
 		THEN nodes_failed(a.names, e.message) END;
 	again boolean;
 BEGIN
-	a.failed := NULL;
 	BEGIN
 		again := restarts(a.conns, a.peers, plan, a.number, e);
 	EXCEPTION WHEN SQLSTATE 'IB004' THEN
@@ -143,7 +142,7 @@ BEGIN
 	ELSIF n IS NOT NULL THEN
 		PERFORM peers_close(a.conns);
 		a.secret := a.secret OR peers_secret(a.peers);
-		a.failed := a.names[n];
+		failed := a.names[n];
 		a.peers := a.peers[: n - 1] || a.peers[n + 1 :];
 		a.names := a.names[: n - 1] || a.names[n + 1 :];
 		a.conns := a.conns[: n - 1] || a.conns[n + 1 :];
@@ -162,7 +161,6 @@ AS $$
 DECLARE
 	-- no query may have the peers among its values
 	secret boolean := a.secret OR peers_secret(a.peers);
-	failed text;
 	next record;
 BEGIN
 	BEGIN
@@ -175,8 +173,7 @@ BEGIN
 	IF (next.a).number IS NULL THEN
 		PERFORM iblt_raise(peers_fail(a.conns, secret OR next.e IS DISTINCT FROM e, next.e), true);
 	END IF;
-	failed := (next.a).failed;
-	PERFORM iblt_tell('warning', 'node "' || failed || '" is left out',
+	PERFORM iblt_tell('warning', 'node "' || next.failed || '" is left out',
 		concat_ws(' ', e.message || '.', nullif(e.detail, '')));
 	RETURN next.a;
 END

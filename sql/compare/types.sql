@@ -110,6 +110,5 @@ CREATE TYPE attempt AS (
 	method text,			-- that was asked for
 	without text,			-- what iblt does without nodes that fail, NULL for two sides
 	names text[],			-- of the nodes
-	named integer,			-- how many peers the caller has named
-	failed text				-- the node that is left out from this attempt on
+	named integer			-- how many peers the caller has named
 );

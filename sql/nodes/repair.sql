@@ -87,7 +87,6 @@ DECLARE
 	rows node_repair_row[];	-- what was done, before the commit
 	steps repair_step[];
 	ids text[];
-	still text[];
 	failures failure[];
 	failed text;
 	broken integer;
@@ -127,8 +126,8 @@ BEGIN
 					steps := repair_batch(work, n);
 					ids := iblt_field(steps, 'id');
 					CONTINUE WHEN ids = '{}';
-					-- keys on which the nodes still agree as they did, on what the steps write
-					still := ARRAY(SELECT d.id
+					-- without keys on which the nodes still agree as they did, on what steps write
+					ids := ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id
 						FROM unnest(look_at_ids(reached, ids)) AS d
 						JOIN unnest(steps) AS u USING (id),
 						nodes_verdict(iblt_field(reached.sides, 'side'), s.named, d.checksums) AS v
@@ -136,9 +135,7 @@ BEGIN
 						AND name = ANY (v.deviate) AND u.source_checksum IS NOT DISTINCT FROM
 							d.checksums[array_position(iblt_field(reached.sides, 'side'),
 								names[pairs[i].source])]);
-					PERFORM repair_skip_kept(work, n, n,
-						ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
-						'changed since it was compared');
+					PERFORM repair_skip_kept(work, n, n, ids, 'changed since it was compared');
 				END LOOP;
 			END LOOP;
 			works := repair_apply(works);
