@@ -145,7 +145,7 @@ $$;
 -- one word (the text of the key, or of an array of its columns), the sides that they are on,
 -- and their weights; s is any fold of the difference.
 CREATE FUNCTION iblt_compare_keys(s @extschema@.iblt, list bytea, first integer,
-	number integer, OUT keys text[], OUT sides text[], OUT weights bigint[]) RETURNS record
+	number integer) RETURNS key_sides
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 -- The places of the keys of such weights whose rows, which have these checksums, are not the ones

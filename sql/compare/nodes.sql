@@ -67,18 +67,13 @@ $$;
 CREATE FUNCTION require_other_databases(sides side[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	a side;
-	b side;
 BEGIN
-	FOREACH a IN ARRAY sides LOOP
-		FOREACH b IN ARRAY sides LOOP
-			IF a.side <> b.side AND a.identity = b.identity THEN
-				PERFORM refuse_one_database(a.place, a.side, b.side);
-			END IF;
-			PERFORM check_collations(a, b);
-		END LOOP;
-	END LOOP;
+	PERFORM refuse_one_database(x.place, x.first, x.second)
+	FROM (SELECT a.place, a.side AS first, b.side AS second
+		FROM unnest(sides) WITH ORDINALITY AS a
+		JOIN unnest(sides) WITH ORDINALITY AS b USING (identity)
+		WHERE a.ordinality < b.ordinality ORDER BY a.ordinality, b.ordinality LIMIT 1) AS x;
+	PERFORM check_collations(a, b) FROM unnest(sides) AS a, unnest(sides) AS b;
 END
 $$;
 
