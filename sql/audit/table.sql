@@ -177,20 +177,17 @@ BEGIN
 END
 $$;
 
--- Counts differences of a table in its row.
-CREATE FUNCTION audit_count(differences difference[], INOUT result audit_row) RETURNS audit_row
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	-- in FROM, unnest would have the planner look for ways to hash a batch
-	SELECT coalesce(result.missing, 0) + count(*) FILTER (WHERE (u.d).side = 'there'),
-		coalesce(result.extra, 0) + count(*) FILTER (WHERE (u.d).side = 'here'),
-		coalesce(result.changed, 0) + count(*) FILTER (WHERE (u.d).side = 'both'),
-		coalesce(result.unconfirmed, 0) + count(*) FILTER (WHERE NOT (u.d).confirmed)
-	INTO result.missing, result.extra, result.changed, result.unconfirmed
-	FROM (SELECT unnest(differences) AS d) AS u;
-END
-$$;
+-- The row of a table with more differences counted.
+-- In FROM, unnest would have the planner look for ways to hash a batch.
+CREATE FUNCTION audit_count(differences difference[], result audit_row) RETURNS audit_row
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT jsonb_populate_record(result, jsonb_build_object(
+			'missing', coalesce(result.missing, 0) + count(*) FILTER (WHERE (u.d).side = 'there'),
+			'extra', coalesce(result.extra, 0) + count(*) FILTER (WHERE (u.d).side = 'here'),
+			'changed', coalesce(result.changed, 0) + count(*) FILTER (WHERE (u.d).side = 'both'),
+			'unconfirmed', coalesce(result.unconfirmed, 0)
+				+ count(*) FILTER (WHERE NOT (u.d).confirmed)))
+		FROM (SELECT unnest(differences) AS d) AS u);
 
 -- The row for a table that was not compared, perhaps of nodes.
 -- Without an error, the list knows a problem already.
