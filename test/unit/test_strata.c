@@ -1,12 +1,13 @@
 /*
  * test_strata.c
- *		The strata estimator: its algebra, and its estimates.
+ *		The strata estimator: its keys, and its estimates.
  *
  * Estimates are held against a model that knows the keys: which stratum each
  * is in, and which strata peeling can empty, from positions alone.  Their
- * spread is held against what is published by test/sim/sim_meter.c.  What
- * bytes are refused is for test/sql/strata.sql, and that the others stay as they are
- * for test/sql/golden.sql.
+ * spread is held against what is published by test/sim/sim_meter.c.  That rows
+ * in any order and in parts give the same bytes is for test/sql/aggregates.sql, what
+ * bytes are refused for test/sql/strata.sql, and that the others stay as they are for
+ * test/sql/golden.sql.
  */
 #include "model.h"
 #include "strata.h"
@@ -37,38 +38,6 @@ estimate(const IbltSketch *strata, uint64_t *keys)
 
 	return iblt_core_strata_estimate(copy, take(sizeof(IbltPeeler)),
 									 take(iblt_core_strata_scratch_size(copy)), keys);
-}
-
-/* --- the algebra ---------------------------------------------------------------- */
-
-static void
-test_order(void)
-{
-	TRIALS(round, scaled(50))
-	{
-		IbltParams	params = strata_params(1 + (int) below(64), 3 + (int) below(6), 7,
-												tap_random());
-		IbltSketch *forward = sketch_new(&params);
-		IbltSketch *backward = sketch_new(&params);
-		IbltSketch *part = sketch_new(&params);
-		IbltSketch	view;
-		uint64_t	base = tap_random();
-		int			rows = (int) below(300);
-
-		for (int i = 0; i < rows; i++)
-			add_to_strata(i % 3 == 0 ? part : forward, base + (uint64_t) i / 2,
-						(uint64_t) i, i % 5 == 0 ? -1 : 1);
-		for (int i = rows - 1; i >= 0; i--)
-			add_to_strata(backward, base + (uint64_t) i / 2, (uint64_t) i, i % 5 == 0 ? -1 : 1);
-		/* a state that a worker sends is sealed */
-		iblt_core_seal(part);
-		iblt_core_add_sketch(forward, part, 1);
-		iblt_core_seal(forward);
-		iblt_core_seal(backward);
-		check(same_bytes(forward, backward), "%d rows", rows);
-		check(iblt_core_open(&view, forward->bytes, forward->size) == IBLT_OK, "opens");
-	}
-	checked("any order and any partition of the rows gives the same bytes");
 }
 
 /* The 59 hashes that are no field element, and those next to them. */
@@ -254,4 +223,4 @@ test_overflow(void)
 	checked("an estimate beyond 63 bits stops there; none is told as 0");
 }
 
-TAP_MAIN(test_order, test_limb, test_against_model, test_contradictions, test_overflow)
+TAP_MAIN(test_limb, test_against_model, test_contradictions, test_overflow)
