@@ -32,6 +32,15 @@ take_out(IbltSketch *sketch, const IbltEntry *entry)
 		iblt_core_add_cell(sketch, index[i], entry->cell, -1);
 }
 
+static bool
+is_empty(const IbltSketch *sketch)
+{
+	for (uint32_t i = 0; i < sketch->ncells; i++)
+		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
+			return false;
+	return sketch->rows == 0 && iblt_core_meter_is_zero(sketch->meter);
+}
+
 /* Peels a copy; a second copy keeps account. */
 static void
 peel(const IbltSketch *sketch)
@@ -151,20 +160,7 @@ combine(const IbltSketch *sketch)
 	DEMAND(memcmp(copy.bytes, sketch->bytes, sketch->size) == 0);
 	DEMAND(iblt_core_add_sketch(&copy, sketch, -1) == IBLT_OK);
 	iblt_core_seal(&copy);
-	DEMAND(copy.rows == 0 && iblt_core_meter_is_zero(copy.meter));
-	for (uint32_t i = 0; i < copy.ncells; i++)
-		DEMAND(iblt_core_cell_is_zero(&copy, iblt_cell(&copy, i)));
-}
-
-static bool
-is_empty(const IbltSketch *sketch)
-{
-	uint32_t i;
-
-	for (i = 0; i < sketch->ncells; i++)
-		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
-			return false;
-	return sketch->rows == 0 && iblt_core_meter_is_zero(sketch->meter);
+	DEMAND(is_empty(&copy));
 }
 
 static void

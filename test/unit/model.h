@@ -208,14 +208,14 @@ decode(const IbltSketch *sketch)
 	size_t key_size = 8 * (size_t) sketch->params.key.limbs;
 	Decoded d = {.bounded = true, .entry = take(sketch->ncells * sizeof *d.entry)};
 	IbltSketch *copy = sketch_copy(sketch);
-	IbltPeeler *peeler = take(sizeof *peeler);
+	static IbltPeeler peeler;	/* of 14 kB */
 	uint8_t *keys = take(sketch->ncells * key_size);
 	uint8_t *cells = take((size_t) sketch->ncells * sketch->cell_size);
 	IbltEntry entry;
 	uint32_t bits = 0;
 
-	iblt_core_peel_start(peeler, copy, take(iblt_core_peel_scratch_size(copy)));
-	for (; iblt_core_peel_next(peeler, &entry) && (d.bounded = d.n < sketch->ncells); d.n++)
+	iblt_core_peel_start(&peeler, copy, take(iblt_core_peel_scratch_size(copy)));
+	for (; iblt_core_peel_next(&peeler, &entry) && (d.bounded = d.n < sketch->ncells); d.n++)
 	{
 		d.entry[d.n] = entry;
 		d.entry[d.n].key = memcpy(keys + d.n * key_size, entry.key, key_size);
@@ -223,10 +223,10 @@ decode(const IbltSketch *sketch)
 								   sketch->cell_size);
 	}
 	for (uint32_t i = 0; i < sketch->ncells; i++)
-		bits += peeler->reported[i / 8] >> i % 8 & 1;
+		bits += peeler.reported[i / 8] >> i % 8 & 1;
 	/* as many reports as cells that reported: none did so twice */
 	d.bounded = d.bounded && bits == d.n;
-	d.result = iblt_core_peel_result(peeler);
+	d.result = iblt_core_peel_result(&peeler);
 	return d;
 }
 
