@@ -290,7 +290,7 @@ build/core_bench: test/bench/core_bench.c $(CORE_OBJECTS)
 
 # --- simulations: the table of sizes, and the published results ------------------
 
-SIM_PROGRAMS = $(addprefix build/sim/,sizing sim_paper sim_recovery sim_digest sim_meter sim_recheck)
+SIM_PROGRAMS = $(addprefix build/sim/,sizing sim_recovery sim_digest sim_meter sim_recheck)
 SIM_PROGRAMS += $(addprefix build/sim/,sim_damaged sim_get sim_fifty)
 SIM_DATA = build/sim/data
 KBF_PROGRAMS = $(addprefix build/sim/,sim_kbf_codes sim_kbf_paper sim_kbf_flow sim_kbf_ours)
