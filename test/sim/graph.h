@@ -69,6 +69,26 @@ graph_first_failure(Graph *g, uint32_t most)
 	return result;
 }
 
+/* How many graphs of so many keys, in cells by the hash or random ones, do not peel completely? */
+static inline uint32_t
+graph_failures(int k, uint32_t s, uint32_t keys, uint32_t trials, bool by_hash)
+{
+	size_t taken = tap_taken;
+	Graph g = graph_open(k, s, keys);
+	uint32_t failures = 0;
+
+	for (uint32_t i = 0; i < trials; i++)
+	{
+		if (by_hash)
+			graph_draw(&g, tap_random(), tap_random());
+		else
+			graph_draw_random(&g);
+		failures += graph_peel(&g) > 0;
+	}
+	forget(taken);
+	return failures;
+}
+
 /* Does the core list exactly the keys that the graph could peel? */
 static inline bool
 graph_core_agrees(const Graph *g, uint32_t several, uint64_t seed, uint64_t first)

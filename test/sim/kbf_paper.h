@@ -204,10 +204,7 @@ paper_searched_codes(void)
 	uint32_t *code = take_zeros(n * sizeof(uint32_t));
 
 	if (paper_search(code, n, PAPER_BITS) < n)
-	{
-		printf("Bail out! the search found too few encodings\n");
-		exit(1);
-	}
+		tap_bail("the search found too few encodings");
 	return paper_codes(code, n, PAPER_BITS);
 }
 

@@ -66,6 +66,16 @@ static Tally tallies[FAILURES];
 
 /* --- the formula ---------------------------------------------------------- */
 
+static bool
+keeps(const IbltKbfParams *params, double load, double failure)
+{
+	IbltKbfRates rates;
+
+	iblt_core_kbf_rates(params, load, &rates);
+	return rates.unknown <= failure &&
+		rates.false_positive <= failure / IBLT_KBF_FALSE_POSITIVE_SHARE;
+}
+
 /* The largest load at which the formula gives this failure. */
 static double
 load_of(const IbltKbfParams *params, double failure)
@@ -73,18 +83,7 @@ load_of(const IbltKbfParams *params, double failure)
 	double low = 0;
 	double high = MAX_LOAD;
 
-	for (int i = 0; i < 20; i++)
-	{
-		double middle = (low + high) / 2;
-		IbltKbfRates rates;
-
-		iblt_core_kbf_rates(params, middle, &rates);
-		if (rates.unknown <= failure &&
-			rates.false_positive <= failure / IBLT_KBF_FALSE_POSITIVE_SHARE)
-			low = middle;
-		else
-			high = middle;
-	}
+	SIM_HALVE(20, low, high, middle, keeps(params, middle, failure))
 	return low;
 }
 

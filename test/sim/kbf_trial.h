@@ -73,10 +73,7 @@ kbf_take(const IbltKbfParams *params)
 	IbltKbf *kbf = take_zeros(sizeof *kbf);
 
 	if (iblt_core_kbf_check_params(params) != IBLT_OK)
-	{
-		printf("Bail out! a filter with impossible parameters\n");
-		exit(1);
-	}
+		tap_bail("a filter with impossible parameters");
 	iblt_core_kbf_init(kbf, params, take_zeros(iblt_core_kbf_size(params)));
 	return kbf;
 }

@@ -80,10 +80,7 @@ sim_table(const char *name, const char *columns)
 	snprintf(path, sizeof path, "%s/%s.tsv", sim_options.dir, name);
 	table = fopen(path, "w");
 	if (table == NULL)
-	{
-		printf("Bail out! cannot write %s\n", path);
-		exit(1);
-	}
+		tap_bail("cannot write %s", path);
 	fprintf(table, "# seed %" PRIu64 "\n%s\n", tap_seed(), columns);
 	return sim_tables[sim_tables[0] != NULL] = table;
 }
@@ -106,10 +103,7 @@ sim_close_tables(void)
 	for (int i = 0; i < 2; i++)
 	{
 		if (sim_tables[i] != NULL && fclose(sim_tables[i]) != 0)
-		{
-			printf("Bail out! cannot write a table\n");
-			exit(1);
-		}
+			tap_bail("cannot write a table");
 		sim_tables[i] = NULL;
 	}
 }
@@ -131,6 +125,17 @@ sim_within(double ours, double low, double high, double tolerance, const char *f
 		   tolerance);
 	return good;
 }
+
+/* Halves low..high so many times: is a number in the middle, by its name, too low? */
+#define SIM_HALVE(times, low, high, middle, is_low) \
+	for (int halved = 0; halved < (times); halved++) \
+	{ \
+		double middle = ((low) + (high)) / 2; \
+		if (is_low) \
+			(low) = middle; \
+		else \
+			(high) = middle; \
+	}
 
 #define sim_agree(ours, theirs, ...) sim_within(ours, theirs, theirs, __VA_ARGS__)
 
@@ -236,10 +241,7 @@ sim_add(IbltSketch *sketch, uint64_t key, uint64_t y, int sign)
 
 	iblt_store64(bytes, key);
 	if (iblt_core_add_row(sketch, bytes, y, sign) != IBLT_OK)
-	{
-		printf("Bail out! a key is not representable\n");
-		exit(1);
-	}
+		tap_bail("a key is not representable");
 }
 
 /* Adds the keys first, first + 1, ... with one random value each. */

@@ -71,15 +71,7 @@ least_failures(int k, uint32_t s, uint32_t d)
 static double
 uniform(int k, uint32_t d, uint32_t trials)
 {
-	uint32_t complete = 0;
-	Graph g = graph_open(k, subtable(k), d);
-
-	for (uint32_t trial = 0; trial < trials; trial++)
-	{
-		graph_draw_random(&g);
-		complete += graph_peel(&g) == 0;
-	}
-	return (double) complete / trials;
+	return (double) (trials - graph_failures(k, subtable(k), d, trials, false)) / trials;
 }
 
 /* --- two sets ---------------------------------------------------------------- */
@@ -132,22 +124,6 @@ decode_sets(int k, uint32_t n, uint32_t trials, uint32_t decoded[POINTS])
 	for (int point = 0; point < POINTS; point++)
 		TRIALS(i, trials)
 			decoded[point] += decodes(common, difference(point));
-}
-
-/* The same on the bare hypergraph. */
-static void
-decode_graph(int k, uint32_t trials, uint32_t decoded[POINTS])
-{
-	for (int point = 0; point < POINTS; point++)
-	{
-		Graph g = graph_open(k, subtable(k), difference(point));
-
-		for (uint32_t i = 0; i < trials; i++)
-		{
-			graph_draw(&g, tap_random(), tap_random());
-			decoded[point] += graph_peel(&g) == 0;
-		}
-	}
 }
 
 /* --- comparisons -------------------------------------------------------------- */
@@ -228,7 +204,8 @@ run_hash_count(void)
 		uint32_t decoded[POINTS] = { 0 };
 
 		if (k < IBLT_MIN_HASHES)
-			decode_graph(k, trials, decoded);
+			for (int i = 0; i < POINTS; i++)
+				decoded[i] = trials - graph_failures(k, subtable(k), difference(i), trials, true);
 		else
 			for (int i = 0; i < 10; i++)
 				decode_sets(k, 100, trials / 10, decoded);

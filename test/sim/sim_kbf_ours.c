@@ -20,10 +20,7 @@ chosen(unsigned values, int superposed, uint64_t capacity, double failure)
 	IbltKbfParams params = kbf_params(values, 3, superposed, 3, 1);
 
 	if (iblt_core_kbf_choose(&params, capacity, failure) != IBLT_OK)
-	{
-		printf("Bail out! no size for %u values\n", values);
-		exit(1);
-	}
+		tap_bail("no size for %u values", values);
 	return params;
 }
 

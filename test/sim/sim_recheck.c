@@ -463,7 +463,8 @@ goes_wrong(const Run *run, uint8_t last, bool repairs)
 	State		first;
 
 	number = 0;
-	memset(table, 0, slots * sizeof(*table));
+	if (slots > 0)
+		memset(table, 0, slots * sizeof(*table));
 	memset(&first, 0, sizeof(first));
 	for (int n = 0; n < run->nodes; n++)
 		first.row[n] = BEFORE, first.version[n] = 1;
@@ -598,11 +599,4 @@ repairs(void)
 	}
 }
 
-int
-main(int argc, char **argv)
-{
-	static const SimExperiment experiments[] = {{"one-way", one_way}, {"both-ways", two_ways}, {"repairs", repairs}, {NULL, NULL}};
-
-	grow();
-	return sim_main(argc, argv, experiments);
-}
+SIM_MAIN({"one-way", one_way}, {"both-ways", two_ways}, {"repairs", repairs})

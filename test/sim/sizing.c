@@ -118,15 +118,7 @@ poisson_upper(uint64_t count)
 
 		return n * pow(1 - 1 / (9 * n) + CONFIDENCE_Z / (3 * sqrt(n)), 3);
 	}
-	for (int i = 0; i < 60; i++)
-	{
-		double		middle = (low + high) / 2;
-
-		if (poisson_at_most(middle, count) > CONFIDENCE_MISS)
-			low = middle;
-		else
-			high = middle;
-	}
+	SIM_HALVE(60, low, high, middle, poisson_at_most(middle, count) > CONFIDENCE_MISS)
 	return high;
 }
 
@@ -153,15 +145,7 @@ normal_quantile(double p)
 	double		low = -10;
 	double		high = 40;
 
-	for (int i = 0; i < 80; i++)
-	{
-		double		middle = (low + high) / 2;
-
-		if (erfc(middle / sqrt(2)) / 2 > p)
-			low = middle;
-		else
-			high = middle;
-	}
+	SIM_HALVE(80, low, high, middle, erfc(middle / sqrt(2)) / 2 > p)
 	return high;
 }
 
@@ -561,18 +545,8 @@ generate(double effort, bool details)
 static uint32_t
 count_failures(uint64_t seed, int k, uint32_t s, uint32_t d, uint32_t trials)
 {
-	size_t		taken = tap_taken;
-	Graph		g = graph_open(k, s, d);
-	uint32_t	failures = 0;
-
 	random_start(seed, k, s);
-	for (uint32_t i = 0; i < trials; i++)
-	{
-		graph_draw_random(&g);
-		failures += graph_first_failure(&g, 0) <= d;
-	}
-	forget(taken);
-	return failures;
+	return graph_failures(k, s, d, trials, false);
 }
 
 /* Is a number of failures out of the question?  Says so. */

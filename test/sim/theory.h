@@ -146,15 +146,7 @@ law_cells(double n, double distance)
 	double low = 0;
 	double high = n;
 
-	for (int i = 0; i < 60; i++)
-	{
-		double middle = (low + high) / 2;
-
-		if (law_distance(middle, n) < distance)
-			low = middle;
-		else
-			high = middle;
-	}
+	SIM_HALVE(60, low, high, middle, law_distance(middle, n) < distance)
 	return PAPER_K * high;
 }
 

@@ -57,6 +57,20 @@ tap_ok(int pass, const char *fmt, ...)
 	fflush(stdout);
 }
 
+/* Ends the program: what it would test cannot be made. */
+static inline void TAP_PRINTF(1, 2)
+tap_bail(const char *fmt, ...)
+{
+	va_list		ap;
+
+	printf("Bail out! ");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+	exit(1);
+}
+
 /*
  * Print the plan.  Returns the program's exit status: 0 when at least one
  * test ran and none failed.
@@ -146,10 +160,7 @@ take(size_t size)
 	if ((tap_taken & (tap_taken + 1)) == 0)
 		tap_blocks = realloc(tap_blocks, 2 * (tap_taken + 1) * sizeof *tap_blocks);
 	if (memory == NULL || tap_blocks == NULL)
-	{
-		printf("Bail out! out of memory\n");
-		exit(1);
-	}
+		tap_bail("out of memory");
 	tap_blocks[tap_taken++] = memory;
 	return memset(memory, 0xa5, size);
 }
