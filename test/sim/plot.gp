@@ -5,6 +5,7 @@
 
 load "test/sim/style.gp"
 set samples 200
+colour(k) = word(grey." ".red." ".blue." ".green." ".amber, k - 1)
 
 # --- recovery around the threshold, 10^4 and 10^5 keys: Figure 1 ---------------
 
@@ -68,12 +69,8 @@ set yrange [1.2:18]
 set ytics (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16)
 set format x "%.0f"
 set key top right opaque
-plot from."/cells.tsv" using 1:2 with linespoints pt 7 ps 0.4 lw 1.5 \
-		lc rgb grey title "k = 2", \
-	"" using 1:3 with linespoints pt 7 ps 0.4 lw 2 lc rgb red title "k = 3", \
-	"" using 1:4 with linespoints pt 7 ps 0.4 lw 2 lc rgb blue title "k = 4", \
-	"" using 1:5 with linespoints pt 7 ps 0.4 lw 2 lc rgb green title "k = 5", \
-	"" using 1:6 with linespoints pt 7 ps 0.4 lw 2 lc rgb amber title "k = 6"
+plot for [k = 2:6] from."/cells.tsv" using 1:k with linespoints pt 7 ps 0.4 lw (k == 2 ? 1.5 : 2) \
+		lc rgb colour(k) title sprintf("k = %d", k)
 set autoscale
 unset logscale
 set ytics autofreq
@@ -134,29 +131,21 @@ set format x "%.0f"
 set format y "%g"
 set yrange [0:100]
 
-set output to."/damaged_small.svg"
-set title "10,000 keys in 80,000 cells, some with two values, k = 5"
-set xrange [0:3600]
-plot 100*(1-exp(-(10000-x)*(1-(1-1/16000.0)**x)**5)) with lines lw 1.5 dt 2 \
-		lc rgb red title "the paper's cells, by theory", \
-	from."/damaged.tsv" using ($1 == 10000 ? $2 : NaN):4:5 with yerrorbars pt 7 \
-		ps 0.7 lc rgb red title "the paper's cells", \
-	from."/damaged_table.tsv" using ($1 == 10000 && $3 == 0 ? $2 : NaN):(100-$6) \
-		with points pt 6 ps 1.8 lw 2 lc rgb grey title "published", \
-	from."/damaged.tsv" using ($1 == 10000 ? $2 : NaN):7 with lines lw 2 \
-		lc rgb blue title "weighted cells"
-
-set output to."/damaged_large.svg"
-set title "100,000 keys in 800,000 cells, some with two values, k = 5"
-set xrange [0:26000]
-plot 100*(1-exp(-(100000-x)*(1-(1-1/160000.0)**x)**5)) with lines lw 1.5 dt 2 \
-		lc rgb red title "the paper's cells, by theory", \
-	from."/damaged.tsv" using ($1 == 100000 ? $2 : NaN):4:5 with yerrorbars pt 7 \
-		ps 0.7 lc rgb red title "the paper's cells", \
-	from."/damaged_table.tsv" using ($1 == 100000 && $3 == 0 ? $2 : NaN):(100-$6) \
-		with points pt 6 ps 1.8 lw 2 lc rgb grey title "published", \
-	from."/damaged.tsv" using ($1 == 100000 ? $2 : NaN):7 with lines lw 2 \
-		lc rgb blue title "weighted cells"
+do for [i = 1:2] {
+	n = 10000 * 10 ** (i - 1)
+	set output to.word("/damaged_small.svg /damaged_large.svg", i)
+	set title word("10,000 100,000", i)." keys in ".word("80,000 800,000", i) \
+		." cells, some with two values, k = 5"
+	set xrange [0:(i == 1 ? 3600 : 26000)]
+	plot 100*(1-exp(-(n-x)*(1-(1-1/(1.6*n))**x)**5)) with lines lw 1.5 dt 2 \
+			lc rgb red title "the paper's cells, by theory", \
+		from."/damaged.tsv" using ($1 == n ? $2 : NaN):4:5 with yerrorbars pt 7 \
+			ps 0.7 lc rgb red title "the paper's cells", \
+		from."/damaged_table.tsv" using ($1 == n && $3 == 0 ? $2 : NaN):(100-$6) \
+			with points pt 6 ps 1.8 lw 2 lc rgb grey title "published", \
+		from."/damaged.tsv" using ($1 == n ? $2 : NaN):7 with lines lw 2 \
+			lc rgb blue title "weighted cells"
+}
 
 # --- Theorem 2 -------------------------------------------------------------------------------
 
@@ -170,18 +159,12 @@ set yrange [1e-8:100]
 set format x "10^{%T}"
 set format y "10^{%T}"
 set key bottom left
-plot from."/theorem.tsv" using ($1 == 3 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
-		pt 9 ps 1 lc rgb grey title "k = 3, β = 1/4", \
-	"" using ($1 == 3 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb grey notitle, \
-	"" using ($1 == 8 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
-		pt 7 ps 0.9 lc rgb red title "k = 8, β = 1/4", \
-	"" using ($1 == 8 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb red notitle, \
-	"" using ($1 == 7 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
-		pt 5 ps 0.9 lc rgb blue title "k = 7, β = 1/3", \
-	"" using ($1 == 7 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb blue notitle, \
-	"" using ($1 == 6 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
-		pt 11 ps 0.9 lc rgb green title "k = 6, β = 1/2", \
-	"" using ($1 == 6 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb green notitle
+k(i) = int(word("3 8 7 6", i))
+paint(i) = word(grey." ".red." ".blue." ".green, i)
+plot for [i = 1:4] from."/theorem.tsv" using ($1 == k(i) ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
+		pt int(word("9 7 5 11", i)) ps (i == 1 ? 1 : 0.9) lc rgb paint(i) \
+		title sprintf("k = %d, β = 1/%s", k(i), word("4 4 3 2", i)), \
+	for [i = 1:4] "" using ($1 == k(i) ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb paint(i) notitle
 
 # --- GET success as a size --------------------------------------------------------------------
 
@@ -226,14 +209,7 @@ plot from."/set_size.tsv" using ($1 == 100 ? $2 : NaN):5 with lines lw 1.5 dt 2 
 
 set output to."/hash_count.svg"
 set title "Differences decoded from some 50 cells, by the number of hashes"
-plot from."/hash_count.tsv" using ($1 == 2 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 \
-		lw 1.5 lc rgb grey title "k = 2, 50 cells", \
-	"" using ($1 == 3 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb red \
-		title "k = 3, 51", \
-	"" using ($1 == 4 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb blue \
-		title "k = 4, 52", \
-	"" using ($1 == 5 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb green \
-		title "k = 5, 50", \
-	"" using ($1 == 6 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb amber \
-		title "k = 6, 48"
+plot for [k = 2:6] from."/hash_count.tsv" using ($1 == k ? $3 : NaN):5 with linespoints pt 7 ps 0.6 \
+		lw 1.5 lc rgb colour(k) \
+		title sprintf(k == 2 ? "k = %d, %d cells" : "k = %d, %d", k, (50 + k / 2) / k * k)
 set autoscale

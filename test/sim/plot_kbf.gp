@@ -43,15 +43,11 @@ set logscale y 10
 set yrange [1e-14:2]
 set format y "10^{%T}"
 set key bottom right
-plot "< ".at(3) using 2:3 with points pt 7 ps 0.9 lc rgb amber title "k = 3", \
-	"" using 2:4 with lines lw 1.5 lc rgb amber notitle, \
-	"" using 2:5 with lines lw 1.5 dt 2 lc rgb amber notitle, \
-	"< ".at(5) using 2:3 with points pt 7 ps 0.9 lc rgb red title "k = 5", \
-	"" using 2:4 with lines lw 1.5 lc rgb red notitle, \
-	"" using 2:5 with lines lw 1.5 dt 2 lc rgb red notitle, \
-	"< ".at(10) using 2:($3 > 0 ? $3 : NaN) with points pt 7 ps 0.9 lc rgb blue title "k = 10", \
-	"" using 2:4 with lines lw 1.5 lc rgb blue notitle, \
-	"" using 2:5 with lines lw 1.5 dt 2 lc rgb blue notitle, \
+k(i) = int(word("3 5 10", i))
+paint(i) = word(amber." ".red." ".blue." ".green, i)
+plot for [i = 1:3] "< ".at(k(i)) using 2:($3 > 0 ? $3 : NaN) with points pt 7 ps 0.9 lc rgb paint(i) title sprintf("k = %d", k(i)), \
+	for [i = 1:3] "< ".at(k(i)) using 2:4 with lines lw 1.5 lc rgb paint(i) notitle, \
+	for [i = 1:3] "< ".at(k(i)) using 2:5 with lines lw 1.5 dt 2 lc rgb paint(i) notitle, \
 	NaN with lines lw 1.5 lc rgb grey title "corrected formula", \
 	NaN with lines lw 1.5 dt 2 lc rgb grey title "published formula"
 
@@ -89,14 +85,9 @@ set format x "%g"
 set xrange [8:42]
 set yrange [1e-6:0.1]
 set key top right
-plot "< ".gone("0.001", 2) using 3:4 with points pt 7 ps 0.9 lc rgb amber title "p = 10^{-3}", \
-	"" using 3:5 with lines lw 1.5 lc rgb amber notitle, \
-	"< ".gone("0.0001", 2) using 3:4 with points pt 7 ps 0.9 lc rgb red title "p = 10^{-4}", \
-	"" using 3:5 with lines lw 1.5 lc rgb red notitle, \
-	"< ".gone("1e-05", 2) using 3:($4 > 0 ? $4 : NaN) with points pt 7 ps 0.9 lc rgb blue title "p = 10^{-5}", \
-	"" using 3:5 with lines lw 1.5 lc rgb blue notitle, \
-	"< ".gone("1e-06", 2) using 3:($4 > 0 ? $4 : NaN) with points pt 7 ps 0.9 lc rgb green title "p = 10^{-6}", \
-	"" using 3:5 with lines lw 1.5 lc rgb green notitle
+p(i) = word("0.001 0.0001 1e-05 1e-06", i)
+plot for [i = 1:4] "< ".gone(p(i), 2) using 3:($4 > 0 ? $4 : NaN) with points pt 7 ps 0.9 lc rgb paint(i) title sprintf("p = 10^{-%d}", i + 2), \
+	for [i = 1:4] "< ".gone(p(i), 2) using 3:5 with lines lw 1.5 lc rgb paint(i) notitle
 
 # --- flows ------------------------------------------------------------------------------
 
@@ -109,9 +100,8 @@ set ylabel "share of the packets"
 set xrange [0:800]
 set yrange [1e-6:1]
 set key top right
-plot "< ".flow("sbf") using 8:($5 + $6 + $7 > 0 ? $5 + $6 + $7 : NaN) with linespoints pt 7 ps 0.8 lw 1.5 lc rgb red title "sBF", \
-	"< ".flow("kbf") using 8:($5 + $6 + $7 > 0 ? $5 + $6 + $7 : NaN) with linespoints pt 7 ps 0.8 lw 1.5 lc rgb amber title "kBF as published", \
-	"< ".flow("ours") using 8:($5 + $6 + $7 > 0 ? $5 + $6 + $7 : NaN) with linespoints pt 7 ps 0.8 lw 1.5 lc rgb blue title "kbf"
+plot for [i = 1:3] "< ".flow(word("sbf kbf ours", i)) using 8:($5 + $6 + $7 > 0 ? $5 + $6 + $7 : NaN) with linespoints pt 7 ps 0.8 \
+		lw 1.5 lc rgb word(red." ".amber." ".blue, i) title word("sBF 'kBF as published' kbf", i)
 
 # --- encodings ----------------------------------------------------------------------------
 
