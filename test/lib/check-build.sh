@@ -19,14 +19,6 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$1
 source=$dir/source
 
-# passed TEXT COMMAND ...: one test, passed if the command succeeds.
-passed() {
-	local text=$1 output rc=0
-	shift
-	output=$("$@" 2>&1) || rc=$?
-	verdict "$text" $rc "$output"
-}
-
 # make in the build directory, of the sources elsewhere.  Nothing runs what this
 # build makes, and clang's warnings do not depend on optimization.  Assertions are on,
 # because only then does the compiler see them.

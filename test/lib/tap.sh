@@ -12,7 +12,22 @@ verdict() {
 	if [ "$2" -eq 0 ]; then echo "ok $number - $1"; return; fi
 	echo "not ok $number - $1"
 	printf '%s\n' "$3" | tail -n 40 | sed 's/^/# /'
-	failed=1
+	failed=$((failed + 1))
+}
+
+# passed TEXT COMMAND ...: one test, passed if the command succeeds.
+passed() {
+	local text=$1 output rc=0
+	shift
+	output=$("$@" 2>&1) || rc=$?
+	verdict "$text" $rc "$output"
+}
+
+# same TEXT GOT EXPECTED: one test, passed if they are the same.
+same() {
+	local rc=0
+	[ "$2" = "$3" ] || rc=1
+	verdict "$1" $rc "got: $2"$'\n'"expected: $3"
 }
 
 skipped() {
@@ -22,5 +37,11 @@ skipped() {
 
 done_testing() {
 	echo "1..$number"
-	exit $failed
+	exit $((failed > 0))
+}
+
+# The same where no harness counts.
+done_counting() {
+	echo "$((number - failed)) passed, $failed failed"
+	exit $((failed > 0))
 }

@@ -9,16 +9,8 @@ set -euo pipefail
 OLD=$1
 NEW=$2
 DATA=${TMPDIR:-/tmp}/migration
-number=0
-failed=0
-
-result() {
-	number=$((number + 1))
-	if [ "$2" = "$3" ]; then echo "ok $number - $1"; else
-		printf 'not ok %s - %s\n# got:\n%s\n# expected:\n%s\n' "$number" "$1" "$2" "$3"
-		failed=$((failed + 1))
-	fi
-}
+# shellcheck source=test/lib/tap.sh
+. "$(dirname "$0")/../lib/tap.sh"
 
 as_postgres() { if [ "$(id -u)" = 0 ]; then su postgres -c "cd /tmp && $1"; else bash -c "$1"; fi; }
 on_old() { as_postgres "$OLD/psql -h $DATA -p 5501 -U postgres -X -q -At -d shop -v ON_ERROR_STOP=1 -f -"; }
@@ -91,7 +83,7 @@ lost() {
 	[ -z "${4-}" ] || on_old <<<"SET search_path = crm, public; $4"
 	on_new <<<"SET search_path = crm, public; $2" >/dev/null
 	now=$(structure; rows)
-	result "$1" "$(grep -vxF -e "$told" <<<"$now" || true)" "$3"
+	same "$1" "$(grep -vxF -e "$told" <<<"$now" || true)" "$3"
 	told=$now
 }
 
@@ -103,9 +95,9 @@ start "$OLD" 5501
 start "$NEW" 5502
 fill
 as_postgres "$NEW/pg_dump -h $DATA -p 5501 -U postgres shop | $NEW/psql -h $DATA -p 5502 -U postgres -X -q -d shop -v ON_ERROR_STOP=1" >/dev/null
-result 'after a dump and a restore, all rows are equal' "$(on_new <<<"SELECT string_agg(DISTINCT status, ' ') FROM iblt_audit($PEER)")" equal
-result 'and the structure' "$(structure)" ''
-result 'and no sequence is behind' "$(on_new <<<"SELECT sequence, status FROM iblt_repair_sequences($PEER)")" ''
+same 'after a dump and a restore, all rows are equal' "$(on_new <<<"SELECT string_agg(DISTINCT status, ' ') FROM iblt_audit($PEER)")" equal
+same 'and the structure' "$(structure)" ''
+same 'and no sequence is behind' "$(on_new <<<"SELECT sequence, status FROM iblt_repair_sequences($PEER)")" ''
 told='nothing'
 
 lost 'a row' 'DELETE FROM orders WHERE id = 7' 'crm.orders differs 1 0 0'
@@ -145,6 +137,5 @@ lost 'a publication' 'DROP PUBLICATION everything' $'publication everything exis
 lost 'a partition' 'ALTER TABLE parts DETACH PARTITION parts_1' $'table crm.parts_1 inherits danger\ntable crm.parts_1 partition bound danger\ncolumn crm.parts_1.at inherited change\ncolumn crm.parts_1.id inherited change\ncolumn crm.parts_1.v inherited change\ncrm.parts differs 900 0 0'
 lost 'a table' 'DROP TABLE cache' 'table crm.cache exists danger'
 lost 'an extension' 'DROP EXTENSION hstore CASCADE' $'column crm.customers.tags exists danger\nextension hstore exists change\ncrm.customers not comparable'
-result 'sequences are moved' "$(on_new <<<"SELECT sequence, status FROM iblt_repair_sequences($PEER, apply => true)")" $'crm.customers_id_seq|skipped\ncrm.orders_id_seq|applied\ncrm.tickets|applied'
-echo "$((number - failed)) passed, $failed failed"
-[ $failed -eq 0 ]
+same 'sequences are moved' "$(on_new <<<"SELECT sequence, status FROM iblt_repair_sequences($PEER, apply => true)")" $'crm.customers_id_seq|skipped\ncrm.orders_id_seq|applied\ncrm.tickets|applied'
+done_counting

@@ -7,20 +7,9 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# shellcheck source=test/lib/tap.sh
+. test/lib/tap.sh
 PG=$1
-number=0
-failed=0
-
-passed() {
-	local text=$1 rc=0
-	shift
-	number=$((number + 1))
-	"$@" || rc=$?
-	if [ $rc -eq 0 ]; then echo "ok $number - $text"; else
-		echo "not ok $number - $text"
-		failed=$((failed + 1))
-	fi
-}
 
 same_packages() { (cd "$1" && sha256sum ./*.deb) | (cd "$2" && sha256sum -c); }
 
@@ -124,5 +113,4 @@ passed "and has a manual page" test -s /clean/usr/share/man/man1/iblt-audit.1.gz
 passed "the tests of the packages" package_tests
 passed "a releaser's addresses go where they belong" address_is_written
 as_postgres "pg_ctl -D /tmp/data -m fast -s stop" || true
-echo "$((number - failed)) passed, $failed failed"
-[ $failed -eq 0 ]
+done_counting

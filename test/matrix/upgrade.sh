@@ -7,20 +7,12 @@
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# shellcheck source=test/lib/tap.sh
+. test/lib/tap.sh
 LAST=$1
 shift
 RELEASES=("$@")
 DATA=/tmp/upgrade
-number=0
-failed=0
-
-result() {
-	number=$((number + 1))
-	if [ "$2" = "$3" ]; then echo "ok $number - $1"; else
-		echo "not ok $number - $1: got $2, expected $3"
-		failed=$((failed + 1))
-	fi
-}
 
 bin() { echo "/usr/lib/postgresql/$1/bin"; }
 as_postgres() { su postgres -c "cd /tmp && $1"; }
@@ -68,13 +60,13 @@ VALUES_HASH="SELECT md5(concat(sketch::bytea, strata::bytea, filter::bytea)) FRO
 # What holds after each upgrade.
 check() {
 	local how=$1 hint answer
-	result "$how: stored values are the same" "$(sql <<<"$VALUES_HASH")" "$HASH"
-	result "$how: and what aggregates make now" "$(sql <<<'SELECT (SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t) = sketch FROM kept')" t
+	same "$how: stored values are the same" "$(sql <<<"$VALUES_HASH")" "$HASH"
+	same "$how: and what aggregates make now" "$(sql <<<'SELECT (SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t) = sketch FROM kept')" t
 	answer=$(sql <<<"SELECT iblt_live('t')")
-	result "$how: a digest is an error" "$(grep -oE '(IB008|55000)' <<<"$answer" | head -n 1)" "$2"
+	same "$how: a digest is an error" "$(grep -oE '(IB008|55000)' <<<"$answer" | head -n 1)" "$2"
 	hint=$(sed -n 's/^HINT: *//p' <<<"$answer" | grep -oE "CALL [^;]*\)" | head -n 1)
-	result "$how: its hint works ($hint)" "$(sql <<<"$hint" | grep -c ERROR)" 0
-	result "$how: and then the digest is right" "$(sql <<<"SELECT iblt_live_verify('t')")" t
+	same "$how: its hint works ($hint)" "$(sql <<<"$hint" | grep -c ERROR)" 0
+	same "$how: and then the digest is right" "$(sql <<<"SELECT iblt_live_verify('t')")" t
 }
 
 install_releases
@@ -94,9 +86,9 @@ for pg in "${RELEASES[@]}"; do
 			{ tail -n 30 "$DATA/pg_upgrade.log"; }
 		start "$pg"
 		check "pg_upgrade $previous to $pg" IB008
-		result "pg_upgrade $previous to $pg: the run is there" "$(sql <<<'SELECT count(*) FROM iblt_audit_runs')" 1
+		same "pg_upgrade $previous to $pg: the run is there" "$(sql <<<'SELECT count(*) FROM iblt_audit_runs')" 1
 		echo "# resumed: $(sql <<<"CALL iblt_audit_resume(1, 'host=/tmp dbname=other')" | head -n 3)"
-		result "pg_upgrade $previous to $pg: a comparison is right" "$(sql <<<"SELECT count(*) FROM iblt_compare('t', 'host=/tmp dbname=other')")" 0
+		same "pg_upgrade $previous to $pg: a comparison is right" "$(sql <<<"SELECT count(*) FROM iblt_compare('t', 'host=/tmp dbname=other')")" 0
 	fi
 	previous=$pg
 done
@@ -104,12 +96,10 @@ done
 as_postgres "createdb -h /tmp restored && $(bin "$LAST")/pg_dump -h /tmp shop | psql -h /tmp -X -q -d restored -v ON_ERROR_STOP=1" >/dev/null
 DB=restored
 check "dump and restore" IB008
-result "dump and restore: runs are not there" "$(sql <<<'SELECT count(*) FROM iblt_audit_runs')" 0
-result "dump and restore: a run can begin" "$(sql <<<"CALL iblt_audit_run('host=/tmp dbname=other', '{t}')" | grep -c ERROR)" 0
+same "dump and restore: runs are not there" "$(sql <<<'SELECT count(*) FROM iblt_audit_runs')" 0
+same "dump and restore: a run can begin" "$(sql <<<"CALL iblt_audit_run('host=/tmp dbname=other', '{t}')" | grep -c ERROR)" 0
 stop "$LAST"
 for pg in "${RELEASES[@]:1}"; do
-	test/matrix/migration.sh "$(bin "${RELEASES[0]}")" "$(bin "$pg")" && told=yes || told=no
-	result "dump from ${RELEASES[0]} and restore in $pg: each loss is told" "$told" yes
+	passed "dump from ${RELEASES[0]} and restore in $pg: each loss is told" test/matrix/migration.sh "$(bin "${RELEASES[0]}")" "$(bin "$pg")"
 done
-echo "$((number - failed)) passed, $failed failed"
-[ $failed -eq 0 ]
+done_counting
