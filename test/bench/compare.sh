@@ -16,7 +16,6 @@
 #
 #	BENCH_ROWS            rows (5,000,000), of the second part a fifth
 #	BENCH_COMPARE_REPEAT  repetitions after one to warm up (5); of the slow tools 3
-#	BENCH_STRICT          1: missed bars fail
 
 set -euo pipefail
 
@@ -160,18 +159,11 @@ measure_others() {
 # through_proxy COMMAND ...: runs it; prints bytes to the server, from it, of sketches, and
 # the number of questions. DELAY is the time in one direction, in ms.
 through_proxy() {
-	local proxy
-	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$PROXY_PORT" "$WORK/s/.s.PGSQL.$THERE_PORT" "${DELAY-0}" >"$WORK/bytes" &
-	proxy=$!
-	while [ ! -S "$WORK/s/.s.PGSQL.$PROXY_PORT" ]; do
-		kill -0 $proxy || die "the proxy does not start"
-		sleep 0.05
-	done
+	delayed $PROXY_PORT $THERE_PORT "${DELAY-0}"
 	"$@" >/dev/null
-	kill -TERM $proxy
-	wait $proxy || die "the proxy failed"
+	end_delays
 	rm -f "$WORK/s/.s.PGSQL.$PROXY_PORT"
-	cat "$WORK/bytes"
+	cat "$WORK/bytes.$PROXY_PORT"
 }
 
 compare_through_proxy() { sql $HERE_PORT -c "$(compare_query "$1" "$(peer $PROXY_PORT)")"; }
@@ -196,17 +188,23 @@ measure_bytes() {
 
 # --- memory ------------------------------------------------------------------------------
 
-# Half of the rows differ. Sets MEMORY_HERE and MEMORY_THERE.
-measure_memory() {
+# half_differs DATABASE APPLICATION ARGUMENTS: compares a table of which half of the rows differ, and prints
+# the memory of the session of this name and of its session there, if there is one.
+half_differs() {
 	local rows=$((SMALL * 4)) run
-	both -c "CREATE UNLOGGED TABLE half AS SELECT id, hashint8extended(id, 1) AS a FROM generate_series(1::bigint, $rows) AS id" -c "ALTER TABLE half ADD PRIMARY KEY (id)"
-	sql $THERE_PORT -c "UPDATE half SET a = a + 1 WHERE id % 2 = 0"
-	both -c "VACUUM (FREEZE, ANALYZE) half"
-	PGAPPNAME=memory sql $HERE_PORT -c "SELECT count(*) FROM iblt_compare('half', $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
+	PGAPPNAME=$2 sql $HERE_PORT -d "$1" -c "SELECT count(*) FROM iblt_compare($3, max_differences => $rows)" >"$WORK/half.out" &
 	run=$!
-	read -r -d '' MEMORY_HERE MEMORY_THERE < <(watch_memory $run $HERE_PORT memory $THERE_PORT 'iblt_%') || true
+	watch_memory $run $HERE_PORT "$2" $THERE_PORT 'iblt_%'
 	wait $run
 	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
+}
+
+measure_memory() {
+	both -c "CREATE UNLOGGED TABLE half AS SELECT id, hashint8extended(id, 1) AS a FROM generate_series(1::bigint, $((SMALL * 4))) AS id" -c "ALTER TABLE half ADD PRIMARY KEY (id)"
+	sql $THERE_PORT -c "UPDATE half SET a = a + 1 WHERE id % 2 = 0"
+	both -c "VACUUM (FREEZE, ANALYZE) half"
+	half_differs postgres memory "'half', $(peer $THERE_PORT)" >"$WORK/memory"
+	{ read -r MEMORY_HERE; read -r MEMORY_THERE; } <"$WORK/memory"
 }
 
 # --- a peer that is far away ---------------------------------------------------------------
@@ -345,15 +343,9 @@ measure_elsewhere() {
 	end_delays
 }
 
-# The memory of the session that conducts where half of the rows differ.  Sets MEMORY_THIRD.
 measure_third_memory() {
-	local rows=$((SMALL * 4)) run
-	PGAPPNAME=third sql $HERE_PORT -d desk -c "SELECT count(*) FROM iblt_compare(here_peer => $(peer $HERE_PORT), here_relation => 'public.half',
-		peer => $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
-	run=$!
-	MEMORY_THIRD=$(watch_memory $run $HERE_PORT third)
-	wait $run
-	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
+	half_differs desk third "here_peer => $(peer $HERE_PORT), here_relation => 'public.half', peer => $(peer $THERE_PORT)" >"$WORK/memory"
+	read -r MEMORY_THIRD <"$WORK/memory"
 }
 
 # --- the report -----------------------------------------------------------------------------

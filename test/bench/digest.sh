@@ -22,7 +22,6 @@
 #	                      fifth of them
 #	BENCH_DIGEST_SECONDS  of each pgbench (15)
 #	BENCH_DIGEST_REPEAT   repetitions of all else (5)
-#	BENCH_STRICT          1: missed bars fail
 
 set -euo pipefail
 
@@ -150,16 +149,13 @@ measure_single() {
 	done
 }
 
-# timed DATABASE SQL: milliseconds
-timed() { sql "$1" -c '\timing on' -c "$2" | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | tail -n 1; }
-
 measure_bulk() {
 	local i database
 	for ((i = 0; i < REPEAT; i++)); do
 		for database in $(sides $i); do
-			timed $database "UPDATE t SET a = a + 1" >>"$WORK/update.$database"
+			time_sql $PORT $database "" "" "UPDATE t SET a = a + 1" >>"$WORK/update.$database"
 			sql $database -c "DELETE FROM t" -c "VACUUM t"
-			timed $database "COPY t FROM '$WORK/data/t.copy'" >>"$WORK/copy.$database"
+			time_sql $PORT $database "" "" "COPY t FROM '$WORK/data/t.copy'" >>"$WORK/copy.$database"
 			sql $database -c "VACUUM t"
 		done
 	done

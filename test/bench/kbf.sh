@@ -10,7 +10,6 @@
 #
 #	BENCH_ROWS      rows (5,000,000)
 #	BENCH_REPEAT    repetitions of each query after one to warm up (5)
-#	BENCH_STRICT    1: missed bars fail
 
 set -euo pipefail
 

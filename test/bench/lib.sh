@@ -2,7 +2,7 @@
 #	What the benchmarks share: a table, medians, and rows with a bar and a verdict.
 #
 #	MEDIAN[name]    milliseconds, filled by read_medians
-#	MISSED          bars that were missed
+#	MISSED          bars that were missed; with BENCH_STRICT=1 they fail
 
 # shellcheck shell=bash
 # shellcheck source=test/lib/common.sh
@@ -48,17 +48,22 @@ note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
 # timed_sql NAME REPETITION QUERY: what psql has to run for a time that read_medians finds in its output.
 timed_sql() { printf '%s\n' "\\echo @ $1 $2" '\timing on' "$3" '\timing off'; }
 
-# delayed PORT TARGET: until "end_delays", a port on which a server is 50 ms away.
+# delayed PORT TARGET [MS]: until "end_delays", a port on which a server is 50 ms away, or twice so many.
+# Then the file bytes.PORT tells what has passed.
 PROXIES=()
 delayed() {
-	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$1" "$WORK/s/.s.PGSQL.$2" 25 >/dev/null &
+	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$1" "$WORK/s/.s.PGSQL.$2" "${3-25}" >"$WORK/bytes.$1" &
 	PROXIES+=($!)
-	until [ -S "$WORK/s/.s.PGSQL.$1" ]; do sleep 0.05; done
+	until [ -S "$WORK/s/.s.PGSQL.$1" ]; do
+		kill -0 $! || die "the proxy does not start"
+		sleep 0.05
+	done
 }
 
 end_delays() {
 	kill -TERM "${PROXIES[@]}"
 	wait "${PROXIES[@]}" || die "a proxy failed"
+	PROXIES=()
 }
 
 # table_sql ROWS: a table of four columns that take 8 + 8 + 33 + 79 = 128 bytes.

@@ -8,7 +8,6 @@
 #
 #	BENCH_NODES_ROWS    rows of each node (3,000,000), of which 100 differ on one node or another
 #	BENCH_NODES_REPEAT  repetitions after one to warm up (5)
-#	BENCH_STRICT        1: missed bars fail
 
 set -euo pipefail
 

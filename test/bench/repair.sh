@@ -8,7 +8,6 @@
 #
 #	BENCH_REPAIR_ROWS     rows (1,000,000)
 #	BENCH_REPAIR_REPEAT   repetitions (3)
-#	BENCH_STRICT          1: missed bars fail
 
 set -euo pipefail
 
@@ -78,8 +77,8 @@ by_hand() {
 }
 
 repair() {
-	sql $HERE_PORT -c "SELECT count(*) FILTER (WHERE status = 'applied') FROM iblt_repair('t',
-		'host=$WORK/s port=$THERE_PORT user=postgres dbname=postgres', direction => 'pull', apply => true, max_differences => $ROWS)" >"$WORK/repair.out"
+	sql $HERE_PORT -c "SELECT count(*) FILTER (WHERE status = 'applied') FROM iblt_repair('t', $(peer $THERE_PORT),
+		direction => 'pull', apply => true, max_differences => $ROWS)" >"$WORK/repair.out"
 	[ "$(cat "$WORK/repair.out")" -eq $DIFFERING ] || die "$(cat "$WORK/repair.out") rows"
 }
 

@@ -14,7 +14,6 @@
 #	BENCH_RUN_ROWS          rows (5,000,000)
 #	BENCH_RUN_REPEAT        repetitions after one to warm up (3)
 #	BENCH_RUN_SMALL_TABLES  tables of 20 rows (2,000)
-#	BENCH_STRICT            1: missed bars fail
 
 set -euo pipefail
 
