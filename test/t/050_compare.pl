@@ -142,7 +142,6 @@ $standby->stop;
 # differs, rows => 'changed'.  Columns of random types are changed on one side, and differs must be
 # exactly these, between two servers, in one database and by plain queries.
 $peer = conninfo($there);
-sub pick { return $_[ int(rand(@_)) ] }
 sub found { my ($sql) = @_; return $here->safe_psql('postgres', $sql) }
 
 # --- random tables ----------------------------------------------------------

@@ -53,7 +53,6 @@ my %no_key = map { $_ => 1 } qw(json point xml xid);
 my @types = sort keys %values;
 my @names = ('a', 'B b', 'c"', 'id', 't', 'key', 'n', 'iblt_k1', 'select', 'digest', "d'e", 'f.g', '%s');
 
-sub pick { return $_[ int(rand(@_)) ] }
 sub shuffled { my @a = @_; for (my $i = @a; --$i > 0;) { my $j = int(rand($i + 1)); @a[ $i, $j ] = @a[ $j, $i ] } return @a }
 sub quoted { my ($name) = @_; return '"' . $name =~ s/"/""/gr . '"' }
 

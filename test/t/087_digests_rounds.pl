@@ -17,8 +17,6 @@ my ($publisher, $subscriber) = map { ready($_, @settings) } 'publisher', 'subscr
 inside($publisher, $subscriber);
 sides($subscriber, $publisher);
 
-sub pick { return $_[ int(rand(@_)) ] }
-
 # --- pgbench's tables on both sides ---------------------------------------------------------
 
 my $bench = 'pgbench_history, pgbench_accounts, pgbench_tellers, pgbench_branches';

@@ -260,8 +260,7 @@ is(sql($here, "SELECT iblt_live_verify('by_uuid')"), 'f', 'a verification finds 
 not_live('by_uuid', 'id', 'IB008', 'the digest of public.by_uuid is not trustworthy, because a scan has found other rows (here)', "CALL iblt_live_rebuild('public.by_uuid');", 'and then the digest is not trustworthy');
 sql($here, "CALL iblt_live_rebuild('by_uuid')");
 live_is('by_uuid', 'id', 0, 'a rebuild heals it');
-sql($there, "UPDATE pg_index SET indisready = $_->[0], indisvalid = $_->[0] WHERE indexrelid = 'by_uuid_pkey'::regclass; $_->[1]")
-  foreach ([ 'false', '' ], [ 'false', "INSERT INTO by_uuid VALUES (1, 'x', md5('x')::uuid)" ], [ 'true', '' ]);
+unnoticed($there, 'by_uuid_pkey', "INSERT INTO by_uuid VALUES (1, 'x', md5('x')::uuid)");
 like(failure("SELECT count(*) FROM iblt_compare('by_uuid', $peer, live => 'require')"), qr/IB008: live digests cannot be used: \Q$against\E/, 'a damaged index: not equal');
 like(failure("SELECT count(*) FROM iblt_compare('by_uuid', $peer, live => 'auto')"), qr/XX002: an index of public.by_uuid does not find rows that the table has \(there\)/, 'a scan tells why');
 {

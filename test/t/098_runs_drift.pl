@@ -65,20 +65,18 @@ change('run_begin', 'compare.max_differences := 50', 'compare.max_differences :=
 # --- damaged indexes -----------------------------------------------------------------------
 
 both('CREATE EXTENSION amcheck; CREATE TABLE weak (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 2345; ANALYZE weak');
-my $set = sub { my ($to) = @_; return "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = $to, indisvalid = $to WHERE indexrelid = 'weak_pkey'::regclass" };
 my $verdict = sub { my ($run) = @_; return join(' ', map { $_ // '-' } @{ tables($run)->{'public.weak'} }{qw(status sqlstate rows_here rows_there)}) };
 my $detail = sub { my ($run) = @_; return tables($run)->{'public.weak'}{detail} };
 
-$there->safe_psql('postgres', "${\ $set->('false')}; INSERT INTO weak SELECT i, '' FROM generate_series(30001, 33000) AS i; ${\ $set->('true')}");
+unnoticed($there, 'weak_pkey', "INSERT INTO weak SELECT i, '' FROM generate_series(30001, 33000) AS i");
 $here->safe_psql('postgres', "INSERT INTO weak SELECT i, '' FROM generate_series(30001, 33000) AS i");
 like(join(' ', map { ($verdict->($_), $detail->($_)) } scalar begin_run("'{weak}', progress => false")), qr/^error XX002 - - an index of public\.weak does not find rows that the table has \(there\): Of a sample/,
 	'an index that lacks many rows: a sample finds it');
 both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 2345; ANALYZE weak');
 # the sample finds no single row
 change('slice_guard', '> 0 THEN', '> 100000 THEN');
-$there->safe_psql('postgres', $set->('false'));
-both("INSERT INTO weak VALUES (2345, 'v')");
-$there->safe_psql('postgres', $set->('true'));
+unnoticed($there, 'weak_pkey', "INSERT INTO weak VALUES (2345, 'v')");
+$here->safe_psql('postgres', "INSERT INTO weak VALUES (2345, 'v')");
 {
 	my $run = begin_run("'{weak}', progress => false");
 	is($verdict->($run), 'equal - 20000 20000', 'the index of one side lacks a row, which a scan counts: compared whole');
@@ -96,8 +94,8 @@ $there->safe_psql('postgres', $set->('true'));
 	is($verdict->($run), 'equal - 20000 20000', 'after REINDEX, the run goes on');
 	is($detail->($run), 'read by index public.weak_pkey (checked) here, public.weak_pkey (checked) there', 'and its verdict says that it was checked');
 }
-both("DELETE FROM weak WHERE id = 2345; ${\ $set->('false')}");
-$_->safe_psql('postgres', "INSERT INTO weak VALUES (2345, '${\ $_->name}'); ${\ $set->('true')}") foreach $here, $there;
+both('DELETE FROM weak WHERE id = 2345');
+unnoticed($_, 'weak_pkey', "INSERT INTO weak VALUES (2345, '${\ $_->name}')") foreach $here, $there;
 both('VACUUM (INDEX_CLEANUP on) weak');	# the entries of the rows before it name its block, too
 {
 	my $run = begin_run("'{weak}', progress => false");
@@ -119,9 +117,8 @@ change('slice_guard', '> 100000 THEN', '> 0 THEN');
 
 # Rows that the indexes of both sides lack, and that differ.
 both('CREATE TABLE twice (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO twice SELECT i, i FROM generate_series(1, 100000) AS i');
-both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = 'twice_pkey'::regclass");
-$_->safe_psql('postgres', "INSERT INTO twice SELECT i, CASE WHEN i > 100500 THEN '${\ $_->name}' END FROM generate_series(100001, 120000) AS i") foreach $here, $there;
-both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, indisvalid = true WHERE indexrelid = 'twice_pkey'::regclass; ANALYZE twice");
+unnoticed($_, 'twice_pkey', "INSERT INTO twice SELECT i, CASE WHEN i > 100500 THEN '${\ $_->name}' END FROM generate_series(100001, 120000) AS i") foreach $here, $there;
+both('ANALYZE twice');
 {
 	my $said = sub { my ($run) = @_; return join(' ', map { $_ // '-' } @{ tables($run)->{'public.twice'} }{qw(status sqlstate detail)}) };
 	like($said->(scalar begin_run("'{twice}', progress => false")), qr/^error XX002 an index of public\.twice does not find rows that the table has \(here\): Of a sample of \d+ rows, it does not find \d+; find the index with amcheck .*$/,
@@ -172,12 +169,11 @@ both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, i
 
 # Entries of each index lead to a row of another slice, and once more to one of their own, in place of two rows that the index lacks.
 both('CREATE TABLE stale (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO stale SELECT 2 * i, i FROM generate_series(1, 30000) AS i; ANALYZE stale');
-$set = sub { my ($to) = @_; return "UPDATE pg_index SET indisready = $to, indisvalid = $to WHERE indexrelid = 'stale_pkey'::regclass" };
 foreach my $node ($here, $there)
 {
-	$node->safe_psql('postgres', $_) foreach $set->('false'), "INSERT INTO stale VALUES (60001, '${\ $node->name}'), (60003, '${\ $node->name}')",
-		'DELETE FROM stale WHERE id IN (59990, 59992)', 'VACUUM stale', "UPDATE pg_class SET relhasindex = true WHERE oid = 'stale'::regclass", $set->('true'),
-		"INSERT INTO stale SELECT i, repeat('v', 40) FROM unnest('{-1,59993}'::int[]) AS i";	# only the last page has room for these
+	unnoticed($node, 'stale_pkey', "INSERT INTO stale VALUES (60001, '${\ $node->name}'), (60003, '${\ $node->name}')",
+		'DELETE FROM stale WHERE id IN (59990, 59992)', 'VACUUM stale', "UPDATE pg_class SET relhasindex = true WHERE oid = 'stale'::regclass");
+	$node->safe_psql('postgres', "INSERT INTO stale SELECT i, repeat('v', 40) FROM unnest('{-1,59993}'::int[]) AS i");	# only the last page has room for these
 	is($node->safe_psql('postgres', 'SET enable_seqscan = off; SET enable_indexonlyscan = off; SELECT id FROM stale WHERE id = 59990 UNION ALL SELECT id FROM stale WHERE id = 59992'),
 		"-1\n59993", 'entries of rows that are gone lead to other ones');
 }

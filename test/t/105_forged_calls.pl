@@ -18,8 +18,6 @@ my $seed = random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || ($ENV{IBLT_TEST_LONG} ? 400 : 40);
 my $most_memory = 3072;    # MB of a session.  A value has up to 1024.
 
-sub pick { return $_[ int(rand(@_)) ] }
-
 # --- values -----------------------------------------------------------------------------------
 
 # Of the types of the extension.  Templates have parameters and no cells.

@@ -172,8 +172,6 @@ is($here->safe_psql('postgres', "BEGIN; $push COMMIT"), 'insert {"id": 1} applie
 
 # --- a damaged index -----------------------------------------------------------------------
 
-my $index = sub { my ($table, $to) = @_; return "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = $to WHERE indexrelid = '${table}_pkey'::regclass;" };
-my $unseen = sub { my ($table) = @_; return "${\ $index->($table, 'false')} INSERT INTO $table VALUES (777, 777); ${\ $index->($table, 'true')}" };
 my $damaged = sub { my ($side) = @_; return qr/an index of public\.\w+ does not find rows that the table has \($side\).*One has the key \{"id": 777\}/s };
 
 # After a run, the index of the side that lacked the row lacks the row that was inserted.
@@ -184,7 +182,7 @@ foreach my $node ($here, $there)
 	other($node)->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 777)');
 	my $run = $here->safe_psql('postgres', "CALL iblt_audit_run('other', tables => '{weak}', progress => false)");
 	is($here->safe_psql('postgres', "SELECT key, side FROM iblt_audit_differences WHERE run = $run"), '{"id": 777}|' . ($side eq 'here' ? 'there' : 'here'), "a run finds the row that is missing $side");
-	$node->safe_psql('postgres', $unseen->('weak'));
+	unnoticed($node, 'weak_pkey', 'INSERT INTO weak VALUES (777, 777)');
 	foreach my $direction ('pull', 'push')
 	{
 		like(failure("SET enable_seqscan = off; SELECT * FROM iblt_repair(run => $run, direction => '$direction'$_)"), $damaged->($side), "$direction$_: a repair does not trust the index that lacks it") foreach '', ', apply => true';
@@ -205,7 +203,7 @@ foreach my $round ([ 'pull', 'there' ], [ 'pull', 'here' ], [ 'push', 'here' ], 
 	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
 	my $repair = background($here, "SELECT action, key FROM iblt_repair('weak', 'other', direction => '$direction', apply => true)");
 	waiting(1, "$direction: the repair waits");
-	$node->safe_psql('postgres', $unseen->('weak'));
+	unnoticed($node, 'weak_pkey', 'INSERT INTO weak VALUES (777, 777)');
 	$holder->quit;
 	finish($repair);
 	like($repair->{err}, $damaged->($side), "$direction: the index $side lacks a row by then");
@@ -225,7 +223,7 @@ foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newes
 	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
 	my $repair = background($here, "SELECT key, status, detail FROM iblt_repair('weak', 'other', direction => '$direction', apply => true$winner)");
 	waiting(1, "$direction$winner: the repair waits");
-	$_->safe_psql('postgres', 'DELETE FROM weak WHERE id = 777;' . $unseen->('weak')) foreach $winner ? ($here, $there) : $target;
+	unnoticed($_, 'weak_pkey', 'DELETE FROM weak WHERE id = 777', 'INSERT INTO weak VALUES (777, 777)') foreach $winner ? ($here, $there) : $target;
 	$holder->quit;
 	finish($repair);
 	like($repair->{err}, $damaged->($target == $here ? 'here' : 'there'), "$direction$winner: what an index does not find is not equal by now");

@@ -180,9 +180,9 @@ sub made
 # An index is not told of a row.
 sub unnoticed_by
 {
-	my ($role, $sql, $relation) = @_;
-	my $set = "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '${relation}_pkey'::regclass";
-	on($role, $_) foreach sprintf($set, 'false'), $sql, sprintf($set, 'true');
+	my ($role, $relation, @sql) = @_;
+	my $set = "UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '${relation}_pkey'::regclass";
+	on($role, $_) foreach sprintf($set, 'false'), @sql, sprintf($set, 'true');
 	return;
 }
 
@@ -190,9 +190,8 @@ sub unnoticed_by
 sub stale_entry
 {
 	my ($relation) = @_;
-	my $set = "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '${relation}_pkey'::regclass";
-	on('there', $_) foreach sprintf($set, 'false'), "DELETE FROM $relation WHERE id = 19990", "VACUUM $relation", "SET allow_system_table_mods = on; UPDATE pg_class SET relhasindex = true WHERE oid = '$relation'::regclass",
-		sprintf($set, 'true'), "INSERT INTO $relation VALUES (-1, repeat('v', 40))";
+	unnoticed_by('there', $relation, "DELETE FROM $relation WHERE id = 19990", "VACUUM $relation", "UPDATE pg_class SET relhasindex = true WHERE oid = '$relation'::regclass");
+	on('there', "INSERT INTO $relation VALUES (-1, repeat('v', 40))");
 	is(sql($_, "SET enable_seqscan = off; SET enable_indexonlyscan = off; SELECT id FROM $relation WHERE id = 19990"), '-1', "$_ has such an entry") foreach qw(there far);
 	return;
 }
@@ -382,7 +381,7 @@ sub scenarios
 		if ($s->{lacks})
 		{
 			on('both', $_) foreach "VACUUM $relation", "ANALYZE $relation";
-			unnoticed_by($s->{by} // 'there', $text->($s->{lacks}), $relation);
+			unnoticed_by($s->{by} // 'there', $relation, $text->($s->{lacks}));
 		}
 		stale_entry($relation) if $s->{stale};
 		if ($s->{standby})

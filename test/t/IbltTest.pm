@@ -2,6 +2,7 @@
 #	The tests share this: strict and warnings, PostgreSQL's modules and Test::More, servers, sessions, waiting.
 #
 #	random_seed()                srand with IBLT_TEST_SEED or a new seed, which it prints
+#	pick(LIST)                   one of it, by that seed
 #	major_version()              that of the servers under test
 #	before(VERSION, LIST)        the list on servers before that version, nothing on later ones
 #	server(NAME, SETTING, ...)   starts a server that can publish
@@ -28,7 +29,7 @@
 #	failure(SQL)                 the error, with its SQLSTATE; '' if there is none
 #	changed(NODE, FUNCTION, FROM, TO)  a function of iblt_internal has TO in place of FROM, which it must have, from then
 #	                             on.  Returns the SQL that takes it back
-#	unnoticed(NODE, INDEX, SQL)  runs SQL whose rows the index is not told of
+#	unnoticed(NODE, INDEX, SQL, ...)  runs SQL whose rows the index is not told of
 #	wait_for(NODE, QUERY)        waits until the query gives true
 #	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
 #	synchronous(NODE, NAMES)     sets synchronous_standby_names; commits wait for them from then on
@@ -55,7 +56,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @ISA = qw(Exporter);
-our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed major_version before server ready two_servers awkward_servers standby replayed hba foreign_server sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure changed unnoticed wait_for subscribed
+our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed pick major_version before server ready two_servers awkward_servers standby replayed hba foreign_server sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure changed unnoticed wait_for subscribed
 	synchronous background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
@@ -77,6 +78,8 @@ sub random_seed
 	note("seed $seed");
 	return $seed;
 }
+
+sub pick { return $_[ int(rand(@_)) ] }
 
 sub major_version { return (`postgres --version` =~ /(\d+)/)[0] }
 
@@ -230,9 +233,9 @@ sub changed
 
 sub unnoticed
 {
-	my ($node, $index, $sql) = @_;
+	my ($node, $index, @sql) = @_;
 	my $set = "UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '$index'::regclass";
-	$node->safe_psql('postgres', $_) foreach (sprintf($set, 'false'), $sql, sprintf($set, 'true'));
+	$node->safe_psql('postgres', $_) foreach (sprintf($set, 'false'), @sql, sprintf($set, 'true'));
 	return;
 }
 
