@@ -35,20 +35,6 @@ SELECT key_type, rows FROM (SELECT iblt_agg(ROW(id, id::text), c) FROM r WHERE f
 SELECT key_type, rows FROM (SELECT iblt_agg(r, c) FROM r WHERE false) x(s), iblt_info(s);
 SELECT key_type, rows FROM (SELECT iblt_agg(id, c) FILTER (WHERE id < 0) FROM r) x(s), iblt_info(s);
 SELECT capacity, seed FROM (SELECT iblt_agg(id, c, iblt_new(777, seed => 3)) FROM r WHERE false) x(s), iblt_info(s);
-PREPARE none(int) AS SELECT (iblt_info(iblt_agg(id, c, $1))).capacity FROM r WHERE false;
-EXECUTE none(300);
-SET plan_cache_mode = force_generic_plan;
-EXECUTE none(300);
-RESET plan_cache_mode;
-CREATE TEMP TABLE template AS SELECT iblt_new(250, seed => 9) AS t;
-SELECT capacity, seed FROM (SELECT iblt_agg(id, c, (SELECT t FROM template)) FROM r WHERE false) x(s), iblt_info(s);
--- a template that only a row could tell is an error, not a guess
-SELECT iblt_agg(id, c, t) FROM r, template WHERE false;
--- a column will do where there is a row, also if a worker or partition has none
-SELECT rows, capacity FROM (SELECT iblt_agg(id, c, cap) FROM r, (SELECT 300) y(cap)) x(s), iblt_info(s);
-CREATE TEMP TABLE caps AS SELECT id, c, 300 AS cap FROM r;
-SELECT rows, capacity FROM (SELECT iblt_agg(id, c, cap) FROM caps WHERE id <= 10) x(s), iblt_info(s);
-SELECT iblt_agg(id, c, cap) FROM caps WHERE id < 0;
 -- an empty side against a full one: every row differs
 SELECT count(*), min(side) FROM (SELECT iblt_agg(id, c, 2000) FILTER (WHERE false) - iblt_agg(id, c, 2000) FROM r) x(s),
 	iblt_decode(s);

@@ -78,7 +78,7 @@ SELECT rows, key_type, capacity FROM agg_answer, iblt_info(s);
 SELECT n, rows, key_type, capacity, seed FROM (SELECT iblt_agg(id, c, 100) AS a, iblt_agg(t, c, 2000) AS b,
 	iblt_agg(ROW(t, id), c, iblt_new(30, seed => 6)) AS d FROM agg_wide WHERE id < 0) q, unnest(ARRAY[a, b, d]) WITH ORDINALITY AS u(s, n), iblt_info(s) ORDER BY n;
 -- what only a row could tell is an error, and a column will do where there is a row
-SELECT * FROM pg_temp.refusals('%s FROM agg_wide WHERE id < 0', 'iblt_agg(id, c, id)', 'iblt_strata_agg(id, c, iblt_strata_new(seed => id))', 'kbf_agg(id, v, id)');
+SELECT * FROM pg_temp.refusals('%s FROM agg_wide WHERE id < 0', 'iblt_agg(id, c, id)', 'iblt_agg(id, c, iblt_new(seed => id))', 'iblt_strata_agg(id, c, iblt_strata_new(seed => id))', 'kbf_agg(id, v, id)');
 SELECT rows, capacity FROM (SELECT iblt_agg(id, c, 300 + g - g) FROM agg_parts) x(s), iblt_info(s);
 -- a later row, or another partition, has other parameters
 SELECT argument, array_agg(DISTINCT split_part(refusal, ' (', 1)) AS refusal FROM unnest('{agg_plain,agg_parts}'::text[]) AS t, pg_temp.refusals('%s FROM ' || t,
