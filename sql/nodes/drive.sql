@@ -47,7 +47,7 @@ BEGIN
 				-- have a vote, and the other nodes commit before they do.
 				FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(names) ELSE 0 END LOOP
 					CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
-					PERFORM repair_require_fresh(nodes_two(s, n, n)),
+					PERFORM repair_require_fresh(s.sides[n]),
 						repair_require_unwritten((s.sides[n]).relation);
 				END LOOP;
 				IF source IS NULL THEN

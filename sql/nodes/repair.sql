@@ -33,19 +33,6 @@ AS $$
 	WHERE d.confirmed IS FALSE OR source IS NULL AND v.verdict = 'tie' ORDER BY d.key
 $$;
 
--- The plan of a comparison of two of the nodes.
-CREATE FUNCTION nodes_two(plan plan, base integer, node integer) RETURNS plan
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	plan.here := plan.sides[base];
-	plan.there := plan.sides[node];
-	plan.links := '{}';	-- those of all nodes
-	plan.sides := NULL;
-	RETURN plan;
-END
-$$;
-
 -- One target
 
 -- The rows for the steps of a node.
@@ -101,7 +88,10 @@ BEGIN
 			END IF;
 		END LOOP;
 		FOR i IN 1 .. cardinality(pairs) LOOP
-			compared := nodes_two(s, pairs[i].source, pairs[i].target);
+			compared := s;
+			compared.here := s.sides[pairs[i].source];
+			compared.there := s.sides[pairs[i].target];
+			compared.sides := NULL;
 			compared.content := 'texts';
 			compared.links := nodes_links(s.sides);
 			work := ROW(repair_plan_of(compared, asked), NULL, 0, '{}', 0, NULL)::repair_work;

@@ -88,20 +88,21 @@ $$;
 -- transaction may have read foreign tables before this repair if the call is not a statement of
 -- its own, or if it has locked others than those of the plan.  A block that has caught an error may
 -- have given back its locks.
-CREATE FUNCTION repair_require_fresh(plan plan) RETURNS void
+CREATE FUNCTION repair_require_fresh(VARIADIC sides side[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	context text;
 	own oid[] := relation_sources(ARRAY(SELECT s.relation::regclass
-		FROM unnest(ARRAY[plan.here, plan.there]) AS s WHERE s.place IS NULL));
+		FROM unnest(sides) AS s WHERE s.place IS NULL));
 BEGIN
 	GET DIAGNOSTICS context = PG_CONTEXT;
-	IF NOT is_elsewhere(plan) AND current_setting('transaction_isolation') !~ '^read' THEN
+	IF own <> '{}' AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
-	ELSIF is_remote_here(plan) AND (transaction_timestamp() <> statement_timestamp()
+	ELSIF EXISTS (SELECT FROM unnest(sides) AS s WHERE s.place IS NULL AND s.remote)
+			AND (transaction_timestamp() <> statement_timestamp()
 			OR context !~ '[^a-zA-Z0-9_$]iblt_repair(_nodes)?\([^\n]*$'
 			OR EXISTS (SELECT FROM pg_locks l JOIN pg_foreign_table f ON f.ftrelid = l.relation
 				WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
@@ -163,7 +164,7 @@ BEGIN
 				'on both sides.';
 	END IF;
 	IF (plan.asked).apply THEN
-		PERFORM repair_require_fresh(compared);
+		PERFORM repair_require_fresh(compared.here, compared.there);
 		IF s.place IS NULL THEN
 			PERFORM repair_require_own_triggers();
 		ELSIF source.place IS NULL THEN
