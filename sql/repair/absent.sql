@@ -47,8 +47,7 @@ BEGIN
 		PERFORM progress(compared.progress, format(
 			'scanning for the rows of %s keys that the %s lacks', cardinality(ids),
 			CASE action WHEN 'delete' THEN 'source' ELSE 'target' END));
-		place := CASE action WHEN 'insert' THEN repair_target_of((plan.asked).target_side, 1, 2)
-			ELSE repair_source_of((plan.asked).target_side, 1, 2) END;
+		place := CASE action WHEN 'insert' THEN plan.place ELSE 3 - plan.place END;
 		FOR i IN 1 .. cardinality(ids) BY size LOOP
 			part := ids[i : i + size - 1];
 			hashes := CASE WHEN compared.by_hash THEN keys_of_ids(compared, part)

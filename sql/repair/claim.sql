@@ -34,16 +34,15 @@ CREATE FUNCTION repair_look(plan repair_plan, ids text[], stamps boolean,
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	target_side text := (plan.asked).target_side;
 BEGIN
 	compared.content := CASE WHEN stamps THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
-	SELECT repair_source_of(target_side, x.here, x.there),
-		repair_target_of(target_side, x.here, x.there) INTO source, target
-	FROM (SELECT array_agg(repair_checksum(d.here_checksum, d.here, stamps) ORDER BY k.n) AS here,
-			array_agg(repair_checksum(d.there_checksum, d.there, stamps) ORDER BY k.n) AS there
-		FROM unnest(ids) WITH ORDINALITY AS k(id, n)
-		LEFT JOIN unnest(look_at_ids(compared, ids)) AS d USING (id)) AS x;
+	SELECT array_agg(x.of_sides[3 - plan.place] ORDER BY k.n),
+		array_agg(x.of_sides[plan.place] ORDER BY k.n) INTO source, target
+	FROM unnest(ids) WITH ORDINALITY AS k(id, n)
+	LEFT JOIN unnest(look_at_ids(compared, ids)) AS d USING (id),
+	LATERAL (SELECT ARRAY[repair_checksum(d.here_checksum, d.here, stamps),
+		repair_checksum(d.there_checksum, d.there, stamps)]) AS x(of_sides);
 END
 $$;
 
@@ -82,13 +81,12 @@ BEGIN
 	compared.versions := false;
 	compared.content := CASE action WHEN 'update' THEN 'lists' WHEN 'delete' THEN 'key lists'
 		ELSE 'none' END;
-	target := (find_sides(compared, keys, repair_target_of((plan.asked).target_side, 1, 2),
-		lock))[1];
+	target := (find_sides(compared, keys, plan.place, lock))[1];
 	IF lock THEN
 		PERFORM repair_settle(plan);
 	END IF;
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
-	source := (find_sides(compared, keys, repair_source_of((plan.asked).target_side, 1, 2)))[1];
+	source := (find_sides(compared, keys, 3 - plan.place))[1];
 END
 $$;
 
@@ -182,8 +180,8 @@ BEGIN
 	END IF;
 	IF weights[1] IS NOT NULL THEN
 		places := iblt_compare_changed((plan.compared).seed, weights,
-			repair_target_of(asked.target_side, target, source)::bigint[],
-			repair_source_of(asked.target_side, target, source)::bigint[]);
+			(CASE plan.place WHEN 1 THEN target ELSE source END)::bigint[],
+			(CASE plan.place WHEN 1 THEN source ELSE target END)::bigint[]);
 	ELSIF ROW(source, target) IS DISTINCT FROM ROW(was_source, was_target) THEN
 		places := ARRAY(SELECT k.n
 			FROM unnest(source, target, was_source, was_target) WITH ORDINALITY

@@ -29,8 +29,8 @@ DECLARE
 	before text := current_setting('lock_timeout');
 	patience text := 'SELECT pg_catalog.set_config(name, %s, true) FROM pg_catalog.pg_settings'
 		' WHERE name = ''lock_timeout''';
-	places text[] := ARRAY(SELECT DISTINCT place
-		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place);
+	places text[] := ARRAY(SELECT DISTINCT o.place
+		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS o(place));
 	place text;
 	plan repair_plan;
 	x record;

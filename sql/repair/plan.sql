@@ -23,22 +23,6 @@ BEGIN
 END
 $$;
 
--- Of what is here and what is there, what the target has.
-CREATE FUNCTION repair_target_of(target_side text, here anyelement, there anyelement)
-RETURNS anyelement
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE target_side WHEN 'here' THEN here ELSE there END
-$$;
-
--- Of what is here and what is there, what the source has.
-CREATE FUNCTION repair_source_of(target_side text, here anyelement, there anyelement)
-RETURNS anyelement
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE target_side WHEN 'here' THEN there ELSE here END
-$$;
-
 -- An error if this transaction may have changed a relation, from which another server is to be
 -- repaired.
 -- Its locks tell.  A savepoint that is rolled back gives them back.
@@ -248,8 +232,9 @@ BEGIN
 	compared.stamp_columns := CASE WHEN asked.winner = 'newest' AND asked.newest_by IS NULL
 		THEN '{tableoid,ctid,xmin}' ELSE '{}' END;
 	plan.compared := compared;
-	plan.target := repair_target_of(asked.target_side, compared.here, compared.there);
-	plan.source := repair_source_of(asked.target_side, compared.here, compared.there);
+	plan.place := CASE asked.target_side WHEN 'here' THEN 1 ELSE 2 END;
+	plan.target := (sides_of(compared))[plan.place];
+	plan.source := (sides_of(compared))[3 - plan.place];
 	plan.indexed := compared.is_unique AND NOT compared.by_hash;
 	plan.links := ARRAY(SELECT l FROM unnest(compared.links) AS l
 		WHERE l.source <> (plan.target).side);

@@ -89,8 +89,8 @@ BEGIN
 	IF asked.apply THEN
 		PERFORM repair_claim(work);
 	ELSE
-		PERFORM repair_show(work, repair_target_of(asked.target_side,
-			(work.figures).rows_here, (work.figures).rows_there));
+		PERFORM repair_show(work,
+			(ARRAY[(work.figures).rows_here, (work.figures).rows_there])[plan.place]);
 	END IF;
 	IF at_once THEN
 		figures := answer.figures;

@@ -74,7 +74,7 @@ BEGIN
 		PERFORM check_index(compared, doubtful);
 		IF NOT asked.apply THEN
 			PERFORM repair_show(work,
-				repair_target_of(asked.target_side, t.rows_here, t.rows_there));
+				(ARRAY[t.rows_here, t.rows_there])[plan.place]);
 		END IF;
 		result := array_append(result, ROW(t, planned.item, work)::run_table_repair);
 	END LOOP;

@@ -16,7 +16,7 @@
 -- A unique key is inserted or deleted, or its columns are updated.  If the newest row wins, the
 -- last text of a row is its stamp.
 -- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
-CREATE FUNCTION repair_unique_changes(differences difference[], target_side text, newest boolean)
+CREATE FUNCTION repair_unique_changes(differences difference[], place integer, newest boolean)
 RETURNS TABLE (id text, key jsonb, action text, source_texts jsonb, target_texts jsonb, n bigint,
 	problem text, source_checksum text, target_checksum text, checksum text)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -37,16 +37,15 @@ AS $$
 		repair_checksum(s.target_checksum, s.target, newest),
 		coalesce(s.source, s.target) #>> '{0,2}'
 	FROM unnest(differences) AS d,
-	LATERAL (SELECT repair_source_of(target_side, d.here_checksum, d.there_checksum),
-			repair_target_of(target_side, d.here_checksum, d.there_checksum),
-			repair_source_of(target_side, d.here, d.there),
-			repair_target_of(target_side, d.here, d.there))
+	LATERAL (SELECT ARRAY[d.here_checksum, d.there_checksum], ARRAY[d.here, d.there])
+		AS x(checksums, rows),
+	LATERAL (SELECT x.checksums[3 - place], x.checksums[place], x.rows[3 - place], x.rows[place])
 		AS s(source_checksum, target_checksum, source, target)
 $$;
 
 -- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
-CREATE FUNCTION repair_counted_changes(differences difference[], target_side text, newest boolean)
+CREATE FUNCTION repair_counted_changes(differences difference[], place integer, newest boolean)
 RETURNS TABLE (id text, key jsonb, action text, source_texts jsonb, target_texts jsonb, n bigint,
 	problem text, source_checksum text, target_checksum text, checksum text)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -56,16 +55,15 @@ AS $$
 		CASE WHEN c.n > 0 THEN c.texts END, CASE WHEN c.n < 0 THEN c.texts END,
 		abs(c.n),
 		CASE WHEN c.n IS NULL THEN 'differs in a value that has the same text on both sides' END,
-		repair_source_of(target_side, d.here_checksum, d.there_checksum),
-		repair_target_of(target_side, d.here_checksum, d.there_checksum), c.checksum
+		(ARRAY[d.here_checksum, d.there_checksum])[3 - place],
+		(ARRAY[d.here_checksum, d.there_checksum])[place], c.checksum
 	FROM unnest(differences) AS d LEFT JOIN LATERAL (
 		SELECT e.r -> 1 AS texts, sum(e.n)::bigint AS n,
 			(array_agg(e.r ->> 2 ORDER BY e.n * sign(e.total) DESC))[1] AS checksum
 		FROM (SELECT r, x.n, sum(x.n) OVER (PARTITION BY r -> 1) AS total
-			FROM (VALUES (d.here, 'here'), (d.there, 'there')) AS s(rows, side),
-			LATERAL jsonb_array_elements(s.rows) AS r,
-			LATERAL (SELECT (r ->> 0)::bigint * CASE s.side
-				WHEN repair_counted_changes.target_side THEN -1 ELSE 1 END) AS x(n)) AS e
+			FROM (VALUES (d.here, 1), (d.there, 2)) AS s(rows, place),
+			LATERAL jsonb_array_elements(s.rows) AS r, LATERAL (SELECT (r ->> 0)::bigint
+				* CASE s.place WHEN repair_counted_changes.place THEN -1 ELSE 1 END) AS x(n)) AS e
 		GROUP BY e.r -> 1 HAVING sum(e.n) <> 0) AS c ON true
 $$;
 

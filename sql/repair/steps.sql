@@ -144,7 +144,7 @@ BEGIN
 	IF plan.indexed THEN
 		steps := ARRAY(SELECT ROW(u.id, u.key, u.action, u.problem, u.n, NULL, NULL, NULL,
 				u.source_checksum, u.target_checksum, NULL)::repair_step
-			FROM repair_unique_changes(differences, asked.target_side, special) AS u);
+			FROM repair_unique_changes(differences, plan.place, special) AS u);
 	ELSE
 		IF NOT (plan.compared).is_unique AND EXISTS (SELECT FROM unnest(differences) AS d,
 				LATERAL (VALUES (d.here, d.here_checksum), (d.there, d.there_checksum))
@@ -158,7 +158,7 @@ BEGIN
 		END IF;
 		EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'
 				' AS v(%s)', CASE WHEN (plan.compared).is_unique THEN 'repair_unique_changes'
-				ELSE 'repair_counted_changes' END, asked.target_side, special,
+				ELSE 'repair_counted_changes' END, plan.place, special,
 			concat_ws(', ', repair_each_sql(plan.columns, 'x.source_texts ->> %s'),
 				repair_each_sql(plan.columns, 'x.target_texts ->> %s'), '0'),
 			concat_ws(', ', repair_each_sql(plan.columns, 'n%s'),

@@ -77,6 +77,7 @@ CREATE TYPE repair_column AS (
 CREATE TYPE repair_plan AS (
 	compared plan,
 	asked repair_options,
+	place integer,			-- of the target among the sides, 1 or 2; the source has the other one
 	target side,			-- the one to be changed
 	source side,			-- the other one
 	described repair_description,	-- the target

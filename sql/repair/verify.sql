@@ -52,7 +52,6 @@ CREATE FUNCTION repair_verify(INOUT work repair_work, seen boolean) RETURNS repa
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	target_side text := (plan.asked).target_side;
 	steps repair_step[];
 	ids text[];
 	wanted text[];
@@ -70,12 +69,12 @@ BEGIN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
 		IF work.differ IS NOT NULL THEN
-			found := repair_checksums(plan, repair_source_of(target_side, 1, 2), ids);
+			found := repair_checksums(plan, 3 - plan.place, ids);
 			work.differ := work.differ || ARRAY(SELECT d.id
 				FROM unnest(ids, wanted, found) AS d(id, wanted, source)
 				WHERE d.source IS DISTINCT FROM d.wanted);
 		END IF;
-		found := repair_checksums(plan, repair_target_of(target_side, 1, 2), ids);
+		found := repair_checksums(plan, plan.place, ids);
 		CONTINUE WHEN found = wanted;
 		ids := ARRAY(SELECT DISTINCT d.id FROM unnest(ids, wanted, found) AS d(id, wanted, found)
 			WHERE d.found IS DISTINCT FROM d.wanted);
