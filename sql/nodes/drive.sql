@@ -47,8 +47,7 @@ BEGIN
 				-- have a vote, and the other nodes commit before they do.
 				FOR n IN 1 .. CASE WHEN asked.apply THEN cardinality(names) ELSE 0 END LOOP
 					CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
-					PERFORM repair_require_fresh(s.sides[n]),
-						repair_require_unwritten((s.sides[n]).relation);
+					PERFORM repair_require_apart(true, s.sides[n]);
 				END LOOP;
 				IF source IS NULL THEN
 					PERFORM nodes_check_standby(s.sides);

@@ -23,62 +23,25 @@ BEGIN
 END
 $$;
 
--- An error if this transaction may have changed a relation, from which another server is to be
--- repaired.
--- Its locks tell.  A savepoint that is rolled back gives them back.
-CREATE FUNCTION repair_require_unwritten(name text) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
-			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-			AND l.relation = ANY (relation_sources(ARRAY[name::regclass]))
-			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = format('cannot repair another server: this transaction has changed %s',
-				name),
-			DETAIL = 'The other server commits, even if this transaction is rolled back.',
-			HINT = 'COMMIT first.';
-	END IF;
-END
-$$;
-
--- An error if triggers may wait that another role has deferred, because a function with SECURITY
--- DEFINER calls this one.
--- SET CONSTRAINTS would run them as the role of that function.
--- The locks of writers tell where they may wait.
-CREATE FUNCTION repair_require_own_triggers() RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-DECLARE
-	outer_role text := coalesce(nullif(current_setting('role'), 'none'), session_user);
-BEGIN
-	IF outer_role <> current_user AND EXISTS (SELECT FROM pg_locks l
-			JOIN pg_trigger t ON t.tgrelid = l.relation AND t.tgdeferrable
-			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-			AND l.mode = 'RowExclusiveLock') THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-			MESSAGE = format('cannot run triggers that role "%s" may have deferred as role "%s"',
-				outer_role, current_user),
-			DETAIL = 'A repair runs all triggers of the transaction that are deferred.',
-			HINT = 'COMMIT first.';
-	END IF;
-END
-$$;
-
--- An error if rows that this database shows may be older than this statement.
+-- An error if a repair cannot be applied in this transaction, which may show rows that are older
+-- than this statement, or has written to a source of a repair that pushes, or has triggers that
+-- another role deferred.
+-- Its locks tell.  A savepoint that is rolled back, or a block that has caught an error, gives them
+-- back.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.  This
 -- transaction may have read foreign tables before this repair if the call is not a statement of
--- its own, or if it has locked others than those of the plan.  A block that has caught an error may
--- have given back its locks.
-CREATE FUNCTION repair_require_fresh(VARIADIC sides side[]) RETURNS void
+-- its own, or if it has locked others than those of the plan.
+-- A function with SECURITY DEFINER may call this one.  SET CONSTRAINTS would run triggers that its
+-- caller has deferred as the role of that function.
+CREATE FUNCTION repair_require_apart(pushes boolean, VARIADIC sides side[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	context text;
 	own oid[] := relation_sources(ARRAY(SELECT s.relation::regclass
 		FROM unnest(sides) AS s WHERE s.place IS NULL));
+	outer_role text := coalesce(nullif(current_setting('role'), 'none'), session_user);
 BEGIN
 	GET DIAGNOSTICS context = PG_CONTEXT;
 	IF own <> '{}' AND current_setting('transaction_isolation') !~ '^read' THEN
@@ -99,6 +62,24 @@ BEGIN
 				'as postgres_fdw does.',
 			HINT = 'Call iblt_repair once in a statement, outside of transaction blocks and '
 				'functions, or on the other server.';
+	ELSIF NOT pushes AND outer_role <> current_user AND EXISTS (SELECT FROM pg_locks l
+			JOIN pg_trigger t ON t.tgrelid = l.relation AND t.tgdeferrable
+			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+			AND l.mode = 'RowExclusiveLock') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('cannot run triggers that role "%s" may have deferred as role "%s"',
+				outer_role, current_user),
+			DETAIL = 'A repair runs all triggers of the transaction that are deferred.',
+			HINT = 'COMMIT first.';
+	ELSIF pushes AND pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT
+			FROM pg_locks l WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+			AND l.relation = ANY (own)
+			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = format('cannot repair another server: this transaction has changed %s',
+				(SELECT s.relation FROM unnest(sides) AS s WHERE s.place IS NULL LIMIT 1)),
+			DETAIL = 'The other server commits, even if this transaction is rolled back.',
+			HINT = 'COMMIT first.';
 	END IF;
 END
 $$;
@@ -112,7 +93,6 @@ AS $$
 DECLARE
 	compared plan := plan.compared;
 	s side := plan.target;
-	source side := plan.source;
 BEGIN
 	IF (plan.described).kind NOT IN ('table', 'partitioned table', CASE WHEN s.own_rows
 			THEN 'a table that others inherit from' ELSE 'table' END) THEN
@@ -148,12 +128,7 @@ BEGIN
 				'on both sides.';
 	END IF;
 	IF (plan.asked).apply THEN
-		PERFORM repair_require_fresh(compared.here, compared.there);
-		IF s.place IS NULL THEN
-			PERFORM repair_require_own_triggers();
-		ELSIF source.place IS NULL THEN
-			PERFORM repair_require_unwritten(source.relation);
-		END IF;
+		PERFORM repair_require_apart(s.place IS NOT NULL, compared.here, compared.there);
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',

@@ -235,7 +235,7 @@ plpgsql_findings() {
 				'what follows a block that always ends with an error, which it catches, is reached'),
 			('expression is not pure expression|%', '{key_size}', 'an aggregate needs a FROM'),
 			('routine is marked as IMMUTABLE, but expression is STABLE|%', NULL, 'the tests above tell more precisely'),
-			('routine is marked as STABLE, but expression is VOLATILE|%', '{collation_order,describe,describe_replication,describe_storage,describe_system,live_plan,live_read,repair_require_unwritten}',
+			('routine is marked as STABLE, but expression is VOLATILE|%', '{collation_order,describe,describe_replication,describe_storage,describe_system,live_plan,live_read}',
 				'stable, to read in the snapshot of their callers; volatile are built-in functions and views, and ones that raise errors'),
 			('text type variable is not sanitized|%', '{ask_values,differing,find_distributed,iblt_repair,nodes_rows,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_exchange,repair_execute_steps,structure_here}',
 				'it runs a whole statement that others put together with format()'),

@@ -258,7 +258,7 @@ SET search_path = iblt_internal, rep, public;
 BEGIN;
 UPDATE opt SET v = v WHERE id = 5;
 SELECT t, place, outcome(format('SELECT repair_check_target(jsonb_populate_record(NULL::repair_plan, %L))', jsonb_build_object('asked', jsonb_build_object('apply', true, 'as_replica', false), 'described', '{"read_only": false, "deferrable_constraints": []}'::jsonb,
-	'source', CASE t WHEN 'here' THEN there ELSE here END, 'target', CASE t WHEN 'here' THEN here ELSE there END))) AS said
+	'compared', jsonb_build_object('here', here, 'there', there), 'target', CASE t WHEN 'here' THEN here ELSE there END))) AS said
 FROM (VALUES ('here', 'iblt_run'), ('there', 'iblt_run'), ('there', NULL)) AS v(t, place),
 	LATERAL (SELECT '{"side": "here", "relation": "rep.opt", "recovery": false, "remote": false}'::jsonb, jsonb_build_object('side', 'there', 'relation', 'rep.opt', 'recovery', false, 'remote', false, 'place', place)) AS s(here, there);
 ROLLBACK;
