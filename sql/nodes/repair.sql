@@ -50,7 +50,7 @@ BEGIN
 		INTO made USING node;
 		rows := rows || made;
 	END LOOP;
-	PERFORM repair_forget(works);
+	PERFORM iblt_repair_drop((w.plan).secret) FROM unnest(works) AS w;
 	RETURN rows;
 END
 $$;

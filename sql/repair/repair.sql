@@ -215,7 +215,7 @@ BEGIN
 			FOR part IN SELECT repair_parts(works) LOOP
 				RETURN QUERY EXECUTE part;
 			END LOOP;
-			PERFORM repair_forget(works);
+			PERFORM iblt_repair_drop((w.plan).secret) FROM unnest(works) AS w;
 			-- behind all that may end in an error, such as a cancel
 			IF asked.apply AND works <> '{}' THEN
 				PERFORM repair_commit((((works[1]).plan).target).place);

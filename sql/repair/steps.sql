@@ -5,17 +5,9 @@
 
 -- Arrays kept in a temporary file until the transaction ends
 
--- Forgets a list.
+-- Forgets a list, and those whose names go on with a slash.
 CREATE FUNCTION iblt_repair_drop(list text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- Forgets what is kept of repairs.
-CREATE FUNCTION repair_forget(works repair_work[]) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT iblt_repair_drop((w.plan).secret || list)
-	FROM unnest(works) AS w, unnest('{"",/long,/skipped}'::text[]) AS list
-$$;
 
 -- The steps of a batch.
 CREATE FUNCTION repair_batch(work repair_work, n integer) RETURNS repair_step[]

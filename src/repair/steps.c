@@ -180,14 +180,21 @@ iblt_repair_get(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_repair_drop);
 
-/* iblt_repair_drop(list) */
+/* iblt_repair_drop(list): with those whose names go on with a slash */
 Datum
 iblt_repair_drop(PG_FUNCTION_ARGS)
 {
-	Arrays	   *arrays = find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	dlist_mutable_iter iter;
 
-	if (arrays != NULL)
-		MemoryContextDelete(arrays->context);
+	dlist_foreach_modify(iter, &lists)
+	{
+		Arrays	   *arrays = dlist_container(Arrays, node, iter.cur);
+
+		if (strcspn(arrays->name, "/") == strlen(name) &&
+			strncmp(arrays->name, name, strlen(name)) == 0)
+			MemoryContextDelete(arrays->context);
+	}
 	PG_RETURN_VOID();
 }
 
