@@ -115,6 +115,7 @@ $$;
 -- must be unique.
 -- With "how" 'bulk' they are for many rows each, and are executed each by itself.  Why one failed
 -- is found out row by row, but a cancel is not tried again.
+-- With 'all' they are executed together.
 -- With 'each' they are for a row each, and are executed together, or if that fails each by itself.
 -- Those that fail may succeed behind others (a table that refers to itself, values that must be
 -- unique), which is what 'left' is for.  It tries the statements again behind the others until none
@@ -137,11 +138,11 @@ BEGIN
 	IF statements = '{}' THEN
 		RETURN;
 	END IF;
-	IF how = 'each' THEN
+	IF how IN ('all', 'each') THEN
 		SELECT * INTO x FROM repair_run(conn, statements, path);
 		IF x.failed IS NULL THEN
 			RETURN;
-		ELSIF (x.e).state <> ALL (of_order) THEN
+		ELSIF how = 'all' OR (x.e).state <> ALL (of_order) THEN
 			PERFORM repair_fail(x.e, (statements[x.failed]).sql, (statements[x.failed]).key);
 		END IF;
 	END IF;
@@ -173,21 +174,6 @@ BEGIN
 		remaining := failed;
 	END LOOP;
 	failed := ARRAY(SELECT f FROM unnest(failed) AS f ORDER BY 1);
-END
-$$;
-
--- Runs all triggers and checks that are deferred.
-CREATE FUNCTION repair_deferred(path text, conn text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
-	e failure := (SELECT r.e FROM repair_run(conn,
-		ARRAY[ROW(sql, 0, false, NULL, NULL, NULL)::repair_statement], path) AS r);
-BEGIN
-	IF e.state IS NOT NULL THEN
-		PERFORM repair_fail(e, sql, NULL);
-	END IF;
 END
 $$;
 
@@ -315,6 +301,9 @@ DECLARE
 	-- the session of a peer ends with the repair
 	role text := CASE WHEN conn IS NULL THEN current_setting('session_replication_role')
 		ELSE 'origin' END;
+	-- runs all triggers and checks that are deferred
+	deferred repair_statement[] := ARRAY[ROW('SET CONSTRAINTS ALL IMMEDIATE', 0, false, NULL, NULL,
+		NULL)::repair_statement];
 	size CONSTANT integer := 10000;		-- steps at a time
 	work repair_work;
 	action text;
@@ -327,7 +316,7 @@ DECLARE
 	x record;
 BEGIN
 	IF sets_role AND conn IS NULL THEN
-		PERFORM repair_deferred(asked.apply_search_path, conn);
+		PERFORM repair_send(conn, 'all', deferred, asked.apply_search_path);
 	END IF;
 	PERFORM ask_call(conn, format('repair_open(%L)', asked.as_replica));
 	FOR i IN 1 .. cardinality(works) LOOP
@@ -360,7 +349,7 @@ BEGIN
 	FOREACH work IN ARRAY works LOOP
 		PERFORM repair_take_back(work);
 	END LOOP;
-	PERFORM repair_deferred(asked.apply_search_path, conn);
+	PERFORM repair_send(conn, 'all', deferred, asked.apply_search_path);
 	IF sets_role THEN
 		PERFORM ask_one(conn, format('SELECT set_config(''session_replication_role'', %L, true)',
 			role));
