@@ -5,12 +5,10 @@
 -- has kept, there is a statement for it.  From then on it is a repair as any other (sql/repair), of
 -- several tables in one transaction.
 
--- What was reviewed
-
 -- The steps for the differences of a table that a run has kept, those of each seed together, which
 -- are looked at again and are the same.
 CREATE FUNCTION run_repair_find(w run_worker, t run_table, options options,
-	asked repair_options) RETURNS run_table_repair[]
+	asked repair_options) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -28,7 +26,7 @@ DECLARE
 	judged record;
 	doubtful text[];
 	number bigint := 0;
-	result run_table_repair[] := '{}';
+	result repair_work[] := '{}';
 BEGIN
 	-- it has to be as it was when the run compared it
 	PERFORM run_require_same(t, compared);
@@ -39,7 +37,7 @@ BEGIN
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
-		work := ROW(plan, NULL, 0, '{}', 0, '{}')::repair_work;
+		work := ROW(plan, NULL, 0, '{}', 0, '{}', t.table_number, planned.item)::repair_work;
 		doubtful := '{}';
 		number := number + cardinality(kept);
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
@@ -76,7 +74,7 @@ BEGIN
 			PERFORM repair_show(work,
 				(ARRAY[t.rows_here, t.rows_there])[plan.place]);
 		END IF;
-		result := array_append(result, ROW(t, planned.item, work)::run_table_repair);
+		result := array_append(result, work);
 	END LOOP;
 	-- a run that goes on keeps more of them meanwhile
 	PERFORM run_require_stored(t.run, t.kept <= number);
@@ -84,49 +82,8 @@ BEGIN
 END
 $$;
 
--- Applying
-
--- Runs the statements, and takes what they repaired from the run.
-CREATE FUNCTION run_repair_apply(w run_worker, repairs run_table_repair[])
-RETURNS run_table_repair[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	works repair_work[] := ARRAY(SELECT u.work FROM unnest(repairs) WITH ORDINALITY AS u
-		ORDER BY u.ordinality);
-	r run_table_repair;
-	compared plan;
-	gone text[];			-- ids of keys whose rows were equal, or have become so
-	t run_table;
-BEGIN
-	PERFORM repair_claim(VARIADIC works);
-	works := repair_apply(works);
-	FOR i IN 1 .. cardinality(repairs) LOOP
-		r := repairs[i];
-		r.work := works[i];
-		repairs[i] := r;
-		compared := ((r.work).plan).compared;
-		gone := ARRAY(SELECT s.id
-			FROM (SELECT b.id, true AS equal FROM generate_series(1, (r.work).batches) AS n,
-					unnest(repair_batch(r.work, n)) AS b
-				UNION ALL
-				SELECT k.id, k.detail = 'equal by now'
-				FROM repair_skipped(((r.work).plan).secret) AS k) AS s
-			GROUP BY s.id HAVING bool_and(s.equal) EXCEPT SELECT unnest((r.work).differ));
-		CONTINUE WHEN gone = '{}';
-		w.item := r.item;
-		w.plan := compared;
-		t := run_table_of(w.run, (r.t).table_number);
-		PERFORM run_replace(w, t, ARRAY(SELECT d
-				FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS d
-				WHERE d.seed <> compared.seed OR d.id <> ALL (gone) ORDER BY d.number),
-			format('%s differences are equal since iblt_repair', cardinality(gone)));
-	END LOOP;
-	RETURN repairs;
-END
-$$;
-
--- Repairs, or previews, what a run has kept, over connections of these names.
+-- Repairs, or previews, what a run has kept, over connections of these names; what is repaired goes
+-- from the run.
 -- If the rows are changed, the lock keeps the run from going on meanwhile.
 CREATE FUNCTION run_repair(conns text[], peers text[], run bigint, relation regclass,
 	here_relation text, peer_relation text, options options, asked repair_options)
@@ -139,7 +96,10 @@ DECLARE
 		THEN nodes_relation(here_relation, 'here_relation') END;
 	of_run options;
 	tables run_table[];
-	repairs run_table_repair[] := '{}';
+	t run_table;
+	works repair_work[] := '{}';
+	work repair_work;
+	gone text[];			-- ids of keys whose rows were equal, or have become so
 	rest text[];
 	-- arguments that say what to compare
 	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
@@ -176,23 +136,40 @@ BEGIN
 			MESSAGE = format('run %s has no table %s', run, coalesce(name, relation::text)),
 			HINT = 'See iblt_audit_tables.';
 	END IF;
-	FOR i IN 1 .. cardinality(tables) LOOP
+	FOREACH t IN ARRAY tables LOOP
 		-- what is to begin again is left to the warning
-		IF tables[i].kept > 0 AND tables[i].shape IS NOT NULL THEN
-			repairs := repairs || run_repair_find(w, tables[i], of_run, asked);
+		IF t.kept > 0 AND t.shape IS NOT NULL THEN
+			works := works || run_repair_find(w, t, of_run, asked);
 		END IF;
 	END LOOP;
-	IF asked.apply AND repairs <> '{}' THEN
-		repairs := run_repair_apply(w, repairs);
+	IF asked.apply AND works <> '{}' THEN
+		PERFORM repair_claim(VARIADIC works);
+		works := repair_apply(works);
+		FOREACH work IN ARRAY works LOOP
+			w.item := work.item;
+			w.plan := (work.plan).compared;
+			gone := ARRAY(SELECT s.id
+				FROM (SELECT b.id, true AS equal FROM generate_series(1, work.batches) AS n,
+						unnest(repair_batch(work, n)) AS b
+					UNION ALL
+					SELECT k.id, k.detail = 'equal by now'
+					FROM repair_skipped((work.plan).secret) AS k) AS s
+				GROUP BY s.id HAVING bool_and(s.equal) EXCEPT SELECT unnest(work.differ));
+			CONTINUE WHEN gone = '{}';
+			t := run_table_of(run, work.table_number);
+			PERFORM run_replace(w, t, ARRAY(SELECT d
+					FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS d
+					WHERE d.seed <> (w.plan).seed OR d.id <> ALL (gone) ORDER BY d.number),
+				format('%s differences are equal since iblt_repair', cardinality(gone)));
+		END LOOP;
 	END IF;
 	-- why the run may not have all differences of a table
 	rest := array_remove(ARRAY(SELECT CASE
-			WHEN t.status IS NULL THEN t.relation || ': not compared to its end'
-			WHEN t.sqlstate IS NOT NULL OR t.missing IS NULL
-			THEN concat_ws(': ', t.relation, t.status, t.detail)
-			WHEN t.kept < t.missing + t.extra + t.changed
-			THEN concat_ws(': ', t.relation, run_unkept(t)) END
-		FROM unnest(tables) AS t), NULL);
+			WHEN u.status IS NULL THEN u.relation || ': not compared to its end'
+			WHEN u.sqlstate IS NOT NULL OR u.missing IS NULL
+			THEN concat_ws(': ', u.relation, u.status, u.detail)
+			ELSE u.relation || ': ' || run_unkept(u) END
+		FROM unnest(tables) AS u), NULL);
 	IF rest <> '{}' THEN
 		PERFORM iblt_tell('warning',
 			format('run %s does not have all differences of %s tables', run, cardinality(rest)),
@@ -201,6 +178,6 @@ BEGIN
 			format('Begin another run after the repair, or CALL iblt_audit_resume(%s) if it is '
 				'not finished.', run));
 	END IF;
-	RETURN ARRAY(SELECT r.work FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
+	RETURN works;
 END
 $$;

@@ -122,12 +122,8 @@ CREATE TYPE repair_work AS (
 	batches integer,
 	parts text[],			-- of each batch: its one action, or '' for several
 	keys bigint,			-- whose rows are to be changed
-	differ text[]			-- ids that differ again, for the source has changed since, or NULL
-);
-
--- A repair of differences that a run found in a table.
-CREATE TYPE run_table_repair AS (
-	t run_table,
-	item audit_item,
-	work repair_work		-- of differences of one seed
+	differ text[],			-- ids that differ again, for the source has changed since, or NULL
+	-- of differences of one seed that a run found:
+	table_number integer,
+	item audit_item
 );
