@@ -130,9 +130,8 @@ BEGIN
 		RETURN '{}';
 	ELSIF action = '' THEN
 		IF lock THEN
-			PERFORM repair_ask(plan, format(
-				'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-				repair_rows_sql(plan, keys)), keys);
+			PERFORM repair_ask(plan, keys, 'SELECT count(*)::text FROM (SELECT FROM ',
+				' FOR UPDATE OF t) AS l');
 		END IF;
 		IF asked.apply THEN
 			PERFORM repair_settle(plan);

@@ -257,41 +257,32 @@ CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
 	WHERE t.enabled IN ('A', CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
 		AND events.list <> '');
 
--- The target's rows t of the keys with these ids, which are in $1, as a FROM clause; with other
--- columns than those compared if they are named.
+-- The number that a query gives on the target's side, with the rows t of the keys with these ids
+-- between its parts, as a FROM clause; they have other columns than those compared if these are
+-- named.  The query may read another relation.
 -- A server without iblt takes no parameters, but hashes of keys.
-CREATE FUNCTION repair_rows_sql(plan repair_plan, ids text[], more text[] DEFAULT '{}') RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+CREATE FUNCTION repair_ask(plan repair_plan, ids text[], before text, after text,
+	more text[] DEFAULT '{}', other text DEFAULT NULL) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	s side := plan.target;
 	f finder := finder(plan.compared, s);
-BEGIN
-	IF s.bare THEN
-		f.matches := plain_matches_sql(plan.compared,
-			quote_literal(keys_of_ids(plan.compared, ids)), false);
-	END IF;
-	RETURN format('%s JOIN %s ON %s', f.keys, rows_sql(plan.compared, s, more),
-		f.matches);
-END
-$$;
-
--- The number that a query of keys gives on the target's side, which may read another relation.
-CREATE FUNCTION repair_ask(plan repair_plan, query text, ids text[], other text DEFAULT NULL)
-RETURNS bigint
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	described described[] := reads(plan.target);
+	keys text[] := keys_of_ids(plan.compared, ids);
+	described described[] := reads(s);
 	answers bigint[];
 BEGIN
+	IF s.bare THEN
+		f.matches := plain_matches_sql(plan.compared, quote_literal(keys), false);
+	END IF;
 	IF other IS NOT NULL THEN
 		described[2] := described[1];
 		described[2].relation := other;
 		described[2].fingerprint := NULL;
 	END IF;
-	answers := ask_values(ARRAY[(plan.target).place], ARRAY[query], NULL,
-		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL, described)::reading);
+	answers := ask_values(ARRAY[s.place], ARRAY[format('%s%s JOIN %s ON %s%s', before, f.keys,
+		rows_sql(plan.compared, s, more), f.matches, after)], NULL,
+		ROW('read_planned', keys, NULL, NULL, described)::reading);
 	RETURN answers[1];
 END
 $$;

@@ -44,13 +44,12 @@ BEGIN
 				CONTINUE;
 			END IF;
 			-- the rows that refer to rows of these keys, and are none of them
-			found := repair_ask(plan, format('WITH iblt_d AS MATERIALIZED (SELECT'
-					' t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM %s)'
-					' SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
+			found := repair_ask(plan, ids, format('WITH iblt_d AS MATERIALIZED (SELECT'
+					' t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM ',
+				(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c)),
+				format(') SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
 					' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
-				(SELECT string_agg(format('t.%I', c), ', ') FROM unnest(k.referenced) AS c),
-				repair_rows_sql(plan, ids, '{tableoid,ctid}' || k.referenced), k.relation,
-				k.matches), ids, k.relation);
+				k.relation, k.matches), '{tableoid,ctid}' || k.referenced, k.relation);
 			IF found > 0 THEN
 				problems := problems || format('%s of %s to such rows %s',
 					found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,
