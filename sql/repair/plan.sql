@@ -219,17 +219,17 @@ BEGIN
 	-- How statements on the target write the compared columns, in their order.  A literal has the
 	-- target's type but not its modifier.  A cast to varchar(3) would cut a value that an
 	-- assignment refuses.
-	SELECT coalesce(array_agg(ROW(i - 1, c.own, quote_ident(c.own),
-			concat('::' || c.through, '::', t.type),
+	SELECT coalesce(array_agg(ROW(c.own, t.type, t.equal,
 			CASE WHEN c.through IS NULL THEN t.list
 				WHEN c.through LIKE '%[]' THEN 'pg_catalog.text[]' ELSE c.through || '[]' END,
-			t.equal, t.generated, t.always,
+			t.generated, t.always, n - 1, quote_ident(c.own),
+			concat('::' || c.through, '::', t.type),
 			NOT compared.whole_row AND c.name = ANY (iblt_field(compared.key))
-			)::repair_column ORDER BY i), '{}')
+			)::repair_column ORDER BY n), '{}')
 	INTO plan.columns
 	FROM own_names(plan.target, compared.columns) AS names,
-	generate_subscripts(compared.columns, 1) AS i,
-	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])
+	generate_subscripts(compared.columns, 1) AS n,
+	LATERAL (SELECT ((compared.columns)[n]).name, names[n], text_type((compared.columns)[n])
 		) AS c(name, own, through)
 	LEFT JOIN unnest((plan.described).columns) AS t ON t.name = c.own;
 	plan.secret := gen_random_uuid();

@@ -33,14 +33,20 @@ CREATE TYPE repair_foreign_key AS (
 	matches text			-- condition that row r refers to iblt_d, as SQL
 );
 
--- A column of the target, as repair_describe gives it.
-CREATE TYPE repair_target_column AS (
+-- A column of the target.
+CREATE TYPE repair_column AS (
+	-- as repair_describe gives it:
 	name text,
 	type text,				-- with its schema, and without a modifier
 	equal text,				-- operator by which an index finds a value, as SQL, or NULL
 	list text,				-- type of an array of texts of values, as SQL, or NULL
 	generated boolean,
-	always boolean			-- GENERATED ALWAYS AS IDENTITY
+	always boolean,			-- GENERATED ALWAYS AS IDENTITY
+	-- as statements write it if it is compared:
+	i integer,				-- place of its text in a row, from 0
+	identifier text,		-- the name, quoted
+	suffix text,			-- that gives a literal the column's type
+	key boolean
 );
 
 -- The target, as repair_describe gives it.  repair_require_described compares all of it with what
@@ -55,22 +61,9 @@ CREATE TYPE repair_description AS (
 	read_only boolean,		-- its transactions only read, unless they ask for more
 	distributed boolean,	-- a table of Citus
 	rules boolean,			-- it may have some
-	columns repair_target_column[],
+	columns repair_column[],
 	triggers jsonb			-- that are not disabled: name (quoted), enabled (as in pg_trigger:
 							-- 'O', 'A' for always, 'R' for replica), and events (INSERT, ...)
-);
-
--- A compared column, as statements write it.
-CREATE TYPE repair_column AS (
-	i integer,				-- place of its text in a row, from 0
-	name text,
-	identifier text,		-- the name, quoted
-	suffix text,			-- that gives a literal the column's type
-	list text,				-- type of an array of literals, as SQL, or NULL
-	equal text,
-	generated boolean,
-	always boolean,
-	key boolean
 );
 
 -- What is compared, and how the target is written.
@@ -82,7 +75,7 @@ CREATE TYPE repair_plan AS (
 	source side,			-- the other one
 	described repair_description,	-- the target
 	source_naming text,		-- what the name of the source means (repair_naming)
-	columns repair_column[],
+	columns repair_column[],	-- those compared
 	indexed boolean,		-- an index finds the rows of a key.  Then all steps of a batch have one
 							-- action, and get their texts when their rows are claimed or shown
 	links link[],			-- what replicates from any side but the target: from the source, and
