@@ -19,26 +19,6 @@ CREATE FUNCTION repair_changes(plan repair_plan) RETURNS bigint
 			' FROM pg_catalog.unnest(%L::pg_catalog.oid[] || %L::pg_catalog.regclass::oid) AS r',
 		(plan.described).partitions, (plan.target).relation))::bigint END;
 
--- The checksums of the rows of keys on one of the two sides, in their order.
-CREATE FUNCTION repair_checksums(plan repair_plan, place integer, ids text[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	compared plan := plan.compared;
-	found found_rows;
-BEGIN
-	compared.content := 'none';
-	compared.versions := false;
-	IF plan.indexed THEN
-		RETURN ((find_sides(compared, ids, place))[1]).checksum::text[];
-	END IF;
-	found := (find_sides(compared, keys_of_ids(compared, ids), place))[1];
-	RETURN ARRAY(SELECT f.checksum FROM unnest(ids) WITH ORDINALITY AS k(id, n)
-		LEFT JOIN unnest(found.id, found.rows_checksum) AS f(id, checksum) USING (id)
-		ORDER BY k.n);
-END
-$$;
-
 -- Reads the rows of a relation once more unless its statements have seen them all, and makes sure
 -- that each statement has met what was described; an error if rows are not what the repair was to
 -- write; the work with the ids of rows that differ again, because the source has changed since, if
@@ -52,13 +32,19 @@ CREATE FUNCTION repair_verify(INOUT work repair_work, seen boolean) RETURNS repa
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
+	compared plan := plan.compared;
 	steps repair_step[];
 	ids text[];
-	wanted text[];
+	wanted text[];			-- checksums of their rows
+	place integer;
+	rows found_rows;
 	found text[];
+	others text[];			-- ids
 	number bigint := 0;
 	wrong text;
 BEGIN
+	compared.content := 'none';
+	compared.versions := false;
 	FOR n IN 1 .. CASE WHEN seen AND work.differ IS NULL THEN 0 ELSE work.batches END LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
@@ -68,19 +54,26 @@ BEGIN
 		IF (plan.asked).winner = 'newest' THEN
 			wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 		END IF;
-		IF work.differ IS NOT NULL THEN
-			found := repair_checksums(plan, 3 - plan.place, ids);
-			work.differ := work.differ || ARRAY(SELECT d.id
-				FROM unnest(ids, wanted, found) AS d(id, wanted, source)
-				WHERE d.source IS DISTINCT FROM d.wanted);
-		END IF;
-		found := repair_checksums(plan, plan.place, ids);
-		CONTINUE WHEN found = wanted;
-		ids := ARRAY(SELECT DISTINCT d.id FROM unnest(ids, wanted, found) AS d(id, wanted, found)
-			WHERE d.found IS DISTINCT FROM d.wanted);
-		number := number + cardinality(ids);
-		wrong := coalesce(wrong, (SELECT min(u.key::text) FROM unnest(steps) AS u
-			WHERE u.id = ANY (ids)));
+		FOREACH place IN ARRAY CASE WHEN work.differ IS NOT NULL THEN ARRAY[3 - plan.place] END
+				|| plan.place LOOP
+			rows := (find_sides(compared, CASE WHEN plan.indexed THEN ids
+				ELSE keys_of_ids(compared, ids) END, place))[1];
+			found := CASE WHEN plan.indexed THEN rows.checksum::text[] ELSE ARRAY(SELECT f.checksum
+				FROM unnest(ids) WITH ORDINALITY AS k(id, n)
+				LEFT JOIN unnest(rows.id, rows.rows_checksum) AS f(id, checksum) USING (id)
+				ORDER BY k.n) END;
+			CONTINUE WHEN found = wanted;
+			others := ARRAY(SELECT DISTINCT d.id
+				FROM unnest(ids, wanted, found) AS d(id, wanted, found)
+				WHERE d.found IS DISTINCT FROM d.wanted);
+			IF place = plan.place THEN
+				number := number + cardinality(others);
+				wrong := coalesce(wrong, (SELECT min(u.key::text) FROM unnest(steps) AS u
+					WHERE u.id = ANY (others)));
+			ELSE
+				work.differ := work.differ || others;
+			END IF;
+		END LOOP;
 	END LOOP;
 	IF work.keys > 0 THEN
 		PERFORM repair_require_described(plan);
