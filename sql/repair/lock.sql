@@ -15,7 +15,7 @@
 -- somebody inserts the same row, one of the two fails.  Where no such index is on the
 -- target, the table itself is locked.  In any case it is locked against DDL, such as a
 -- foreign key with ON DELETE CASCADE.  DDL that this lock does not keep away is found before COMMIT
--- (repair_require_described).
+-- (repair_describe_sides).
 
 -- Begins transactions on the other servers, of which that of the target may write and goes on, and
 -- locks what some of the plans of a repair, which have one target, are about to change, and their
@@ -67,7 +67,7 @@ BEGIN
 			set_config('lock_timeout', before, true);
 	END IF;
 	FOREACH plan IN ARRAY locked LOOP
-		PERFORM repair_require_described(plan);
+		PERFORM repair_describe_sides(plan, true);
 	END LOOP;
 	FOREACH place IN ARRAY array_remove(array_remove(places, target_place), NULL) LOOP
 		PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0);

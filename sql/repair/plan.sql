@@ -153,8 +153,12 @@ END
 $$;
 
 -- The plan with what both sides say of their relations: the target's description, and what the name
--- of the source means.  An error unless they are those that the plan compares.
-CREATE FUNCTION repair_describe_sides(INOUT plan repair_plan) RETURNS repair_plan
+-- of the source means.  An error unless they are those that the plan compares, or if they are asked
+-- again and do not say what the plan has.
+-- DDL that a lock of the target does not keep away can change a schema's name, and what is fired by
+-- a change of rows: ATTACH PARTITION brings triggers of the partition.
+-- Relies on: catalogs, as of a statement that begins after all that has written.
+CREATE FUNCTION repair_describe_sides(INOUT plan repair_plan, again boolean) RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -167,30 +171,18 @@ DECLARE
 		format('repair_naming(%s)', source_id));
 	fingerprints text[] := ask_values(places, ARRAY['SELECT ' || read_fingerprint_sql(s, id),
 		'SELECT ' || read_fingerprint_sql(source, source_id)]);
+	now repair_plan := plan;
 BEGIN
 	PERFORM require_side_described(s, fingerprints[1]),
 		require_side_described(source, fingerprints[2]);
-	plan.described := jsonb_populate_record(NULL::repair_description, said[1]::jsonb);
-	plan.source_naming := said[2];
-END
-$$;
-
--- An error unless the names of both sides still mean what was described, and the target is still
--- as it was described.
--- DDL that a lock of the target does not keep away can change a schema's name, and what is fired by
--- a change of rows: ATTACH PARTITION brings triggers of the partition.
--- Relies on: catalogs, as of a statement that begins after all that has written.
-CREATE FUNCTION repair_require_described(plan repair_plan) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	now repair_plan := repair_describe_sides(plan);
-BEGIN
-	IF now.described IS DISTINCT FROM plan.described THEN
-		PERFORM refuse_altered((plan.target).relation, (plan.target).side);
-	ELSIF now.source_naming IS DISTINCT FROM plan.source_naming THEN
-		PERFORM refuse_altered((plan.source).relation, (plan.source).side);
+	now.described := jsonb_populate_record(NULL::repair_description, said[1]::jsonb);
+	now.source_naming := said[2];
+	IF again AND now.described IS DISTINCT FROM plan.described THEN
+		PERFORM refuse_altered(s.relation, s.side);
+	ELSIF again AND now.source_naming IS DISTINCT FROM plan.source_naming THEN
+		PERFORM refuse_altered(source.relation, source.side);
 	END IF;
+	plan := now;
 END
 $$;
 
@@ -213,7 +205,7 @@ BEGIN
 	plan.indexed := compared.is_unique AND NOT compared.by_hash;
 	plan.links := ARRAY(SELECT l FROM unnest(compared.links) AS l
 		WHERE l.source <> (plan.target).side);
-	plan := repair_describe_sides(plan);
+	plan := repair_describe_sides(plan, false);
 	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
 	-- How statements on the target write the compared columns, in their order.  A literal has the

@@ -49,8 +49,8 @@ CREATE TYPE repair_column AS (
 	key boolean
 );
 
--- The target, as repair_describe gives it.  repair_require_described compares all of it with what
--- is there before COMMIT, so a field that nothing else reads, such as partitions, counts, too.
+-- The target, as repair_describe gives it.  repair_describe_sides compares all of it with what is
+-- there before COMMIT, so a field that nothing else reads, such as partitions, counts, too.
 CREATE TYPE repair_description AS (
 	naming text,			-- what its name means (repair_naming)
 	partitions oid[],		-- with the relation itself, if it is partitioned

@@ -76,7 +76,7 @@ BEGIN
 		END LOOP;
 	END LOOP;
 	IF work.keys > 0 THEN
-		PERFORM repair_require_described(plan);
+		PERFORM repair_describe_sides(plan, true);
 	END IF;
 	IF number > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
