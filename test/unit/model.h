@@ -207,14 +207,18 @@ decode(const IbltSketch *sketch)
 {
 	size_t key_size = 8 * (size_t) sketch->params.key.limbs;
 	Decoded d = {.bounded = true, .entry = take(sketch->ncells * sizeof *d.entry)};
-	IbltSketch *copy = sketch_copy(sketch);
+	IbltSketch copy = *sketch;
 	static IbltPeeler peeler;	/* of 14 kB */
 	uint8_t *keys = take(sketch->ncells * key_size);
 	uint8_t *cells = take((size_t) sketch->ncells * sketch->cell_size);
 	IbltEntry entry;
 	uint32_t bits = 0;
 
-	iblt_core_peel_start(&peeler, copy, take(iblt_core_peel_scratch_size(copy)));
+	/* with its hasher, which takes as long to make as a few keys to peel */
+	copy.bytes = memcpy(take(sketch->size), sketch->bytes, sketch->size);
+	copy.meter = copy.bytes + (sketch->meter - sketch->bytes);
+	copy.cells = copy.bytes + (sketch->cells - sketch->bytes);
+	iblt_core_peel_start(&peeler, &copy, take(iblt_core_peel_scratch_size(&copy)));
 	for (; iblt_core_peel_next(&peeler, &entry) && (d.bounded = d.n < sketch->ncells); d.n++)
 	{
 		d.entry[d.n] = entry;

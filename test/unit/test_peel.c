@@ -21,10 +21,11 @@ static const uint32_t universes[][TINY_ROWS] = { { 0, 0, 1, 1, 2, 2 },
 
 /* The sketch that has row i of the universe (code's digit i) - 2 times. */
 static bool
-decode_tiny(const IbltParams *params, Model *model, const uint32_t *keys, uint32_t code)
+decode_tiny(IbltSketch *sketch, Model *model, const uint32_t *keys, uint32_t code)
 {
-	IbltSketch *sketch = sketch_new(params);
-
+	memset(sketch->meter, 0, 2 * IBLT_METER_BUCKETS);
+	memset(sketch->cells, 0, sketch->ncells * (size_t) sketch->cell_size);
+	sketch->rows = 0;
 	model->nrows = 0;
 	for (int i = 0; i < TINY_ROWS; i++, code /= 5)
 	{
@@ -52,11 +53,12 @@ test_tiny(void)
 		unsigned limbs = 1 + (unsigned) shape / 40 % 2;
 		IbltParams params = make_params(usual_kind(limbs), limbs, 3 + (int) (shape / 20 % 2),
 										1 + (uint32_t) shape / 4 % 5, shape & 1, tap_random());
+		IbltSketch *sketch = sketch_new(&params);
 		Model *model = model_new(limbs, TINY_ROWS, TINY_ROWS);
 
 		TRIALS(step, (TINY_TOTAL - 1 - shape % stride) / stride + 1)
 		{
-			complete += decode_tiny(&params, model, universes[(shape + shape / 4) % 4],
+			complete += decode_tiny(sketch, model, universes[(shape + shape / 4) % 4],
 									(uint32_t) (shape % stride + step * stride));
 			decoded++;
 		}
