@@ -20,8 +20,6 @@
 #define IBLT_SIM_H
 
 #include <math.h>
-#include <stdbool.h>
-#include <string.h>
 #include <time.h>
 
 #include "../../src/core/cell.h"

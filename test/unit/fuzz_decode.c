@@ -12,7 +12,6 @@
 #include "get.h"
 #include "meter.h"
 #include "peel.h"
-#include "sketch.h"
 #include "strata.h"
 #include "sums.h"
 

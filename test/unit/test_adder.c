@@ -4,7 +4,6 @@
  *		once or by way of a queue, leave the same bytes as the loop for any
  *		shape, from any state of the cells.
  */
-#include "cell.h"
 #include "model.h"
 #include "row.h"
 #include "sizing.h"

@@ -11,7 +11,6 @@
  */
 #include <math.h>
 
-#include "cell.h"
 #include "model.h"
 
 #define MARGIN 5.0

@@ -7,8 +7,6 @@
 #include <math.h>
 
 #include "model.h"
-
-#include "get.h"
 #include "sizing.h"
 
 /* A key from its number. */

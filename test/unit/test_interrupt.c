@@ -5,9 +5,6 @@
 #include <setjmp.h>
 
 #include "model.h"
-
-#include "cell.h"
-#include "get.h"
 #include "interrupt.h"
 #include "kbf_cell.h"
 #include "sums.h"

@@ -7,7 +7,6 @@
  */
 #include <math.h>
 
-#include "cell.h"
 #include "model.h"
 #include "sums.h"
 

@@ -22,8 +22,6 @@
  * in a sanitized build), 4,000,000 for the claim of doc/checksum.md, that no pair of these collides
  * under more than one seed in a million.
  */
-#include <stdlib.h>
-
 #include "model.h"
 #include "hash.h"
 

@@ -4,8 +4,6 @@
  *		that do not fit.
  */
 #include "model.h"
-
-#include "cell.h"
 #include "sums.h"
 
 /* A sealed sketch of random rows of random keys, both signs. */
