@@ -16,6 +16,13 @@ CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
 
 -- The key of slices
 
+-- The columns of an index and the orders that they are sorted by, NULL for no index.
+CREATE FUNCTION order_text(index unique_key) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (SELECT '(' || string_agg(concat_ws(' ', format('%I', x.name),
+			'by ' || nullif(x.sorted, '')), ', ' ORDER BY x.n) || ')'
+		FROM unnest(index.columns, index.orders) WITH ORDINALITY AS x(name, sorted, n));
+
 -- The columns that slices are ranges of, and an index of each side on them in the same order;
 -- without columns if there is none.
 CREATE FUNCTION slice_key(plan plan) RETURNS slice_key
@@ -36,33 +43,14 @@ BEGIN
 	result.columns := ARRAY(SELECT c
 		FROM unnest((result.here).columns) WITH ORDINALITY AS n(name, i)
 		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.i);
-	RETURN result;
-END
-$$;
-
--- The columns of an index and the orders that they are sorted by, NULL for no index.
-CREATE FUNCTION order_text(index unique_key) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT '(' || string_agg(concat_ws(' ', format('%I', x.name),
-			'by ' || nullif(x.sorted, '')), ', ' ORDER BY x.n) || ')'
-		FROM unnest(index.columns, index.orders) WITH ORDINALITY AS x(name, sorted, n));
-
--- Why the relations of a plan cannot be compared in slices, NULL if they can.
-CREATE FUNCTION slice_problem(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	names text[] := iblt_field(plan.key);
-BEGIN
-	IF (plan.here).distributed OR (plan.there).distributed THEN
-		RETURN 'a table of Citus, which is read whole';
-	ELSIF NOT plan.is_unique THEN
-		RETURN CASE WHEN NOT (plan.here).ordinary THEN 'not an ordinary or partitioned table (here)'
+	result.problem := CASE WHEN (plan.here).distributed OR (plan.there).distributed
+		THEN 'a table of Citus, which is read whole'
+	WHEN plan.is_unique IS NOT TRUE THEN
+		CASE WHEN NOT (plan.here).ordinary THEN 'not an ordinary or partitioned table (here)'
 			WHEN NOT (plan.there).ordinary THEN 'not an ordinary or partitioned table (there)'
-			ELSE 'no unique index without nulls on the key on both sides' END;
-	END IF;
-	IF order_text((slice_key(plan)).here) IS NULL THEN
-		RETURN coalesce((SELECT format('index %s: %s (%s)', k.index, k.unordered, s.side)
+			ELSE 'no unique index without nulls on the key on both sides' END
+	WHEN order_text(result.here) IS NULL THEN
+		coalesce((SELECT format('index %s: %s (%s)', k.index, k.unordered, s.side)
 				FROM unnest(ARRAY[plan.here, plan.there]) WITH ORDINALITY AS s, unnest(s.keys)
 					WITH ORDINALITY AS k(columns, index, collations, orders, unordered, n)
 				WHERE k.columns @> names AND k.columns <@ names AND k.unordered IS NOT NULL
@@ -72,31 +60,32 @@ BEGIN
 					min(o.sorted) FILTER (WHERE o.side = 'there'))
 				FROM (SELECT s.side, (SELECT order_text(k) FROM unnest(s.keys) AS k
 						WHERE k.columns @> names AND k.columns <@ names LIMIT 1) AS sorted
-					FROM unnest(ARRAY[plan.here, plan.there]) AS s) AS o));
-	END IF;
+					FROM unnest(ARRAY[plan.here, plan.there]) AS s) AS o))
 	-- Compared as one of these types, values have the order of their column.  Bounds are cast to
 	-- types of this database (range_key), and the OID that other servers say may be any type here.
-	RETURN (SELECT format('key column %I has types that are compared as %s', c.name,
+	ELSE (SELECT format('key column %I has types that are compared as %s', c.name,
 			coalesce(nullif(c.cast_to, ''), c.type_here))
 		FROM unnest(plan.key) AS c WHERE NOT (c.cast_to IN ('int8', 'float8')
 			OR c.cast_to = '' AND c.base < 16384
 			OR c.cast_to = 'numeric' AND c.base = 1700 AND c.base_there = 1700
-			OR c.cast_to = 'text' AND c.base IN (25, 1043) AND c.base_there IN (25, 1043)) LIMIT 1);
+			OR c.cast_to = 'text' AND c.base IN (25, 1043) AND c.base_there IN (25, 1043)) LIMIT 1)
+	END;
+	RETURN result;
 END
 $$;
 
--- The key of slices; an error if the relations of a plan cannot be compared in slices.
+-- The same; an error if the relations of a plan cannot be compared in slices.
 CREATE FUNCTION require_slice_key(plan plan) RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	problem text := slice_problem(plan);
+	k slice_key := slice_key(plan);
 BEGIN
-	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = problem,
+	IF k.problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = k.problem,
 			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
 	END IF;
-	RETURN slice_key(plan);
+	RETURN k;
 END
 $$;
 
@@ -109,18 +98,19 @@ CREATE FUNCTION slice_row_sql(k slice_key, index unique_key) RETURNS text[]
 			|| coalesce(' COLLATE ' || index.collations[i], '')
 		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
 
+-- The type that values of a key column are given as.
+CREATE FUNCTION key_type(c plan_column) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
+
 -- The values of a bound in a query on a side: as a parameter, or itself in a plain query.
 CREATE FUNCTION bound_sql(plan plan, s side,
 	k slice_key, parameter text, bound text[]) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
+	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN ARRAY(SELECT format('(%s)[%s]::%s',
 			CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter
 				ELSE format('%L::text[]', bound) END, i, key_type(k.columns[i]))
 		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
-END
-$$;
 
 -- The condition that the columns of a key from that one on are above a bound.
 -- A row comparison is one condition for a btree index.  What it says of its first column
@@ -167,18 +157,12 @@ END
 $$;
 
 -- Are both relations so small that a scan may count their rows (run_check_count)?
+-- They have at most 256 MB each, and a heap page holds at most a row for each 28 bytes.
 CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF plan.buckets IS NOT NULL THEN
-		RETURN coalesce(plan.bytes <= 268435456, false);
-	END IF;
-	-- 256 MB, for a heap page holds at most a row for each 28 bytes
-	RETURN coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28
-		AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN coalesce(CASE WHEN plan.buckets IS NOT NULL THEN plan.bytes <= 268435456
+		ELSE (plan.here).most_rows <= 268435456 / 28
+			AND (plan.there).most_rows <= 268435456 / 28 END, false);
 
 -- Queries of slices
 --

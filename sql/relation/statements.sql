@@ -241,11 +241,6 @@ CREATE FUNCTION column_checksums_sql(plan plan) RETURNS text
 			string_agg(checksum_sql(ARRAY[columns[i]], plan.seed), ', ' ORDER BY i))
 		FROM other_columns(plan) AS o(columns), generate_subscripts(columns, 1) AS i);
 
--- The type that values of a key column are given as.
-CREATE FUNCTION key_type(c plan_column) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
-
 -- The expression of a row's key, as it goes into the sketch.
 -- The hash that stands for a key too wide for a cell has a seed of its own.
 CREATE FUNCTION key_sql(plan plan) RETURNS text

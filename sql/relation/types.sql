@@ -202,7 +202,8 @@ CREATE FUNCTION iblt_field(rows anyarray, field text DEFAULT 'name') RETURNS tex
 CREATE TYPE slice_key AS (
 	columns plan_column[],	-- in the order of the indexes
 	here unique_key,
-	there unique_key
+	there unique_key,
+	problem text			-- why the relations cannot be compared in slices, or NULL
 );
 
 -- The rows of given keys on one side.

@@ -122,7 +122,7 @@ BEGIN
 		IF (run_table_of(w.run, w.table_number)).shape IS DISTINCT FROM w.shape
 				AND iblt_run_lock(w.run, w.table_number, 0, false)
 				AND (run_table_of(w.run, w.table_number)).shape IS DISTINCT FROM w.shape THEN
-			problem := 'compared in one slice: ' || slice_problem(w.plan);
+			problem := 'compared in one slice: ' || (slice_key(w.plan)).problem;
 			how := coalesce(problem, slice_guard(w.plan, (w.options).check_indexes, seen.probes));
 		END IF;
 	END IF;
@@ -145,7 +145,7 @@ BEGIN
 				bound := slice_next(w.plan, t.frontier, t.slice_rows, w.uneven OR t.cut = 0,
 					t.estimate);
 			EXCEPTION WHEN feature_not_supported THEN
-				-- slice_problem does not know which index the planner takes
+				-- slice_key does not know which index the planner takes
 				IF t.frontier IS NOT NULL THEN
 					RAISE;
 				END IF;

@@ -11,7 +11,7 @@ CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}
 		jsonb_populate_record(jsonb_populate_record(NULL::iblt_internal.options, jsonb_build_object('relation_name', iblt_internal.relation_name(here), 'seed', iblt_internal.random_seed()) || '{"max_differences": 100000, "content": "none", "cast_types": true, "extra_columns": "ignore", "recheck": 0, "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}'), options))
 $$;
 CREATE FUNCTION refusal(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
-	SELECT iblt_internal.slice_problem(plan_of(here, there, options))
+	SELECT (iblt_internal.slice_key(plan_of(here, there, options))).problem
 $$;
 
 -- the slices of about that many rows, and what each finds
@@ -324,10 +324,10 @@ SELECT (p ->> 'rows')::bigint BETWEEN 600 AND 800 AS without_statistics FROM ibl
 SELECT here, there, buckets, bytes, iblt_internal.slice_may_count(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('buckets', buckets, 'bytes', bytes, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there)))) AS counts
 FROM (VALUES (9586980, 9586980, NULL, NULL), (9586981, 0, NULL, NULL), (0, 9586981, NULL, NULL), (NULL, 0, NULL, NULL), (0, NULL, NULL, NULL), (NULL, NULL, 16, NULL), (NULL, NULL, 16, 268435456), (NULL, NULL, 16, 268435457)) AS v(here, there, buckets, bytes);
 -- a table of Citus on either side
-SELECT distributed, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, distributed, '{"distributed": true}'::jsonb))) AS refused FROM unnest('{here,there}'::text[]) AS distributed;
+SELECT distributed, (iblt_internal.slice_key(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, distributed, '{"distributed": true}'::jsonb)))).problem AS refused FROM unnest('{here,there}'::text[]) AS distributed;
 -- Two other servers say that a type of users has an order.  Its OID may be that of any type here.
-SELECT base, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, 'here', side, 'there', side,
-	'key', jsonb_build_array(jsonb_build_object('name', 'k', 'cast_to', '', 'base', base, 'base_there', base, 'type_here', 'their.type'))))) AS refused
+SELECT base, (iblt_internal.slice_key(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, 'here', side, 'there', side,
+	'key', jsonb_build_array(jsonb_build_object('name', 'k', 'cast_to', '', 'base', base, 'base_there', base, 'type_here', 'their.type')))))).problem AS refused
 FROM unnest('{25,16384}'::int[]) AS base, LATERAL (SELECT '{"keys": [{"columns": ["k"], "orders": ["C"]}]}'::jsonb) AS s(side);
 -- a relation without a page has nothing to look up
 CREATE TABLE empty (id int PRIMARY KEY);

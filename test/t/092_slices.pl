@@ -20,12 +20,12 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(jsonb_populate_record(NULL::iblt_internal.options, jsonb_build_object('relation_name', iblt_internal.relation_name(relation), 'seed', iblt_internal.random_seed()) ||
 			'{"max_differences": 100000, "content": "none", "cast_types": false, "extra_columns": "warn", "recheck": 0,
 			"timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}'), options || '{"label": "iblt sliced"}'));
-		note := iblt_internal.slice_problem(plan);
+		note := (iblt_internal.slice_key(plan)).problem;
 		IF note IS NULL AND thorough IS NOT NULL THEN
 			note := iblt_internal.slice_guard(plan, thorough, (iblt_internal.run_see(plan)).probes);
 		END IF;
 		LOOP
-			hi := CASE WHEN iblt_internal.slice_problem(plan) IS NULL THEN iblt_internal.slice_next(plan, lo, size) END;
+			hi := CASE WHEN (iblt_internal.slice_key(plan)).problem IS NULL THEN iblt_internal.slice_next(plan, lo, size) END;
 			plan.lo := lo;
 			plan.hi := hi;
 			r := iblt_internal.comparison_of(iblt_internal.find_keys(plan));
