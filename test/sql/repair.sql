@@ -251,7 +251,8 @@ DO $$ DECLARE o text[]; BEGIN
 END $$;
 CREATE OPERATOR CLASS unit_ops DEFAULT FOR TYPE unit USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 ===, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 unit_cmp(unit, unit);
 CREATE DOMAIN measured AS unit;
-SELECT type, repair_equal(type::regtype), repair_list(type::regtype) FROM unnest('{int4,varchar,unit,measured,jsonpath,int4[],box,opt}'::text[]) AS type;
+CREATE TEMP TABLE every (i int4, v varchar, u unit, m measured, p jsonpath, a int4[], b box, o opt);
+SELECT c ->> 'name' AS name, c ->> 'equal' AS equal, c ->> 'list' AS list FROM jsonb_array_elements(repair_describe('every') -> 'columns') AS c;
 
 SET search_path = iblt_internal, rep, public;
 -- what this transaction has changed is not pushed
