@@ -26,18 +26,7 @@ CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS fai
 -- Raises an error of an argument before a driver has a handler.
 -- The log does not show the statement, as another argument may be a connection string.
 CREATE FUNCTION refuse_early(message text, hint text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	e failure;
-BEGIN
-	e.state := '22023';
-	e.message := message;
-	e.hint := hint;
-	e.secret := true;
-	PERFORM iblt_raise(e, true);
-END
-$$;
+	AS 'MODULE_PATHNAME', 'iblt_refuse_early' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Does an error tell its user all without its context?
 -- It does unless it arose in a PL/pgSQL function of iblt that neither RAISEs nor calls a C

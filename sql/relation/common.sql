@@ -12,14 +12,9 @@ CREATE FUNCTION iblt_tell(level text, message text, detail text DEFAULT NULL,
 CREATE FUNCTION iblt_require_no_block(what text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Is it due now? The next time is that much later.
-CREATE FUNCTION iblt_progress_due() RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
 -- Says how far something long has come, if it has said nothing for 10 seconds.
 CREATE FUNCTION progress_timely(message text) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN CASE WHEN iblt_progress_due() THEN iblt_tell('notice', message) END;
+	AS 'MODULE_PATHNAME', 'iblt_progress_timely' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- The error for a relation that is not what was described.
 CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void

@@ -207,6 +207,30 @@ iblt_is_foreign_server(const char *peer)
 /* iblt_peer_is_string(peer) -> boolean: is there no foreign server of this name? */
 IBLT_FUNCTION(iblt_peer_is_string, BoolGetDatum(!iblt_is_foreign_server(text_to_cstring(PG_GETARG_TEXT_PP(0)))))
 
+PG_FUNCTION_INFO_V1(iblt_peers_secret);
+
+/* iblt_peers_secret(peers) -> boolean: is one of them no foreign server, or is there none? */
+Datum
+iblt_peers_secret(PG_FUNCTION_ARGS)
+{
+	ArrayType  *peers = PG_GETARG_ARRAYTYPE_P(0);
+	bool		secret = true;
+	Datum	   *values;
+	bool	   *nulls;
+	int			n;
+
+	deconstruct_array(peers, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &n);
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			continue;
+		secret = !iblt_is_foreign_server(TextDatumGetCString(values[i]));
+		if (secret)
+			break;
+	}
+	PG_RETURN_BOOL(secret);
+}
+
 PG_FUNCTION_INFO_V1(iblt_peer_is_open);
 
 /* iblt_peer_is_open(conn) -> boolean */

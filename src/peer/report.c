@@ -20,6 +20,7 @@
 #include "peer/connection.h"
 
 PG_FUNCTION_INFO_V1(iblt_raise);
+PG_FUNCTION_INFO_V1(iblt_refuse_early);
 PG_FUNCTION_INFO_V1(iblt_tell);
 PG_FUNCTION_INFO_V1(iblt_require_no_block);
 PG_FUNCTION_INFO_V1(iblt_peer_show);
@@ -110,6 +111,17 @@ iblt_raise(PG_FUNCTION_ARGS)
 			 hint == NULL ? 0 : errhint("%s", hint),
 			 failure_names(failure),
 			 errhidestmt(secret), errhidecontext(secret)));
+}
+
+/* iblt_refuse_early(message, hint) -> void: an error of an argument */
+Datum
+iblt_refuse_early(PG_FUNCTION_ARGS)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg_internal("%s", text_to_cstring(PG_GETARG_TEXT_PP(0))),
+			 PG_ARGISNULL(1) ? 0 : errhint("%s", text_to_cstring(PG_GETARG_TEXT_PP(1))),
+			 errhidestmt(true), errhidecontext(true)));
 }
 
 /*

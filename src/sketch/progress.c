@@ -55,14 +55,17 @@ iblt_progress_every(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-PG_FUNCTION_INFO_V1(iblt_progress_due);
+PG_FUNCTION_INFO_V1(iblt_progress_timely);
 
-/* iblt_progress_due() -> boolean: is progress to be told now?  Then it is not due for a while. */
+/* iblt_progress_timely(message): says it if progress is due, which it is not for a while then */
 Datum
-iblt_progress_due(PG_FUNCTION_ARGS)
+iblt_progress_timely(PG_FUNCTION_ARGS)
 {
-	(void) fcinfo;
-	PG_RETURN_BOOL(is_due());
+	if (is_due())
+		ereport(NOTICE,
+				(errmsg_internal("%s", text_to_cstring(PG_GETARG_TEXT_PP(0))),
+				 errhidestmt(true), errhidecontext(true)));
+	PG_RETURN_VOID();
 }
 
 /* Which percentage of its blocks has a scan read, or -1 if it is not a scan of a heap? */
