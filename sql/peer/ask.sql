@@ -118,16 +118,10 @@ CREATE FUNCTION ask_one(place text, query text, label text DEFAULT NULL) RETURNS
 
 -- What calls of functions of schema iblt_internal answer.
 CREATE FUNCTION ask_calls(places text[], VARIADIC calls text[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	FOR n IN 1 .. cardinality(places) LOOP
-		calls[n] := CASE WHEN peer_is_bare(places[n]) THEN plain_call(calls[n])
-			ELSE 'SELECT iblt_internal.' || calls[n] END;
-	END LOOP;
-	RETURN ask_values(places, calls);
-END
-$$;
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN ask_values(places, ARRAY(SELECT CASE WHEN peer_is_bare(place) THEN plain_call(call)
+			ELSE 'SELECT iblt_internal.' || call END
+		FROM unnest(places, calls) WITH ORDINALITY AS u(place, call, n) ORDER BY n));
 
 -- The same of one place.
 CREATE FUNCTION ask_call(place text, call text) RETURNS text
@@ -148,8 +142,7 @@ CREATE FUNCTION sides_of(plan plan) RETURNS side[]
 -- Where they are.
 CREATE FUNCTION places_of(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN CASE WHEN plan.sides IS NULL THEN ARRAY[(plan.here).place, (plan.there).place]
-		ELSE iblt_field(plan.sides, 'place') END;
+	RETURN iblt_field(sides_of(plan), 'place');
 
 -- Is no side in this database?
 CREATE FUNCTION is_elsewhere(plan plan) RETURNS boolean
@@ -160,21 +153,10 @@ CREATE FUNCTION is_elsewhere(plan plan) RETURNS boolean
 -- A place that has iblt may have been described by plain queries, whose fingerprints are
 -- others.  Then only the fingerprint that comes with the rows is compared.
 CREATE FUNCTION reads(VARIADIC sides side[]) RETURNS described[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	s side;
-	result described[] := '{}';
-BEGIN
-	FOREACH s IN ARRAY sides LOOP
-		result := array_append(result, described_as(s));
-		IF s.bare AND NOT peer_is_bare(s.place) THEN
-			result[cardinality(result)].fingerprint := NULL;
-		END IF;
-	END LOOP;
-	RETURN result;
-END
-$$;
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN ARRAY(SELECT described_as(sides[n],
+			sides[n].bare AND NOT peer_is_bare(sides[n].place))
+		FROM generate_subscripts(sides, 1) AS n ORDER BY n);
 
 -- The function that reads for a plan, perhaps keys that an index finds.
 -- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard

@@ -166,19 +166,9 @@ $$;
 
 -- The columns of these names, in their order.
 CREATE FUNCTION columns_named(columns plan_column[], names text[]) RETURNS plan_column[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	every text[] := iblt_field(columns);
-	name text;
-	result plan_column[] := '{}';
-BEGIN
-	FOREACH name IN ARRAY names LOOP
-		result := array_append(result, columns[array_position(every, name)]);
-	END LOOP;
-	RETURN result;
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN ARRAY(SELECT columns[array_position(iblt_field(columns), name)]
+		FROM unnest(names) WITH ORDINALITY AS u(name, n) ORDER BY n);
 
 -- The key
 

@@ -14,10 +14,12 @@ CREATE FUNCTION iblt_read_lock(relation text, server text, fingerprint text, vie
 RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- What was described of a side, for a statement that reads it.
-CREATE FUNCTION described_as(s side) RETURNS described
+-- What was described of a side, for a statement that reads it; perhaps by plain queries, where
+-- others are asked.
+CREATE FUNCTION described_as(s side, otherwise boolean DEFAULT false) RETURNS described
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN ROW(s.place, s.side, s.relation, split_part(s.identity, ' ', 1), left(s.fingerprint, 32),
+	RETURN ROW(s.place, s.side, s.relation, split_part(s.identity, ' ', 1),
+		CASE WHEN NOT otherwise THEN left(s.fingerprint, 32) END,
 		s.kind IN ('v', 'f') OR s.remote)::described;
 
 -- Begins to read relations; an error if one is not what was described.
