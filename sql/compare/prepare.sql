@@ -72,12 +72,6 @@ BEGIN
 END
 $$;
 
--- Does a side of this database have rows of other servers?
-CREATE FUNCTION is_remote_here(plan plan) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (plan.here).remote AND (plan.here).place IS NULL
-		OR (plan.there).remote AND (plan.there).place IS NULL;
-
 -- The plan of a comparison of two described relations, checked.
 CREATE FUNCTION checked_plan(here side, there side, options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -90,6 +84,8 @@ BEGIN
 		PERFORM check_collations(here, there);
 	END IF;
 	plan := make_plan(here, there, options);
+	here := plan.here;		-- perhaps without rows of children, which may be elsewhere
+	there := plan.there;
 	-- is there a condition that an index could read?  Small tables (audit_answers) are read whole
 	plan.by_index := coalesce(options.by_index, false)
 		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
@@ -98,20 +94,20 @@ BEGIN
 		plan := live_plan(plan, options.live_problem);
 	END IF;
 	-- a wrong port or name of a server would otherwise make it equal
-	IF (plan.here).identity = (plan.there).identity
-			AND (plan.here).condition IS NOT DISTINCT FROM (plan.there).condition THEN
+	IF here.identity = there.identity AND here.condition IS NOT DISTINCT FROM there.condition THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be compared with itself',
-			HINT = CASE WHEN num_nonnulls((plan.here).place, (plan.there).place) = 0
+			HINT = CASE WHEN num_nonnulls(here.place, there.place) = 0
 				THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
-	ELSIF plan.recheck > 0 AND NOT is_elsewhere(plan)
+	ELSIF plan.recheck > 0 AND num_nulls(here.place, there.place) > 0
 			AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	IF plan.recheck > 0 AND is_remote_here(plan) THEN
+	IF plan.recheck > 0 AND (here.remote AND here.place IS NULL
+			OR there.remote AND there.place IS NULL) THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = 'cannot recheck differences in foreign tables of this database',
 			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
@@ -158,7 +154,6 @@ DECLARE
 	asked text[] := names;
 	described record;
 	sides side[];
-	told jsonb[];
 	own live_digest;
 	theirs live_digest;
 	mine declared.sketch%TYPE;
@@ -193,7 +188,6 @@ BEGIN
 	IF own.fold IS NOT NULL THEN
 		sides[1].live := own;
 	END IF;
-	told := described.told;
 	-- by another name, it may have another peer
 	IF relation IS NOT NULL AND (sides[1].relation IS DISTINCT FROM names[1]
 			OR split_part(sides[1].identity, ' ', -1) <> relation::oid::text) THEN
@@ -215,10 +209,10 @@ BEGIN
 		END IF;
 	END LOOP;
 	IF nodes IS NOT NULL THEN
-		plan := nodes_plan(nodes, sides, options, told);
+		plan := nodes_plan(nodes, sides, options, described.told);
 		plan.named := named;
-	ELSIF told IS NOT NULL THEN
-		plan := plain_plan(sides, told, options);
+	ELSIF described.told IS NOT NULL THEN
+		plan := plain_plan(sides, described.told, options);
 	ELSE
 		plan := checked_plan(sides[1], sides[2], options);
 	END IF;

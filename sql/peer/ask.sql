@@ -144,11 +144,6 @@ CREATE FUNCTION places_of(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN iblt_field(sides_of(plan), 'place');
 
--- Is no side in this database?
-CREATE FUNCTION is_elsewhere(plan plan) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN num_nonnulls((plan.here).place, (plan.there).place) = 2;
-
 -- What was described of sides, for a statement that reads them.
 -- A place that has iblt may have been described by plain queries, whose fingerprints are
 -- others.  Then only the fingerprint that comes with the rows is compared.

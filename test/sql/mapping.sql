@@ -121,10 +121,10 @@ SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_colum
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "''one'' -- two"}');
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "t.x + t.y"}');
 -- rows that are summed up on other servers
-CREATE FUNCTION refused(here text, there text) RETURNS text LANGUAGE plpgsql SET search_path = iblt_internal, mapping AS $$
+CREATE FUNCTION refused(here text, there text, own_rows text DEFAULT '') RETURNS text LANGUAGE plpgsql SET search_path = iblt_internal, mapping AS $$
 BEGIN
 	PERFORM checked_plan(described(describe('c') || format('{%s}', here)::jsonb, 'here'), described(describe('d') || format('{%s}', there)::jsonb, 'there'),
-		'(,,,,,,,,100,none,f,ignore,0,"1 minute",1,f,,off,,sketch,f,,,)');
+		('(,,,,,,,,100,none,f,ignore,0,"1 minute",1,f,,off,,sketch,f,' || own_rows || ',,)')::options);
 	RETURN NULL;
 EXCEPTION WHEN feature_not_supported THEN
 	RETURN SQLERRM;
@@ -132,6 +132,8 @@ END $$;
 SELECT here, there, refused(here, there) FROM (VALUES
 	('"mapped": true', '"remote": true'), ('"mapped": true, "remote": true', '"mapped": false'), ('"mapped": true, "remote": false, "distributed": true', '"mapped": false'),
 	('"mapped": false', '"mapped": true, "remote": true, "distributed": false'), ('"mapped": true, "remote": false, "distributed": false', '"mapped": true, "remote": false, "distributed": false')) AS v(here, there);
+-- of a table whose children are elsewhere, but not of its own rows
+SELECT own_rows, refused('"mapped": true, "remote": true, "ordinary": false', '"mapped": false', own_rows) FROM unnest('{"",always}'::text[]) AS own_rows;
 CREATE FOREIGN DATA WRAPPER nowhere;
 CREATE SERVER nowhere FOREIGN DATA WRAPPER nowhere;
 CREATE FOREIGN TABLE far (z int) SERVER nowhere;
