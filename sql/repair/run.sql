@@ -119,7 +119,7 @@ BEGIN
 	w.conns := conns;
 	w := run_open(w, run);
 	IF asked.apply THEN
-		PERFORM run_lock_to_write(run);
+		PERFORM iblt_run_lock(run);
 	END IF;
 	of_run := (w.options).compare;
 	of_run.content := 'texts';

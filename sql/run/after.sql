@@ -73,7 +73,7 @@ DECLARE
 	old bigint;
 BEGIN
 	w := run_open(w, run);
-	PERFORM run_lock_to_write(run);
+	PERFORM iblt_run_lock(run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run)
 			AS x WHERE x.kept > 0 ORDER BY x.table_number LOOP
 		old := t.missing + t.extra + t.changed;

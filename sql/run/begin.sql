@@ -155,7 +155,7 @@ AS $$
 DECLARE
 	t run_table;
 BEGIN
-	PERFORM run_lock_to_write(run);
+	PERFORM iblt_run_lock(run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IN ('error', 'not comparable') AND x.sqlstate IS NOT NULL LOOP
 		-- a damaged index may have hidden rows from the slices before

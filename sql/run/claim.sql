@@ -126,7 +126,7 @@ BEGIN
 			how := coalesce(problem, slice_guard(w.plan, (w.options).check_indexes, seen.probes));
 		END IF;
 	END IF;
-	PERFORM run_lock_to_write(w.run);
+	PERFORM iblt_run_lock(w.run);
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NOT NULL THEN
 		RETURN w;
@@ -220,7 +220,7 @@ BEGIN
 		RETURN run_wait_then_claim(w);
 	ELSIF next.table_number IS NULL THEN
 		-- the last slice has ended meanwhile, or REFRESH has removed it
-		PERFORM run_lock_to_write(w.run);
+		PERFORM iblt_run_lock(w.run);
 		PERFORM run_require_stored(w.run,
 			(run_next(w.run)).table_number IS NOT NULL OR run_over(w.run));
 		RETURN run_wait_then_claim(w, 0.2);

@@ -73,7 +73,7 @@ DECLARE
 	head run_head;
 BEGIN
 	IF w.paused IS DISTINCT FROM reason THEN
-		PERFORM run_lock_to_write(w.run);
+		PERFORM iblt_run_lock(w.run);
 		head := run_head_of(w.run);
 		head.paused := reason;
 		PERFORM iblt_run_put(head);

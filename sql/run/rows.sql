@@ -3,13 +3,6 @@
 -- They are read as they are at this moment.  Who writes one takes the lock of the run
 -- first, and reads it under the lock.
 
--- Takes the lock of those who write a run, until the transaction ends.
-CREATE FUNCTION run_lock_to_write(run bigint) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-AS $$
-	SELECT iblt_run_lock(run, 0, 0, true)
-$$;
-
 -- An error unless what a run has stored is there.
 -- REFRESH MATERIALIZED VIEW empties a store, and what was in it must not look done.
 CREATE FUNCTION run_require_stored(run bigint, stored boolean) RETURNS void
@@ -37,7 +30,7 @@ BEGIN
 		-- it would stand for any run, without locks
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'run must not be null';
 	ELSIF cardinality(heads) <> 1 THEN
-		PERFORM iblt_run_lock(run, 0, 0, true);		-- an error that says why
+		PERFORM iblt_run_lock(run);		-- an error that says why
 	END IF;
 	RETURN heads[1];
 END

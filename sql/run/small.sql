@@ -41,7 +41,7 @@ BEGIN
 	END IF;
 	-- each is read again under the lock of the run, as another session may have ended it
 	places := ARRAY(SELECT u.table_number FROM unnest(tables) AS u);
-	PERFORM run_lock_to_write(w.run);
+	PERFORM iblt_run_lock(w.run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.table_number LOOP
 		r := equal[array_position(places, t.table_number)];
 		IF r.status = 'equal' AND t.status IS NULL AND t.generation = 0 THEN

@@ -98,6 +98,6 @@ CREATE FUNCTION iblt_run_remove(store anyelement, run bigint, table_number integ
 -- Takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1)
 -- shared by those who work on it, (table_number, 0) to begin a table, otherwise of a slice; false
 -- if another session has it.
-CREATE FUNCTION iblt_run_lock(run bigint, table_number integer, number bigint, wait boolean)
-RETURNS boolean
+CREATE FUNCTION iblt_run_lock(run bigint, table_number integer DEFAULT 0, number bigint DEFAULT 0,
+	wait boolean DEFAULT true) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

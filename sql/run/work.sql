@@ -83,7 +83,7 @@ DECLARE
 	read bigint;
 	pause double precision;
 BEGIN
-	PERFORM run_lock_to_write(w.run);
+	PERFORM iblt_run_lock(w.run);
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NOT NULL OR t.shape IS NULL OR t.generation IS DISTINCT FROM s.generation THEN
 		RETURN w;
@@ -166,7 +166,7 @@ DECLARE
 	r audit_row := audit_failed(w.item, e);
 	t run_table;
 BEGIN
-	PERFORM run_lock_to_write(w.run);
+	PERFORM iblt_run_lock(w.run);
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NULL THEN
 		t.status := r.status;
@@ -205,7 +205,7 @@ BEGIN
 		half.rows := half.rows / 2;
 		half.hi := smaller_bound(w.plan, s.hi, slice_next(w.plan, s.lo, half.rows));
 	END LOOP;
-	PERFORM run_lock_to_write(w.run);
+	PERFORM iblt_run_lock(w.run);
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NULL AND t.generation = s.generation THEN
 		t.cut := t.cut + 1;

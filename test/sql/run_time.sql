@@ -42,7 +42,7 @@ FROM unnest(ARRAY['{"table_number": 1, "status": "equal"}', '{"table_number": 2,
 	'{"table_number": 5, "status": "differs", "kept": 3, "missing": 2, "extra": 1, "changed": 1, "unconfirmed": 1}']) AS t;
 CREATE VIEW pg_temp.tables AS SELECT t.* FROM iblt_run_rows(NULL::run_table) AS t;
 SELECT run_over(:run) AS over;
-SELECT run_lock_to_write(:run), run_reopen(:run, false);
+SELECT iblt_run_lock(:run), run_reopen(:run, false);
 SELECT table_number, status, sqlstate, detail, shape, finished_at FROM pg_temp.tables WHERE run = :run ORDER BY table_number;
 SELECT run_over(:run) AS over;
 -- a page has the details of some tables of a run
