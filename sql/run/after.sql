@@ -116,25 +116,17 @@ COMMENT ON FUNCTION @extschema@.iblt_audit_recheck IS
 -- Pruning
 
 CREATE FUNCTION @extschema@.iblt_audit_prune(older_than interval DEFAULT '30 days') RETURNS bigint
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-DECLARE
-	at_work bigint[] := ARRAY(SELECT w.run FROM run_workers() AS w);
-	doomed bigint;
-	n bigint := 0;
-BEGIN
-	FOR doomed IN SELECT h.run
-			FROM iblt_run_rows(NULL::run_head, own => false) AS h
-			WHERE h.run <> ALL (at_work) AND clock_timestamp() - older_than > greatest(h.started_at,
-				(SELECT max(greatest(t.started_at, t.finished_at)) FROM iblt_run_rows(
-					NULL::run_table, h.run, own => false) AS t)) LOOP
-		PERFORM run_clear(doomed, own => false);
-		PERFORM iblt_run_remove(NULL::run_table, doomed, own => false);
-		n := n + iblt_run_remove(NULL::run_head, doomed, own => false);
-	END LOOP;
-	RETURN n;
-END
+	SELECT coalesce(sum(r.heads), 0)::bigint
+	FROM iblt_run_rows(NULL::run_head, own => false) AS h, LATERAL (SELECT
+		run_clear(h.run, own => false), iblt_run_remove(NULL::run_table, h.run, own => false),
+		iblt_run_remove(NULL::run_head, h.run, own => false) OFFSET 0) AS r(slices, tables, heads)
+	WHERE h.run <> ALL (ARRAY(SELECT w.run FROM run_workers() AS w))
+	AND clock_timestamp() - older_than > greatest(h.started_at,
+		(SELECT max(greatest(t.started_at, t.finished_at))
+		FROM iblt_run_rows(NULL::run_table, h.run, own => false) AS t))
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_prune IS
 'deletes runs on which nobody works and that did not get further for that long; returns how many';
