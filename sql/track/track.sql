@@ -83,8 +83,7 @@ BEGIN
 	RETURN begun;
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
-	PERFORM iblt_raise(e, true);
+	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
 	RAISE;
 END
 $$;
@@ -139,8 +138,7 @@ BEGIN
 	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	e := peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e);
-	PERFORM iblt_raise(e, true);
+	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
 	RAISE;
 END
 $$;
