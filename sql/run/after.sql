@@ -16,10 +16,9 @@ DECLARE
 			r.extra + coalesce(c.extra, 0), r.changed + coalesce(c.changed, 0),
 			r.unconfirmed + coalesce(c.unconfirmed, 0), r.found_at)::run_range
 		FROM iblt_run_rows(NULL::run_range, t.run, t.table_number) AS r
-		LEFT JOIN (SELECT u.slice, coalesce(sum(u.n) FILTER (WHERE u.side = 'there'), 0),
-				coalesce(sum(u.n) FILTER (WHERE u.side = 'here'), 0),
-				coalesce(sum(u.n) FILTER (WHERE u.side = 'both'), 0),
-				coalesce(sum(u.n) FILTER (WHERE NOT u.confirmed), 0)
+		LEFT JOIN (SELECT u.slice, sum(u.n) FILTER (WHERE u.side = 'there'),
+				sum(u.n) FILTER (WHERE u.side = 'here'), sum(u.n) FILTER (WHERE u.side = 'both'),
+				sum(u.n) FILTER (WHERE NOT u.confirmed)
 			FROM (SELECT 1, x.slice, x.side, x.confirmed FROM unnest(differences) AS x
 				UNION ALL SELECT -1, x.slice, x.side, x.confirmed FROM iblt_run_rows(
 					NULL::run_difference, t.run, t.table_number) AS x)
@@ -66,7 +65,7 @@ DECLARE
 	t run_table;
 	planned record;
 	plan plan;
-	batch record;
+	kept run_difference[];
 	looked record;			-- what has become of them
 	doubtful text[];
 	still run_difference[];
@@ -86,20 +85,17 @@ BEGIN
 			w.plan := planned.plan;
 			plan := w.plan;
 			PERFORM run_require_same(t, plan);
-			FOR batch IN SELECT d.seed, array_agg(d.id) AS ids, array_agg(d.slice) AS slices
-					FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
+			FOR kept IN SELECT array_agg(d.x)
+					FROM (SELECT x, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
 						FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x)
 						AS d
-					GROUP BY d.seed, d.part LOOP
-				plan.seed := batch.seed;
-				looked := recheck(plan, batch.ids);
-				still := still || ARRAY(SELECT ROW(NULL, t.run, t.table_number, 0, d.id,
-					batch.seed, d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-					d.there_count, clock_timestamp(), d.differs,
-					coalesce(k.slice, batch.slices[1]), d.here_checksum,
-					d.there_checksum)::run_difference
-					FROM unnest(looked.differences) AS d
-					LEFT JOIN unnest(batch.ids, batch.slices) AS k(id, slice) USING (id));
+					GROUP BY (d.x).seed, d.part LOOP
+				plan.seed := kept[1].seed;
+				looked := recheck(plan, iblt_field(kept, 'id'));
+				-- a key that has come since is of the same range as the first one
+				still := still || ARRAY(SELECT jsonb_populate_record(coalesce(k, kept[1]),
+						to_jsonb(d) || jsonb_build_object('found_at', clock_timestamp()))
+					FROM unnest(looked.differences) AS d LEFT JOIN unnest(kept) AS k USING (id));
 				doubtful := doubtful || looked.doubtful;
 			END LOOP;
 			PERFORM check_index(plan, doubtful);
