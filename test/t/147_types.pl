@@ -3,7 +3,6 @@
 # domains and rows, and tables whose unique index is damaged.  In every twin: with iblt on
 # the other side and without, audits, runs, nodes, digests and repairs.
 use IbltCompare;
-use IbltTest;
 
 my $here = ready('here', 'client_min_messages = warning', 'allow_system_table_mods = on');
 my $there = ready('there', 'allow_system_table_mods = on');
