@@ -50,6 +50,20 @@ static void *scratch;
 		checked(what); \
 	} while (0)
 
+static void
+set_up(void)
+{
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, CELLS, false, 1);
+
+	sketch = sketch_new(&params);
+	other = sketch_new(&params);
+	params.subtable_cells /= 2;
+	small = sketch_new(&params);
+	scratch = take(iblt_core_peel_scratch_size(sketch));
+	iblt_core_seal(sketch);
+	iblt_core_check_interrupts = ask;
+}
+
 /* The first loop of peeling, which does not count. */
 static void
 start_silently(void)
@@ -116,21 +130,4 @@ test_kbf_loops(void)
 			  check(iblt_core_kbf_full_cells(&kbf) == 0, "a full cell"));
 }
 
-int
-main(void)
-{
-	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, CELLS, false, 1);
-
-	(void) tap_seed();
-	sketch = sketch_new(&params);
-	other = sketch_new(&params);
-	params.subtable_cells /= 2;
-	small = sketch_new(&params);
-	scratch = take(iblt_core_peel_scratch_size(sketch));
-	iblt_core_seal(sketch);
-	iblt_core_check_interrupts = ask;
-	test_loops();
-	test_kbf_loops();
-	iblt_core_check_interrupts = NULL;
-	return tap_done();
-}
+TAP_MAIN(set_up, test_loops, test_kbf_loops)

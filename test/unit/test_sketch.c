@@ -114,7 +114,7 @@ test_golden(void)
 
 /* --- the validator ------------------------------------------------------------ */
 
-/* A sealed sketch of a few rows for bytes to be spoiled in.  uuids have values. */
+/* A sealed sketch of a few rows.  uuids have values. */
 static IbltSketch *
 sample(IbltKeyKind kind)
 {
