@@ -119,7 +119,7 @@ iblt_refuse_early(PG_FUNCTION_ARGS)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg_internal("%s", text_to_cstring(PG_GETARG_TEXT_PP(0))),
+			 errmsg_internal("%s", PG_ARGISNULL(0) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(0))),
 			 PG_ARGISNULL(1) ? 0 : errhint("%s", text_to_cstring(PG_GETARG_TEXT_PP(1))),
 			 errhidestmt(true), errhidecontext(true)));
 }
