@@ -31,7 +31,7 @@ DATA_built = $(EXTENSION:%=sql/%--$(EXTVERSION).sql)
 SQL_PARTS_kbf = kbf/kbf rights
 SQL_PARTS_iblt = iblt \
 	sketch/iblt sketch/strata sketch/salvage sketch/own \
-	relation/types relation/common relation/describe relation/mapping relation/order relation/parts relation/plan \
+	relation/types relation/common relation/describe relation/mapping relation/order relation/plan \
 	relation/read relation/shards relation/slice relation/statements \
 	protocol/protocol protocol/audit protocol/digest protocol/position protocol/repair_execute \
 	protocol/repair_target \

@@ -8,6 +8,11 @@
 CREATE FUNCTION iblt_describe(relation regclass, ordered_types oid[]) RETURNS jsonb
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
+-- What it says of the type of a column: its name, its base, and of a type of users what it is made
+-- of, and the types in it without a send function.
+CREATE FUNCTION iblt_describe_type(type oid, modifier integer) RETURNS jsonb
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
 -- Gives iblt_compare_fingerprint its second argument.
 CREATE FUNCTION iblt_compare_fingerprint_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -69,8 +74,8 @@ $$;
 
 -- A relation as a comparison wants to know it, in the form of type side; an error for a
 -- condition or an expression that looks beyond the row.
--- iblt_describe does not tell what types of users are made of, all orders of keys, what conditions
--- depend on, and what most tables do not have: rows elsewhere, and replication.
+-- iblt_describe does not tell all orders of keys, what conditions depend on, and what most tables
+-- do not have: rows elsewhere, and replication.
 -- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
 CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL,
 	mapping jsonb DEFAULT NULL) RETURNS jsonb
@@ -94,13 +99,6 @@ BEGIN
 		d := map_columns(d, mapping, made);
 		collations := ARRAY(SELECT jsonb_array_elements_text(made -> 'collations'));
 		enums := ARRAY(SELECT jsonb_array_elements_text(made -> 'enums'));
-	END IF;
-	IF d @? '$.columns[*].own' THEN
-		d := jsonb_set(d, '{columns}', (SELECT jsonb_agg(c - 'own'
-				|| CASE WHEN type IS NULL THEN '{}' ELSE jsonb_build_object('textual',
-					textual_types(type), 'parts', describe_parts(type)) END ORDER BY n)
-			FROM jsonb_array_elements(d -> 'columns') WITH ORDINALITY AS x(c, n),
-			LATERAL (SELECT (c ->> 'own')::oid) AS own(type)));
 	END IF;
 	IF d @? '$.keys[*].own' THEN
 		d := jsonb_set(d, '{keys}', (SELECT jsonb_agg(CASE WHEN k ? 'own'

@@ -42,15 +42,10 @@ BEGIN
 				HINT = 'Compare the columns one by one, or cast them to a named type.';
 		END IF;
 		columns := columns || jsonb_build_object(e.key, jsonb_strip_nulls(jsonb_build_object(
-			'name', e.key, 'expression', e.value, 'type', format_type(value.type,
-				CASE WHEN value.type::bigint = ANY (modified_types())
-				THEN value.typmod ELSE -1 END),
-			'base', value.base::bigint, 'textual', '{}'::text[], 'not_null', false,
-			'own', CASE WHEN value.type >= 16384 THEN value.type::bigint END,
+			'name', e.key, 'expression', e.value, 'not_null', false,
 			-- for plain queries
-			'text', CASE WHEN value.base::bigint = ANY (plain_types()) THEN value.base::text END,
-			'parts', CASE WHEN value.type >= 16384 AND value.base < 16384
-				THEN describe_parts(value.type) END)));
+			'text', CASE WHEN value.base::bigint = ANY (plain_types()) THEN value.base::text END)
+			|| iblt_describe_type(value.type, value.typmod)));
 		collations := collations || value.collations;
 		enums := enums || value.enums;
 	END LOOP;

@@ -12,6 +12,7 @@
 #include "sketch/iblt.h"
 
 #include "relation/fingerprint.h"
+#include "relation/parts.h"
 #include "relation/rights.h"
 
 #include "access/genam.h"
@@ -71,54 +72,15 @@ read_columns(Described *d)
 	}
 }
 
-/* The type below all domains, InvalidOid if one of them has been dropped. */
-static Oid
-base_type(Oid type)
-{
-	HeapTuple	tuple;
-
-	while (HeapTupleIsValid(tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type))))
-	{
-		Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
-		bool		domain = form->typtype == TYPTYPE_DOMAIN;
-		Oid			below = form->typbasetype;
-
-		ReleaseSysCache(tuple);
-		if (!domain)
-			return type;
-		type = below;
-	}
-	return InvalidOid;
-}
-
-/*
- * A column as side_column in SQL.  Of types that do not come with PostgreSQL,
- * which have a number "own", describe() in SQL tells more.
- */
+/* A column as side_column in SQL. */
 static void
-append_column(StringInfo json, Described *d, Form_pg_attribute att)
+append_column(StringInfo json, Form_pg_attribute att)
 {
-	Oid			type = att->atttypid;
-	Oid			base = base_type(type);
-	/* canonical bytes of these depend on the modifier, as modified_types says */
-	bool		modified = type == BPCHAROID || type == BPCHARARRAYOID || type == BITOID ||
-		type == BITARRAYOID || type == NUMERICOID || type == NUMERICARRAYOID;
-
 	appendStringInfoString(json, "{\"name\": ");
 	escape_json(json, NameStr(att->attname));
-	appendStringInfoString(json, ", \"type\": ");
-	escape_json(json, format_type_extended(type, modified ? att->atttypmod : -1,
-										   FORMAT_TYPE_TYPEMOD_GIVEN |
-										   FORMAT_TYPE_ALLOW_INVALID));
-	if (OidIsValid(base))
-		appendStringInfo(json, ", \"base\": %u", base);
-	if (type >= FirstNormalObjectId)
-	{
-		d->more = true;
-		appendStringInfo(json, ", \"own\": %u", type);
-	}
-	appendStringInfo(json, ", \"textual\": [], \"not_null\": %s}",
-					 att->attnotnull ? "true" : "false");
+	appendStringInfoString(json, ", ");
+	iblt_append_type(json, att->atttypid, att->atttypmod);
+	appendStringInfo(json, ", \"not_null\": %s}", att->attnotnull ? "true" : "false");
 }
 
 /* Keys: the unique indexes that tell the rows of a relation apart */
@@ -455,7 +417,7 @@ iblt_describe(PG_FUNCTION_ARGS)
 	foreach(lc, d.columns)
 	{
 		appendStringInfoString(&json, foreach_current_index(lc) == 0 ? "" : ", ");
-		append_column(&json, &d, lfirst(lc));
+		append_column(&json, lfirst(lc));
 	}
 	appendStringInfoChar(&json, ']');
 	append_keys(&json, &d);

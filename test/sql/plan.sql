@@ -117,7 +117,7 @@ CREATE TYPE holds AS (m mute, n int);
 CREATE TYPE holds_last AS (gone int, n int, m mute);
 ALTER TYPE holds_last DROP ATTRIBUTE gone;
 CREATE DOMAIN muted AS mute;
-SELECT type, textual_types(type::regtype) AS textual, describe_parts(type::regtype) AS parts FROM unnest('{mute,mute[],holds,holds[],holds_last,muted,int4}'::text[]) AS type;
+SELECT type, d -> 'textual' AS textual, d ->> 'parts' AS parts FROM unnest('{mute,mute[],holds,holds[],holds_last,muted,int4}'::text[]) AS type, LATERAL iblt_describe_type(type::regtype, -1) AS d;
 
 -- What is described in C, a second way.
 -- (autovacuum may change a relation's size meanwhile)
