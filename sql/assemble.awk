@@ -17,11 +17,11 @@
 #			that a server without iblt is asked, too
 # @replication@		that file: fields of a JSON object that tell what replicates a relation, whose parts
 #			are the members of tree, for both kinds of servers, too
-# @value_type TYPE SCHEMA SYMBOL THING@
+# @value_type TYPE; SCHEMA; SYMBOL; THING@
 #			that file: a type whose values are validated bytes, its functions in a schema, its
 #			casts and operators.  The functions of the operators have symbols that begin with
 #			SYMBOL.  Messages call a value THING.
-# @moving_aggregate NAME SPACE@
+# @moving_aggregate NAME; SPACE@
 #			that file: the parts of an aggregate that can also be a window function
 # @own@			nothing, and the statement after it a second time, in the schema of the script
 # @on_any_error@	the condition of a handler for all errors.  OTHERS leaves out a cancel and
@@ -72,28 +72,25 @@ function put(text) {
 	return substr($0, 1, RSTART - 1) text substr($0, RSTART + RLENGTH)
 }
 
+# A shared file, with these values in place of the names that its first line lists.
+function filled(file, values,    text, names, name, value, i) {
+	text = shared[file]
+	names = substr(text, 1, index(text, "\n") - 1)
+	text = substr(text, length(names) + 2)
+	split(values, value, "; ")
+	for (i = split(names, name); i > 0; i--)
+		gsub("\\$" name[i], value[i], text)
+	return text
+}
+
 FILENAME !~ /\.sql$/ {
 	file = FILENAME
 	sub(/^.*\//, "", file)
 	shared[file] = (shared[file] == "" ? "" : shared[file] "\n") $0
 	next
 }
-!read_only && /^@value_type / {
-	match($0, /( [a-z_]+)( [a-z_]+)( [a-z_]+) /)
-	thing = substr($0, RSTART + RLENGTH, length - RSTART - RLENGTH)
-	text = shared["value_type"]
-	gsub(/\$schema/, $3, text)
-	gsub(/\$type/, $2, text)
-	gsub(/\$symbol/, $4, text)
-	gsub(/\$thing/, thing, text)
-	print text
-	next
-}
-!read_only && /^@moving_aggregate / {
-	text = shared["moving_aggregate"]
-	gsub(/\$name/, $2, text)
-	gsub(/\$space/, $3 + 0, text)
-	put_out(text "\n")
+!read_only && match($0, /^@(value_type|moving_aggregate) /) {
+	put_out(filled(substr($0, 2, RLENGTH - 2), substr($0, RLENGTH + 1, length - RLENGTH - 1)) "\n")
 	next
 }
 !read_only && /^@own@$/ { twice = 1; next }
@@ -105,10 +102,7 @@ FILENAME !~ /\.sql$/ {
 }
 !read_only && /@take_failure@;/ { print shared["take_failure"]; next }
 !read_only && framed && /^END$/ {
-	text = shared["failed_driver"]
-	split(framed, part, "; ")
-	gsub(/\$conns/, part[1], text)
-	gsub(/\$secret/, part[2], text)
+	text = filled("failed_driver", framed)
 	sub(/\t@take_failure@;/, shared["take_failure"], text)
 	$0 = text "\n" $0
 	framed = ""

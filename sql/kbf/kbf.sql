@@ -12,7 +12,7 @@ COMMENT ON SCHEMA kbf_internal IS
 'parts of the extension kbf that are not documented: they can change in every release';
 GRANT USAGE ON SCHEMA kbf_internal TO PUBLIC;
 
-@value_type kbf kbf_internal kbf a filter@
+@value_type kbf; kbf_internal; kbf; a filter@
 COMMENT ON TYPE @extschema@.kbf IS
 'key-value Bloom filter (Xiong, Yao, Cao & He 2014): an approximate map from keys to few '
 'different values, which can be added and subtracted';

@@ -89,16 +89,10 @@ BEGIN
 		RETURN digest;
 	END IF;
 	info := iblt_info(options.template);
-	digest.reason := state.reason;
-	digest.verified_at := state.verified_at;
-	digest.generation := options.generation;
-	digest.key_columns := options.key_columns;
-	digest.columns := options.columns;
-	digest.by_hash := options.by_hash;
-	digest.key_size := info.key_size;
-	digest.hashes := info.hashes;
-	digest.subtable_cells := info.cells / info.hashes;
-	digest.seed_hash := encode(sha256(int8send(info.seed)), 'hex');
+	SELECT state.reason, options.generation, options.key_columns, options.columns, options.by_hash,
+		info.key_size, info.hashes, info.cells / info.hashes,
+		encode(sha256(int8send(info.seed)), 'hex'), state.verified_at, NULL, NULL, NULL
+	INTO digest;
 	cells := CASE WHEN small IS NULL THEN digest.subtable_cells
 		ELSE gcd(other_cells, digest.subtable_cells) END;
 	IF wanted AND digest.reason IS NULL AND cells >= 70 THEN

@@ -188,23 +188,14 @@ CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RE
 -- A type counts if its values have one width, one representation each (unlike -0 and 0 of
 -- floating-point types), and are found through an index whatever its collation.
 CREATE FUNCTION key_size(key plan_column[]) RETURNS integer
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	c plan_column;
-	size integer := 0;
-BEGIN
-	FOREACH c IN ARRAY coalesce(key, '{}') LOOP
-		size := size + CASE WHEN NOT c.not_null THEN NULL
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (SELECT CASE WHEN count(size) = count(*) THEN sum(size) END
+		FROM unnest(key) AS c, LATERAL (SELECT CASE WHEN NOT c.not_null THEN NULL
 			WHEN c.cast_to = 'int8' THEN 9
 			WHEN c.cast_to = '' AND c.base = c.base_there THEN
 				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "774": 9, "829": 7,
 				"1082": 5, "1083": 9, "1114": 9, "1184": 9, "1266": 13, "2950": 17}'::jsonb
-				->> c.base::text)::integer END;
-	END LOOP;
-	RETURN nullif(size, 0);
-END
-$$;
+				->> c.base::text)::integer END) AS s(size));
 
 -- All of it
 

@@ -1,6 +1,6 @@
 -- The type --------------------------------------------------------------------
 
-@value_type iblt iblt_internal iblt a sketch@
+@value_type iblt; iblt_internal; iblt; a sketch@
 COMMENT ON TYPE @extschema@.iblt IS
 'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and '
 'decoded';
@@ -145,13 +145,13 @@ CREATE FUNCTION iblt_internal.iblt_agg_combine(internal, internal) RETURNS inter
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
 CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, checksum bigint) (
-@moving_aggregate iblt_agg 10368@
+@moving_aggregate iblt_agg; 10368@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint) IS
 'sketch of rows, each given by its key and a checksum of its contents';
 
 CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, checksum bigint, capacity integer) (
-@moving_aggregate iblt_agg 10368@
+@moving_aggregate iblt_agg; 10368@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode that many differing keys';
@@ -159,7 +159,7 @@ COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint, integer) IS
 @own@
 CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, value anycompatible,
 	template @extschema@.iblt) (
-@moving_aggregate iblt_agg 10368@
+@moving_aggregate iblt_agg; 10368@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, anycompatible, @extschema@.iblt) IS
 'sketch of rows with the parameters of a template; value is the row''s value, or its checksum if '

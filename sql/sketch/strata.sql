@@ -1,6 +1,6 @@
 -- The strata estimator ------------------------------------------------------------
 
-@value_type iblt_strata iblt_internal iblt an estimator@
+@value_type iblt_strata; iblt_internal; iblt; an estimator@
 COMMENT ON TYPE @extschema@.iblt_strata IS
 'strata estimator: of a difference between sets of rows, how many keys are in it';
 
@@ -78,14 +78,14 @@ CREATE FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) RETURN
 	AS 'MODULE_PATHNAME', 'iblt_agg_combine' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
 
 CREATE AGGREGATE @extschema@.iblt_strata_agg(key anyelement, checksum bigint) (
-@moving_aggregate iblt_strata_agg 73728@
+@moving_aggregate iblt_strata_agg; 73728@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_strata_agg(anyelement, bigint) IS
 'estimator of rows, each given by its key and a checksum of its contents';
 
 CREATE AGGREGATE @extschema@.iblt_strata_agg(key anyelement, checksum bigint,
 	template @extschema@.iblt_strata) (
-@moving_aggregate iblt_strata_agg 73728@
+@moving_aggregate iblt_strata_agg; 73728@
 );
 COMMENT ON AGGREGATE @extschema@.iblt_strata_agg(anyelement, bigint, @extschema@.iblt_strata) IS
 'estimator of rows with the parameters of a template';
