@@ -25,11 +25,12 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass, planned text DEFAULT
 
 -- The type of an expression on the rows of a relation, the collations that it depends on, 0 for
 -- the encoding, its columns, and the enums whose order it depends on; an error unless it depends on
--- the row alone, or is a condition and not true or false.  If portable, an error also unless it
--- means the same on any server whose columns have the same types.
+-- the row alone, or is a condition and not true or false, or no condition and a record, which does
+-- not tell the types of its columns.  If portable, an error also unless it means the same on any
+-- server whose columns have the same types.
 CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
-	is_condition boolean, portable boolean DEFAULT false, OUT type oid, OUT base oid,
-	OUT typmod integer, OUT collations oid[], OUT columns text[], OUT enums oid[]) RETURNS record
+	is_condition boolean, portable boolean DEFAULT false, OUT type oid, OUT typmod integer,
+	OUT collations oid[], OUT columns text[], OUT enums oid[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
@@ -97,8 +98,8 @@ BEGIN
 	IF mapping IS NOT NULL AND d IS NOT NULL THEN
 		made := made_columns(relation, mapping);
 		d := map_columns(d, mapping, made);
-		collations := ARRAY(SELECT jsonb_array_elements_text(made -> 'collations'));
-		enums := ARRAY(SELECT jsonb_array_elements_text(made -> 'enums'));
+		collations := ARRAY(SELECT jsonb_path_query(made, '$.collations[*][*]') #>> '{}');
+		enums := ARRAY(SELECT jsonb_path_query(made, '$.enums[*][*]') #>> '{}');
 	END IF;
 	IF d @? '$.keys[*].own' THEN
 		d := jsonb_set(d, '{keys}', (SELECT jsonb_agg(CASE WHEN k ? 'own'

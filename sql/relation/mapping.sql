@@ -21,38 +21,20 @@ CREATE FUNCTION mapped_name(mapping jsonb, name text) RETURNS text
 	RETURN coalesce((SELECT key FROM jsonb_each_text(mapping -> 'columns') WHERE value = name
 		LIMIT 1), name);
 
--- What stands for the expressions of a mapping on a relation: "columns" by their names, and
--- "collations" and "enums" that they depend on; an error for a record, which does not tell the
--- types of its columns: the bytes of a date may be those of an integer.
+-- What stands for the expressions of a mapping on a relation: "columns" by their names, and lists
+-- of the "collations" and "enums" that they depend on.
 CREATE FUNCTION made_columns(relation regclass, mapping jsonb) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-DECLARE
-	e record;
-	value record;
-	columns jsonb := '{}';
-	collations oid[] := '{}';
-	enums oid[] := '{}';
-BEGIN
-	FOR e IN SELECT key, x.value FROM jsonb_each_text(mapping -> 'expressions') AS x LOOP
-		value := iblt_compare_check_expression(relation, e.value, false);
-		IF value.type IN (2249, 2287) THEN
-			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format(
-				'expressions of type %s cannot be compared', format_type(value.type, -1)),
-				HINT = 'Compare the columns one by one, or cast them to a named type.';
-		END IF;
-		columns := columns || jsonb_build_object(e.key, jsonb_strip_nulls(jsonb_build_object(
-			'name', e.key, 'expression', e.value, 'not_null', false,
-			-- for plain queries
-			'text', CASE WHEN value.base::bigint = ANY (plain_types()) THEN value.base::text END)
-			|| iblt_describe_type(value.type, value.typmod)));
-		collations := collations || value.collations;
-		enums := enums || value.enums;
-	END LOOP;
-	RETURN jsonb_build_object('columns', columns, 'collations', collations::bigint[],
-		'enums', enums::bigint[]);
-END
-$$;
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	RETURN (SELECT jsonb_build_object('collations', coalesce(jsonb_agg(v.collations), '[]'),
+			'enums', coalesce(jsonb_agg(v.enums), '[]'), 'columns', coalesce(jsonb_object_agg(e.key,
+				coalesce(d.described, '{}') || jsonb_strip_nulls(jsonb_build_object(
+				'name', e.key, 'expression', e.value, 'not_null', false,
+				-- for plain queries
+				'text', CASE WHEN (d.described ->> 'base')::bigint = ANY (plain_types())
+					THEN d.described ->> 'base' END))), '{}'))
+		FROM jsonb_each_text(mapping -> 'expressions') AS e,
+		LATERAL iblt_compare_check_expression(relation, e.value, false) AS v,
+		LATERAL iblt_describe_type(v.type, v.typmod) AS d(described));
 
 -- A described relation with the columns of a mapping, of which made_columns has told; an error for
 -- names that it does not have, or has twice.

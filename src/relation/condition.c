@@ -398,7 +398,7 @@ PG_FUNCTION_INFO_V1(iblt_compare_check_expression);
 
 /*
  * iblt_compare_check_expression(relation, expression, is_condition, portable)
- * -> (type, base, typmod, collations, columns, enums).  NULL if the relation does not
+ * -> (type, typmod, collations, columns, enums).  NULL if the relation does not
  * exist any more.
  */
 Datum
@@ -410,24 +410,29 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	Node	   *checked;
 	ArrayBuildState *names;
 	int			column = 0;
-	Datum		values[6];
-	bool		nulls[6] = {false};
+	Datum		values[5];
+	bool		nulls[5] = {false};
 
 	check_backslash(&expression, source);
 	if ((relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock)) == NULL)
 		PG_RETURN_NULL();
 	checked = check_text(&expression, relation, source);
+	/* the bytes of a date in it may be those of an integer */
+	if (exprType(checked) == RECORDOID || exprType(checked) == RECORDARRAYOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("expressions of type %s cannot be compared", format_type_be(exprType(checked))),
+				 errhint("Compare the columns one by one, or cast them to a named type.")));
 	values[0] = ObjectIdGetDatum(exprType(checked));
-	values[1] = ObjectIdGetDatum(getBaseType(exprType(checked)));
-	values[2] = Int32GetDatum(exprTypmod(checked));
-	values[3] = iblt_value_oids(expression.collations);
+	values[1] = Int32GetDatum(exprTypmod(checked));
+	values[2] = iblt_value_oids(expression.collations);
 	names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 	while ((column = bms_next_member(expression.columns, column)) > 0)
 		names = accumArrayResult(names, CStringGetTextDatum(get_attname(PG_GETARG_OID(0),
 																		column, false)),
 								 false, TEXTOID, CurrentMemoryContext);
-	values[4] = makeArrayResult(names, CurrentMemoryContext);
-	values[5] = iblt_value_oids(expression.enums);
+	values[3] = makeArrayResult(names, CurrentMemoryContext);
+	values[4] = iblt_value_oids(expression.enums);
 	relation_close(relation, AccessShareLock);
 	return iblt_value_row(fcinfo, values, nulls);
 }
