@@ -112,11 +112,9 @@ BEGIN
 			passed := wait_position(link, position_at(link.source_place), deadline);
 		END IF;
 		IF NOT passed THEN
-			said := CASE WHEN link.slot IS NULL
-				THEN ask_call(link.follower_place, 'standby_said()')
-				ELSE concat_ws(', ',
-					ask_call(link.follower_place, format('subscription_said(%L)', link.slot)),
-					ask_call(link.source_place, format('slot_said(%L)', link.slot))) END;
+			said := concat_ws(', ',
+				ask_call(link.follower_place, format('follower_said(%L)', link.slot)),
+				ask_call(link.source_place, format('slot_said(%L)', link.slot)));
 			waited.problem := 'replication did not pass in time'
 				|| coalesce(' (' || nullif(said, '') || ')', '');
 			IF NOT stuck THEN

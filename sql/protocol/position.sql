@@ -60,24 +60,19 @@ AS $$
 	FROM pg_replication_slots s WHERE s.slot_name = slot AND s.database = current_database()
 $$;
 
--- How the subscription of a slot does, for people.
-CREATE FUNCTION subscription_said(slot text) RETURNS text
+-- How the subscription of a slot does, or without a slot this standby, for people.
+CREATE FUNCTION follower_said(slot text) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 AS $$
-	SELECT string_agg(format(CASE WHEN NOT s.subenabled THEN 'subscription "%s" is disabled'
-			WHEN NOT EXISTS (SELECT FROM pg_stat_subscription st WHERE st.subid = s.oid
-				AND st.relid IS NULL AND st.pid IS NOT NULL)
-			THEN 'subscription "%s" has no apply worker, and the log of its server says why'
-			ELSE 'subscription "%s" has an apply worker' END, s.subname), ', ')
-	FROM pg_subscription s WHERE s.subslotname = slot
-	AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-$$;
-
--- How this standby does, for people.
-CREATE FUNCTION standby_said() RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-AS $$
-	SELECT CASE WHEN NOT pg_is_in_recovery() THEN NULL
+	SELECT CASE WHEN slot IS NOT NULL THEN (
+			SELECT string_agg(format(CASE WHEN NOT s.subenabled THEN 'subscription "%s" is disabled'
+				WHEN NOT EXISTS (SELECT FROM pg_stat_subscription st WHERE st.subid = s.oid
+					AND st.relid IS NULL AND st.pid IS NOT NULL)
+				THEN 'subscription "%s" has no apply worker, and the log of its server says why'
+				ELSE 'subscription "%s" has an apply worker' END, s.subname), ', ')
+			FROM pg_subscription s WHERE s.subslotname = slot
+			AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()))
+		WHEN NOT pg_is_in_recovery() THEN NULL
 		WHEN pg_is_wal_replay_paused() THEN 'replay on the standby is paused'
 		ELSE format('the standby has still to replay %s of what it has received',
 			pg_size_pretty(pg_last_wal_receive_lsn() - pg_last_wal_replay_lsn())) END

@@ -36,7 +36,7 @@ DECLARE
 	said text[] := report_ask(here_peer, format('SELECT ARRAY[u.subslotname::text,'
 			' coalesce((%s), %L)]::text FROM pg_subscription AS u WHERE u.subname = %L'
 			' AND u.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())'
-			' AND NOT pg_is_in_recovery()', plain_call('subscription_said(u.subslotname::text)'),
+			' AND NOT pg_is_in_recovery()', plain_call('follower_said(u.subslotname::text)'),
 		format('subscription "%s" has no slot', subscription), subscription));
 BEGIN
 	IF said[2] IS NOT NULL AND num_nonnulls(peer, here_peer) = 0 THEN

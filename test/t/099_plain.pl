@@ -327,7 +327,7 @@ like(failure("SELECT * FROM iblt_compare('alone', $peer, method => 'plain', max_
 }
 
 # What is asked by its body gives what the function gives.
-my $calls = join(', ', map { literal($_) } ("audit_tables('public')", "audit_subscribed(to_regclass('public.down'))", "audit_subscribed(to_regclass('public.down_half'))", "run_probe(to_regclass('public.t'))", "audit_subscription('down')", "audit_published('{up,x}'::text[])", "slot_applied('up')", "slot_applied('x')", "slot_received('down')", "slot_said('up')", "subscription_said('down')", 'standby_said()',
+my $calls = join(', ', map { literal($_) } ("audit_tables('public')", "audit_subscribed(to_regclass('public.down'))", "audit_subscribed(to_regclass('public.down_half'))", "run_probe(to_regclass('public.t'))", "audit_subscription('down')", "audit_published('{up,x}'::text[])", "slot_applied('up')", "slot_applied('x')", "slot_received('down')", "slot_said('up')", "follower_said('down')", 'follower_said(NULL)',
 	"wal_replayed(0)", "writers('public.up'::regclass)"));
 is($here->safe_psql('postgres', qq{CREATE FUNCTION value_of(query text) RETURNS text LANGUAGE plpgsql AS \$\$ DECLARE v text; BEGIN EXECUTE query INTO v; RETURN v; END \$\$; SET search_path = iblt_internal, pg_catalog; SET jit = off;
 	SELECT count(*), count(DISTINCT c) FILTER (WHERE public.value_of('SELECT iblt_internal.' || c) IS DISTINCT FROM public.value_of(iblt_internal.plain_call(c))) FROM unnest(ARRAY[$calls]) AS c}), '14|0', 'bodies of functions');
