@@ -40,7 +40,7 @@ SQL_PARTS_iblt_live = iblt_live same_schema \
 	digest/stores digest/parts digest/live digest/start \
 	rights
 SQL_PARTS_iblt_audit = iblt_audit same_schema \
-	peer/types peer/failure peer/peer peer/bare peer/ask peer/bare_guard peer/progress peer/query \
+	peer/failure peer/peer peer/bare peer/ask peer/bare_guard peer/query \
 	plain/describe plain/plan plain/statements \
 	compare/types compare/attempt compare/compare compare/confirm compare/contradiction compare/damaged_index compare/describe \
 	compare/digest compare/figures compare/finder compare/lookup compare/many compare/nodes \

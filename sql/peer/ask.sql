@@ -5,6 +5,15 @@
 -- those for this database meanwhile, and then collects the answers, in the order of the
 -- places.  Everything that is asked of two sides goes through it.
 
+-- How a place answers a question: by a function of read.sql, with these parameters.
+CREATE TYPE reading AS (
+	reader text,			-- NULL: a statement that reads no relation
+	keys text[],
+	lo text[],
+	hi text[],
+	described described[]	-- of all places
+);
+
 -- What each of these places answers to its question: one value of the type of "form", or the rows
 -- of keys if that is found_rows; a label is the application_name there, from the first question on.
 -- Questions to one place are put as one statement, so the answers are of one snapshot.  Two would
