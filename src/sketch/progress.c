@@ -43,14 +43,14 @@ is_due(void)
 	return true;
 }
 
-PG_FUNCTION_INFO_V1(iblt_progress_every);
+PG_FUNCTION_INFO_V1(iblt_progress_by_time);
 
-/* iblt_progress_every(ms): from now on, progress is due so often; NULL: never */
+/* iblt_progress_by_time(shown, ms): from now on, progress is due so often, or never */
 Datum
-iblt_progress_every(PG_FUNCTION_ARGS)
+iblt_progress_by_time(PG_FUNCTION_ARGS)
 {
-	asked = PG_ARGISNULL(0) ? 0 : GetCurrentStatementStartTimestamp();
-	every_ms = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT32(0);
+	asked = PG_GETARG_BOOL(0) ? GetCurrentStatementStartTimestamp() : 0;
+	every_ms = PG_GETARG_INT32(1);
 	last_told = GetCurrentTimestamp();
 	PG_RETURN_VOID();
 }
