@@ -29,17 +29,10 @@ CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint) RETURNS text
 -- up, for two rows of a bucket could then exchange values.  COLLATE "C", because the hash of
 -- a text follows its collation.
 CREATE FUNCTION plain_chain_sql(texts text[], hash text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	expression text;
-BEGIN
-	FOREACH expression IN ARRAY texts LOOP
-		hash := format('hashtextextended(%s COLLATE "C", %s)', expression, hash);
-	END LOOP;
-	RETURN hash;
-END
-$$;
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (SELECT concat(string_agg(format('hashtextextended(%s COLLATE "C", ', expression), ''
+			ORDER BY n DESC), hash, repeat(')', count(*)::integer))
+		FROM unnest(texts) WITH ORDINALITY AS u(expression, n));
 
 -- The seed of the hashes that both sides make.
 -- The peer knows this seed.  Another one, which it does not know, is that of the checksums

@@ -90,7 +90,6 @@ DECLARE
 	collations oid[] := '{}';
 	enums oid[] := '{}';
 	distributed boolean;	-- is it a table of Citus, distributed or not?
-	elsewhere jsonb;
 BEGIN
 	IF ((d ->> 'more')::boolean OR num_nonnulls(condition, mapping) > 0) IS NOT TRUE THEN
 		RETURN d;
@@ -127,17 +126,11 @@ BEGIN
 		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)'
 			INTO distributed USING relation;
 	END IF;
-	IF distributed THEN
-		elsewhere := '{"remote": false, "shards": [], "distributed": true, "versions": false,
-			"version_rights": true, "most_rows": null}';
-	ELSIF d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean THEN
-		elsewhere := '{"remote": false, "shards": [], "distributed": false}';
-	ELSE
-		elsewhere := jsonb_build_object('remote', EXISTS (SELECT FROM pg_class
-				WHERE oid = ANY (relation_sources(ARRAY[relation])) AND relkind = 'f'),
-			'shards', shards(relation), 'distributed', false);
-	END IF;
-	RETURN d || elsewhere || describe_replication(relation);
+	RETURN d || describe_replication(relation) || CASE WHEN distributed
+		THEN '{"distributed": true, "versions": false, "version_rights": true, "most_rows": null}'
+		WHEN d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean THEN '{}'
+		ELSE jsonb_build_object('shards', shards(relation), 'remote', EXISTS (SELECT FROM pg_class
+			WHERE oid = ANY (relation_sources(ARRAY[relation])) AND relkind = 'f')) END;
 END
 $$;
 
