@@ -18,31 +18,16 @@ CREATE FUNCTION progress_timely(message text) RETURNS void
 
 -- The error for a relation that is not what was described.
 CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
-		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
-		HINT = CASE WHEN current_setting('transaction_isolation') ~ '^read'
-			THEN 'Compare when no other session alters, renames or drops it.'
-			ELSE 'Begin another transaction. The snapshot of this one is from before the relation '
-				'was altered or rewritten, by TRUNCATE, VACUUM FULL, REPACK or the like.' END;
-END
-$$;
+	AS 'MODULE_PATHNAME', 'iblt_refuse_altered' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Milliseconds since then.
 CREATE FUNCTION ms(since timestamptz) RETURNS numeric
-	LANGUAGE sql VOLATILE PARALLEL SAFE
-	RETURN round(1000.0 * extract(epoch FROM clock_timestamp() - since)::numeric, 1);
+	AS 'MODULE_PATHNAME', 'iblt_ms' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 -- A random seed that nobody can foresee.
 CREATE FUNCTION random_seed() RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	-- the other digits of a uuid are not all random
-	SELECT concat('x', left(gen_random_uuid()::text, 8), right(gen_random_uuid()::text, 8))::bit(64)
-		::bigint
-$$;
+	RETURN uuid_hash_extended(gen_random_uuid(), 0);	-- of 122 random bits
 
 -- The name of a relation that is elsewhere, with its schema, quoted; "argument" names it.
 CREATE FUNCTION nodes_relation(relation text, argument text DEFAULT 'relation') RETURNS text

@@ -25,18 +25,7 @@ CREATE FUNCTION described_as(s side, otherwise boolean DEFAULT false) RETURNS de
 -- Begins to read relations; an error if one is not what was described.
 -- Its caller has a SET clause, because what may be read is said until that ends.
 CREATE FUNCTION read_begin(described described[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	d described;
-BEGIN
-	FOREACH d IN ARRAY coalesce(described, '{}') LOOP
-		IF NOT iblt_read_lock(d.relation, d.server, d.fingerprint, d.views) THEN
-			PERFORM refuse_altered(d.relation, d.side);
-		END IF;
-	END LOOP;
-END
-$$;
+	AS 'MODULE_PATHNAME', 'iblt_read_begin' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- The row that a query gives, which must not trust an index.
 -- An index that lacks an entry, or a partition or a constraint that a row does not keep to,
@@ -46,36 +35,18 @@ $$;
 -- The drivers pin enable_indexonlyscan and constraint_exclusion for all statements.
 CREATE FUNCTION read_heap(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL,
 	hi text[] DEFAULT NULL, described described[] DEFAULT NULL) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'iblt_read' LANGUAGE C VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = on
 	SET enable_indexscan = off
 	SET enable_bitmapscan = off
-	SET enable_partition_pruning = off
-AS $$
-DECLARE
-	answer record;
-BEGIN
-	PERFORM read_begin(described);
-	EXECUTE query INTO answer USING keys, lo, hi;
-	RETURN answer;
-END
-$$;
+	SET enable_partition_pruning = off;
 
 -- The row that a query gives, by whatever index the planner takes.
 -- Where that decides, check_index asks the tables too, or the caller asked for by_index.
 CREATE FUNCTION read_planned(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL,
 	hi text[] DEFAULT NULL, described described[] DEFAULT NULL) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET row_security = off
-AS $$
-DECLARE
-	answer record;
-BEGIN
-	PERFORM read_begin(described);
-	EXECUTE query INTO answer USING keys, lo, hi;
-	RETURN answer;
-END
-$$;
+	AS 'MODULE_PATHNAME', 'iblt_read' LANGUAGE C VOLATILE PARALLEL UNSAFE
+	SET row_security = off;
 
 -- Refuses code of other roles until the calling function ends, if it has a SET clause, or the
 -- transaction.  Every driver begins with it (assemble.awk), because it must not be a SET clause:

@@ -177,20 +177,11 @@ CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
 -- Relies on: an index that the guard checks, in one snapshot under its lock.
 CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[],
 	described described[] DEFAULT NULL) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	AS 'MODULE_PATHNAME', 'iblt_read' LANGUAGE C VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = off
 	SET enable_indexscan = off
 	SET enable_bitmapscan = on
-	SET max_parallel_workers_per_gather = 0
-AS $$
-DECLARE
-	answer record;
-BEGIN
-	PERFORM read_begin(described);
-	EXECUTE query INTO answer USING keys, lo, hi;
-	RETURN answer;
-END
-$$;
+	SET max_parallel_workers_per_gather = 0;
 
 -- Walking an index
 --

@@ -13,15 +13,20 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "funcapi.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -236,35 +241,147 @@ lock_view(Relation view)
 	relation_close(view, NoLock);
 }
 
+/*
+ * Locks a relation, and sets what may be read; false unless it is what was described.  NULL for a
+ * server or a fingerprint stands for any.
+ */
+static bool
+read_lock(const char *name, const char *server, const char *fingerprint, bool views)
+{
+	Relation	relation = NULL;
+	Oid			relid = InvalidOid;
+
+	if (name == NULL)
+		return false;
+	iblt_guard_read(views);
+	/* behind a pooler there may be several servers */
+	if (server == NULL || strcmp(server, iblt_server_started()) == 0)
+		relid = RangeVarGetRelidExtended(makeRangeVarFromNameList(
+										 textToQualifiedNameList(cstring_to_text(name))),
+										 AccessShareLock, RVR_MISSING_OK, check_rights, NULL);
+	if (OidIsValid(relid))
+		relation = try_relation_open(relid, NoLock);
+	if (relation == NULL)
+		return false;
+	if (fingerprint != NULL
+		&& strncmp(text_to_cstring(iblt_fingerprint_now(relation)), fingerprint, DIGITS) != 0)
+	{
+		relation_close(relation, NoLock);
+		return false;
+	}
+	lock_view(relation);
+	return true;
+}
+
+/* The error for a relation that is not what was described. */
+static void
+refuse_altered(const char *relation, const char *side, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(MAKE_SQLSTATE('I', 'B', '0', '0', '4')),
+			 errmsg("relation %s was altered while it was compared (%s)", relation, side),
+			 *detail != '\0' ? errdetail_internal("%s", detail) : 0,
+			 IsolationUsesXactSnapshot()
+			 ? errhint("Begin another transaction. The snapshot of this one is from before the relation was altered or rewritten, by TRUNCATE, VACUUM FULL, REPACK or the like.")
+			 : errhint("Compare when no other session alters, renames or drops it.")));
+}
+
+/* An argument that is a text, or "otherwise". */
+static const char *
+text_arg(FunctionCallInfo fcinfo, int n, const char *otherwise)
+{
+	return PG_ARGISNULL(n) ? otherwise : text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+PG_FUNCTION_INFO_V1(iblt_refuse_altered);
+
+/* iblt_refuse_altered(relation, side, detail) -> void */
+Datum
+iblt_refuse_altered(PG_FUNCTION_ARGS)
+{
+	refuse_altered(text_arg(fcinfo, 0, ""), text_arg(fcinfo, 1, ""), text_arg(fcinfo, 2, ""));
+	PG_RETURN_VOID();
+}
+
 PG_FUNCTION_INFO_V1(iblt_read_lock);
 
 /* iblt_read_lock(relation, server, fingerprint, views) -> boolean */
 Datum
 iblt_read_lock(PG_FUNCTION_ARGS)
 {
-	Relation	relation = NULL;
-	text	   *found;
-	Oid			relid = InvalidOid;
+	PG_RETURN_BOOL(read_lock(text_arg(fcinfo, 0, NULL), text_arg(fcinfo, 1, NULL), text_arg(fcinfo, 2, NULL),
+							 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3)));
+}
+
+/* A field of a row of the type described, or "otherwise". */
+static const char *
+field_of(Datum row, const char *name, const char *otherwise)
+{
+	bool		isnull;
+	Datum		value = GetAttributeByName(DatumGetHeapTupleHeader(row), name, &isnull);
+
+	return isnull ? otherwise : TextDatumGetCString(value);
+}
+
+PG_FUNCTION_INFO_V1(iblt_read_begin);
+
+/* iblt_read_begin(described[]) -> void: an error if a relation is not what was described */
+Datum
+iblt_read_begin(PG_FUNCTION_ARGS)
+{
+	ArrayType  *described;
+	Datum	   *rows = NULL;
+	bool	   *nulls = NULL;
+	int			n = 0;
 
 	if (PG_ARGISNULL(0))
-		PG_RETURN_BOOL(false);
-	iblt_guard_read(!PG_ARGISNULL(3) && PG_GETARG_BOOL(3));
-	/* behind a pooler there may be several servers */
-	if (PG_ARGISNULL(1) ||
-		strcmp(text_to_cstring(PG_GETARG_TEXT_PP(1)), iblt_server_started()) == 0)
-		relid = RangeVarGetRelidExtended(makeRangeVarFromNameList(
-										 textToQualifiedNameList(PG_GETARG_TEXT_PP(0))),
-										 AccessShareLock, RVR_MISSING_OK, check_rights, NULL);
-	if (OidIsValid(relid))
-		relation = try_relation_open(relid, NoLock);
-	if (relation == NULL)
-		PG_RETURN_BOOL(false);
-	found = iblt_fingerprint_now(relation);
-	if (!PG_ARGISNULL(2) && strncmp(text_to_cstring(found), text_to_cstring(PG_GETARG_TEXT_PP(2)), DIGITS) != 0)
+		PG_RETURN_VOID();
+	described = PG_GETARG_ARRAYTYPE_P(0);
+	deconstruct_array(described, ARR_ELEMTYPE(described), -1, false, TYPALIGN_DOUBLE, &rows, &nulls, &n);
+	for (int i = 0; i < n; i++)
 	{
-		relation_close(relation, NoLock);
-		PG_RETURN_BOOL(false);
+		bool		no_views = true;
+		Datum		views = 0;
+
+		if (nulls[i])
+			refuse_altered("", "", "");
+		views = GetAttributeByName(DatumGetHeapTupleHeader(rows[i]), "views", &no_views);
+		if (!read_lock(field_of(rows[i], "relation", NULL), field_of(rows[i], "server", NULL),
+					   field_of(rows[i], "fingerprint", NULL), !no_views && DatumGetBool(views)))
+			refuse_altered(field_of(rows[i], "relation", ""), field_of(rows[i], "side", ""), "");
 	}
-	lock_view(relation);
-	PG_RETURN_BOOL(true);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_read);
+
+/* iblt_read(query, keys, lo, hi, described) -> record: the first row of a query, after iblt_read_begin */
+Datum
+iblt_read(PG_FUNCTION_ARGS)
+{
+	Oid			types[3] = {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID};
+	Datum		values[3];
+	char		nulls[3];
+	int			result;
+	HeapTupleHeader answer = NULL;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("query must not be null")));
+	if (!PG_ARGISNULL(4))
+		(void) DirectFunctionCall1(iblt_read_begin, PG_GETARG_DATUM(4));
+	for (int i = 0; i < 3; i++)
+	{
+		values[i] = PG_GETARG_DATUM(i + 1);
+		nulls[i] = PG_ARGISNULL(i + 1) ? 'n' : ' ';
+	}
+	SPI_connect();
+	result = SPI_execute_with_args(text_to_cstring(PG_GETARG_TEXT_PP(0)), 3, types, values, nulls, false, 0);
+	if (result < 0)
+		elog(ERROR, "SPI_execute_with_args failed: %s", SPI_result_code_string(result));
+	if (SPI_processed > 0 && SPI_tuptable != NULL)
+		answer = SPI_returntuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+	SPI_finish();
+	if (answer == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_HEAPTUPLEHEADER(answer);
 }

@@ -19,6 +19,7 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/numeric.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
@@ -41,6 +42,15 @@ is_due(void)
 		return false;
 	last_told = now;
 	return true;
+}
+
+PG_FUNCTION_INFO_V1(iblt_ms);
+
+/* ms(since) -> numeric: milliseconds since then, with one decimal */
+Datum
+iblt_ms(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_NUMERIC(int64_div_fast_to_numeric((GetCurrentTimestamp() - PG_GETARG_TIMESTAMPTZ(0)) / 100, 1));
 }
 
 PG_FUNCTION_INFO_V1(iblt_progress_by_time);

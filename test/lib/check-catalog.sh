@@ -56,7 +56,7 @@ no_rows "every SQL object that users see has a comment" "
 
 # These write, set, lock for the transaction, or take the latest snapshot.  A parallel plan can
 # do none of it, not even in its leader.
-unsafe="iblt_live_merge|iblt_live_tables|iblt_live_note_scan|iblt_peer_settings|iblt_repair_execute|iblt_run_\w+|iblt_track_\w+"
+unsafe="iblt_live_merge|iblt_live_tables|iblt_live_note_scan|iblt_peer_settings|iblt_repair_execute|iblt_run_\w+|iblt_track_\w+|read_(heap|planned|slice)"
 no_rows "C functions are parallel unsafe if they write, and no others are" "
 	SELECT p.oid::regprocedure, p.proparallel FROM pg_proc p
 	WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
@@ -228,7 +228,7 @@ plpgsql_findings() {
 			('record "taken" is not assigned yet|%', '{ask_values}', 'its columns are those of dynamic SQL'),
 			('never read variable "taken"|%', '{ask_values}', 'it is read, see above'),
 			('never read variable "traffic"|%', '{connect}', 'an assignment calls a function for its effect'),
-			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{describe}', 'it is there with Citus only'),
+			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{describe_more}', 'it is there with Citus only'),
 			('control reached end of function without RETURN|%', '{compare,wait_position}',
 				'the function ends with RETURN or an error before'),
 			('unreachable code|%', '{audit_answers,audit_batch}',
@@ -237,7 +237,7 @@ plpgsql_findings() {
 			('routine is marked as IMMUTABLE, but expression is STABLE|%', NULL, 'the tests above tell more precisely'),
 			('routine is marked as STABLE, but expression is VOLATILE|%', '{collation_order,describe,describe_replication,describe_storage,describe_system,live_plan,live_read}',
 				'stable, to read in the snapshot of their callers; volatile are built-in functions and views, and ones that raise errors'),
-			('text type variable is not sanitized|%', '{ask_values,differing,find_distributed,iblt_repair,nodes_rows,plain_find,read_heap,read_planned,read_slice,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_exchange,repair_execute_steps,structure_here}',
+			('text type variable is not sanitized|%', '{ask_values,differing,find_distributed,iblt_repair,nodes_rows,plain_find,slice_bound,sum_distributed,slice_condition_sql,repair_add_steps,repair_claim_batch,repair_exchange,repair_execute_steps,structure_here}',
 				'it runs a whole statement that others put together with format()'),
 			('OUT variable % is maybe unmodified|%', '{iblt_repair}', 'RETURN QUERY EXECUTE gives them')
 		), finding AS (

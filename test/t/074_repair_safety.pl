@@ -58,9 +58,16 @@ $here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
 	# of a key that several rows may have it gives more rows than it has counted
 	$_->[0]->safe_psql($_->[1], 'CREATE TABLE counted (k int, v text)') foreach [ $here, 'postgres' ], [ $there, 'hostile' ];
 	$there->safe_psql('hostile', q{INSERT INTO counted VALUES (1, 'a')});
-	my $function = $there->safe_psql('hostile', "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'read_heap'");
-	$function =~ s/EXECUTE query INTO/EXECUTE replace(query, 'jsonb_agg(jsonb_build_array(n, content, checksum::text) ORDER BY checksum)', '\$\$[[1,["1","a"],"0"],[1,["2","b"],"0"]]\$\$::jsonb') INTO/;
-	$there->safe_psql('hostile', $function);
+	$there->safe_psql('hostile', q{CREATE OR REPLACE FUNCTION iblt_internal.read_heap(query text, keys text[] DEFAULT NULL, lo text[] DEFAULT NULL, hi text[] DEFAULT NULL,
+			described iblt_internal.described[] DEFAULT NULL) RETURNS record LANGUAGE plpgsql SET enable_indexscan = off AS $f$
+		DECLARE
+			answer record;
+		BEGIN
+			PERFORM iblt_internal.read_begin(described);
+			EXECUTE replace(query, 'jsonb_agg(jsonb_build_array(n, content, checksum::text) ORDER BY checksum)', '$$[[1,["1","a"],"0"],[1,["2","b"],"0"]]$$::jsonb')
+				INTO answer USING keys, lo, hi;
+			RETURN answer;
+		END $f$});
 	like(failure("SELECT * FROM iblt_repair('counted', $hostile, key_columns => '{k}', direction => 'pull', apply => true)"), qr/22000: a side answered with other rows of a key than it counted/, 'more rows than it has counted');
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM counted'), '0', 'are not written');
 
