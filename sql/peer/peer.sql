@@ -12,7 +12,8 @@ CREATE FOREIGN DATA WRAPPER iblt_fdw VALIDATOR iblt_fdw_validator;
 COMMENT ON FOREIGN DATA WRAPPER iblt_fdw IS 'servers that iblt compares, by libpq';
 
 -- Opens connections to peers under these names, all at the same time, within so many seconds,
--- unless they are open, or kept from before and good; what has failed, and NULL for what has not.
+-- unless they are open, or kept from before and good; NULL if all are then, or what has failed, and
+-- NULL for what has not.
 CREATE FUNCTION iblt_peers_open(conns text[], peers text[], timeout double precision)
 RETURNS failure[]
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -36,9 +37,11 @@ CREATE FUNCTION iblt_peer_fetch(conn text, before integer, INOUT answer anyeleme
 	OUT e failure) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- Ends the use of a connection by a driver.  It may be kept for the next one if it is free.
-CREATE FUNCTION iblt_peer_release(conn text, keep boolean) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+-- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
+-- The session keeps connections over which nothing was written and nothing went wrong.  The other
+-- session keeps its last sketch until the next one takes its place.
+CREATE FUNCTION peers_close(conns text[], keep boolean DEFAULT false) RETURNS void
+	AS 'MODULE_PATHNAME', 'iblt_peers_close' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION @extschema@.iblt_disconnect() RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -92,18 +95,7 @@ CREATE FUNCTION peers_bare(conns text[]) RETURNS void
 -- New names for connections to peers, NULL for this database.
 -- Both sides may be relations of one peer, over one connection.
 CREATE FUNCTION peer_conns(peers text[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	conns text[] := '{}';
-BEGIN
-	FOR n IN 1 .. coalesce(cardinality(peers), 0) LOOP
-		conns[n] := CASE WHEN n = 2 AND peers[2] = peers[1] THEN conns[1]
-			WHEN peers[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	END LOOP;
-	RETURN conns;
-END
-$$;
+	AS 'MODULE_PATHNAME', 'iblt_peer_conns' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Opens connections to peers that are not open, and returns their names; an error for the first
 -- that cannot be made.  With several, it begins an attempt of a driver, with counters at 0.
@@ -114,28 +106,27 @@ CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NUL
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	several boolean := cardinality(conns) > 1;
 	traffic record;
 	failures failure[];
 	e failure;
 BEGIN
-	IF several THEN
+	IF cardinality(conns) > 1 THEN
 		traffic := iblt_traffic_take();
-	END IF;
-	IF several AND names IS NULL AND conns[1] IS NOT NULL THEN
-		names := '{here,there}';
-		FOR n IN 1 .. 2 LOOP
-			IF NOT iblt_peer_is_string(peers[n]) THEN
-				names[n] := peers[n];
-			END IF;
-		END LOOP;
+		IF names IS NULL AND conns[1] IS NOT NULL THEN
+			names := '{here,there}';
+			FOR n IN 1 .. 2 LOOP
+				IF NOT iblt_peer_is_string(peers[n]) THEN
+					names[n] := peers[n];
+				END IF;
+			END LOOP;
+		END IF;
 	END IF;
 	IF names IS NOT NULL THEN
 		PERFORM peers_know('titles', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')
 			FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL));
 	END IF;
 	failures := iblt_peers_open(conns, peers, coalesce(extract(epoch FROM timeout), 'infinity'));
-	FOR n IN 1 .. cardinality(failures) LOOP
+	FOR n IN 1 .. coalesce(cardinality(failures), 0) LOOP
 		e := failures[n];
 		CONTINUE WHEN e.state IS NULL;
 		IF e.message IS NOT NULL THEN
@@ -153,22 +144,6 @@ BEGIN
 		PERFORM iblt_raise(e);
 	END LOOP;
 	RETURN conns;
-END
-$$;
-
--- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
--- The session keeps connections over which nothing was written and nothing went wrong.  The other
--- session keeps its last sketch until the next one takes its place.
-CREATE FUNCTION peers_close(conns text[], keep boolean DEFAULT false) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	conn text;
-BEGIN
-	PERFORM iblt_session_drop('iblt here'), iblt_session_drop('iblt there');
-	FOREACH conn IN ARRAY coalesce(array_remove(conns, NULL), '{}') LOOP
-		PERFORM iblt_peer_release(conn, keep);
-	END LOOP;
 END
 $$;
 

@@ -72,10 +72,11 @@ CREATE FUNCTION iblt_peer_show(label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Keeps a sketch under a name, and answers with a small fold of it.
--- The fold carries the meter.  Its subtables have eight cells: most sizes of larger ones are
--- multiples of that.
+CREATE FUNCTION iblt_compare_keep(name text, s @extschema@.iblt) RETURNS @extschema@.iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- The same as a row.
 CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric)
 RETURNS scanned
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-	RETURN CASE WHEN iblt_session_keep(name, s) IS NOT NULL
-		THEN ROW(fingerprint, ms, iblt_fold(s, 9, 0.1)::text)::scanned END;
+	RETURN ROW(fingerprint, ms, iblt_compare_keep(name, s)::text)::scanned;

@@ -11,7 +11,6 @@ CREATE FUNCTION iblt_live(relation regclass, capacity integer DEFAULT NULL)
 RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 
-@own@
 CREATE FUNCTION @extschema@.iblt_session_keep(name text, s @extschema@.iblt)
 RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;

@@ -13,17 +13,19 @@
 #include "access/reloptions.h"
 #include "access/xact.h"
 #include "catalog/pg_foreign_server.h"
+#include "catalog/pg_type.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "fmgr.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "codec/codec.h"
+#include "sketch/iblt.h"
 
 static List *connections = NIL;
 
@@ -242,29 +244,80 @@ iblt_peer_is_open(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(c != NULL && c->checked && PQstatus(c->pg) == CONNECTION_OK);
 }
 
-PG_FUNCTION_INFO_V1(iblt_peer_release);
+char	  **
+iblt_texts_of(FunctionCallInfo fcinfo, int arg, int *n)
+{
+	Datum	   *values = NULL;
+	bool	   *nulls = NULL;
+	char	  **texts;
+
+	*n = 0;
+	if (!PG_ARGISNULL(arg))
+		deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, n);
+	texts = palloc0(sizeof(char *) * Max(*n, 1));
+	for (int i = 0; i < *n; i++)
+		texts[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
+	return texts;
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_conns);
 
 /*
- * iblt_peer_release(conn, keep) -> void: a driver has ended.  The connection may be kept if
- * it is free.  If something is under way there, its server ends that soon after it is
+ * iblt_peer_conns(peers) -> text[]: new names for connections to peers, null for null.
+ * Both sides may be relations of one peer, over one connection.
+ */
+Datum
+iblt_peer_conns(PG_FUNCTION_ARGS)
+{
+	static int	last = 0;
+	int			n;
+	char	  **peers = iblt_texts_of(fcinfo, 0, &n);
+	Datum	   *conns = palloc(sizeof(Datum) * Max(n, 1));
+	bool	   *nulls = palloc(Max(n, 1));
+	int			lower = 1;
+
+	for (int i = 0; i < n; i++)
+	{
+		nulls[i] = peers[i] == NULL;
+		if (i == 1 && !nulls[0] && !nulls[1] && strcmp(peers[0], peers[1]) == 0)
+			conns[1] = conns[0];
+		else if (!nulls[i])
+			conns[i] = CStringGetTextDatum(psprintf("iblt_%d", ++last));
+	}
+	PG_RETURN_ARRAYTYPE_P(construct_md_array(conns, nulls, 1, &n, &lower, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+PG_FUNCTION_INFO_V1(iblt_peers_close);
+
+/*
+ * iblt_peers_close(conns, keep) -> void: a driver has ended.  Connections may be kept if
+ * they are free.  If something is under way there, its server ends that soon after it is
  * closed (client_connection_check_interval).
  */
 Datum
-iblt_peer_release(PG_FUNCTION_ARGS)
+iblt_peers_close(PG_FUNCTION_ARGS)
 {
-	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	int			n;
+	char	  **conns = iblt_texts_of(fcinfo, 0, &n);
 
-	if (c == NULL)
-		PG_RETURN_VOID();
-	if (!c->checked || c->large || PG_ARGISNULL(1) || !PG_GETARG_BOOL(1)
-		|| PQtransactionStatus(c->pg) != PQTRANS_IDLE)
+	(void) iblt_kept_drop("iblt here");
+	(void) iblt_kept_drop("iblt there");
+	for (int i = 0; i < n; i++)
 	{
-		iblt_connection_close(c);
-		PG_RETURN_VOID();
+		IbltConnection *c = conns[i] == NULL ? NULL : iblt_connection(conns[i]);
+
+		if (c == NULL)
+			continue;
+		if (!c->checked || c->large || PG_ARGISNULL(1) || !PG_GETARG_BOOL(1)
+			|| PQtransactionStatus(c->pg) != PQTRANS_IDLE)
+		{
+			iblt_connection_close(c);
+			continue;
+		}
+		c->kept = GetCurrentTimestamp();
+		pfree(c->name);
+		c->name = NULL;
 	}
-	c->kept = GetCurrentTimestamp();
-	pfree(c->name);
-	c->name = NULL;
 	PG_RETURN_VOID();
 }
 

@@ -390,24 +390,9 @@ finish(Opening *o)
 		iblt_connection_close(c);
 }
 
-/* The texts of an array. */
-static char **
-texts_of(ArrayType *array, int *n)
-{
-	Datum	   *values;
-	bool	   *nulls;
-	char	  **texts;
-
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, n);
-	texts = palloc0(sizeof(char *) * Max(*n, 1));
-	for (int i = 0; i < *n; i++)
-		texts[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
-	return texts;
-}
-
 PG_FUNCTION_INFO_V1(iblt_peers_open);
 
-/* iblt_peers_open(conns, peers, timeout in seconds) -> failure[], null for what has not failed */
+/* iblt_peers_open(conns, peers, timeout in seconds) -> failure[], with null for what has not failed; or null */
 Datum
 iblt_peers_open(PG_FUNCTION_ARGS)
 {
@@ -417,11 +402,12 @@ iblt_peers_open(PG_FUNCTION_ARGS)
 	int			n;
 	int			m;
 	int			lower = 1;
-	char	  **names = texts_of(PG_GETARG_ARRAYTYPE_P(0), &n);
-	char	  **peers = texts_of(PG_GETARG_ARRAYTYPE_P(1), &m);
+	char	  **names = iblt_texts_of(fcinfo, 0, &n);
+	char	  **peers = iblt_texts_of(fcinfo, 1, &m);
 	Datum	   *failures = palloc0(sizeof(Datum) * Max(n, 1));
 	bool	   *nulls = palloc0(Max(n, 1));
 	bool		waits;
+	bool		failed = false;
 	Opening    *o = palloc0(sizeof(Opening) * Max(n, 1));
 
 	if (n != m)
@@ -460,9 +446,12 @@ iblt_peers_open(PG_FUNCTION_ARGS)
 		if (o[i].peer != NULL)
 			finish(&o[i]);
 		nulls[i] = o[i].failure[IBLT_FAILURE_STATE] == NULL;
+		failed = failed || !nulls[i];
 		if (!nulls[i])
 			failures[i] = iblt_failure(desc, o[i].failure, false);
 	}
+	if (!failed)
+		PG_RETURN_NULL();
 	PG_RETURN_ARRAYTYPE_P(construct_md_array(failures, nulls, 1, &n, &lower, type, -1, false,
 											 TYPALIGN_DOUBLE));
 }

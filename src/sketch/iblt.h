@@ -124,4 +124,7 @@ extern unsigned iblt_params_subtable(const IbltParams *params, int number);
 /* The hashes of a mask of subtables, counted from 1, as integer[]. */
 extern Datum iblt_params_subtables(unsigned mask);
 
+/* Drops what the role keeps in this session under a name; false if there is nothing. */
+extern bool iblt_kept_drop(const char *name);
+
 #endif							/* IBLT_H */

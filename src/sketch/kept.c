@@ -61,6 +61,16 @@ kept_drop(Kept *kept)
 	MemoryContextDelete(kept->context);
 }
 
+bool
+iblt_kept_drop(const char *name)
+{
+	Kept	   *kept = kept_find(name);
+
+	if (kept != NULL)
+		kept_drop(kept);
+	return kept != NULL;
+}
+
 /* The name, which is the first argument. */
 static char *
 name_arg(FunctionCallInfo fcinfo)
@@ -69,37 +79,61 @@ name_arg(FunctionCallInfo fcinfo)
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
-PG_FUNCTION_INFO_V1(iblt_session_keep);
-
-/*
- * iblt_session_keep(name, iblt) -> iblt: keeps a copy, and returns the sketch
- */
-Datum
-iblt_session_keep(PG_FUNCTION_ARGS)
+/* Keeps a copy of the second argument, which is opened, under the name. */
+static void
+keep(FunctionCallInfo fcinfo, IbltSketch *sketch)
 {
 	char	   *name = name_arg(fcinfo);
-	IbltSketch	sketch;
 	Kept	   *before = kept_find(name);
 	Kept	   *kept;
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "iblt sketch",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old;
 
-	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 1);
+	iblt_value_open_arg(&iblt_type, sketch, fcinfo, 1);
 	old = MemoryContextSwitchTo(context);
 	kept = palloc(sizeof(Kept));
 	kept->context = context;
 	kept->name = pstrdup(name);
 	kept->role = GetUserId();
 	/* an error up to here leaves what was kept before */
-	kept->value = iblt_value_copy(sketch.bytes, sketch.size);
+	kept->value = iblt_value_copy(sketch->bytes, sketch->size);
 	if (before != NULL)
 		kept_drop(before);
 	MemoryContextSwitchTo(TopMemoryContext);
 	kept_list = lappend(kept_list, kept);
 	MemoryContextSetParent(context, TopMemoryContext);
 	MemoryContextSwitchTo(old);
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_keep);
+
+/* iblt_session_keep(name, iblt) -> iblt: keeps a copy, and returns the sketch */
+Datum
+iblt_session_keep(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+
+	keep(fcinfo, &sketch);
 	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_keep);
+
+/*
+ * iblt_compare_keep(name, iblt) -> iblt: keeps a copy, and returns a small fold.
+ * The fold carries the meter.  Its subtables have eight cells: most sizes of larger ones are
+ * multiples of that.
+ */
+Datum
+iblt_compare_keep(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	IbltSketch	fold;
+
+	keep(fcinfo, &sketch);
+	PG_RETURN_POINTER(iblt_make_fold(&fold, &sketch, iblt_params_fold_cells(&sketch.params, 9, 0.1),
+									 sketch.params.subtables));
 }
 
 PG_FUNCTION_INFO_V1(iblt_session_get);
@@ -126,10 +160,5 @@ PG_FUNCTION_INFO_V1(iblt_session_drop);
 Datum
 iblt_session_drop(PG_FUNCTION_ARGS)
 {
-	char	   *name = name_arg(fcinfo);
-	Kept	   *kept = kept_find(name);
-
-	if (kept != NULL)
-		kept_drop(kept);
-	PG_RETURN_BOOL(kept != NULL);
+	PG_RETURN_BOOL(iblt_kept_drop(name_arg(fcinfo)));
 }

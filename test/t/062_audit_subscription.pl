@@ -229,7 +229,7 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit(subscription => NULL)), nod
 		$there->safe_psql('postgres', qq($explain SELECT count(*) AS as_sent FROM "Their Iblt".$call));
 		my @entries = split /^(?=\d{4}-\d\d-\d\d )/m, slurp_file($there->logfile, $before);
 		my ($nested, $sent) = map { join '', @$_ } [ grep { !/as_sent/ } @entries ], [ grep { /as_sent/ } @entries ];
-		like($nested, qr/Query Text: SELECT [^\n]*iblt_peer_release\(/, "$name: auto_explain logs nested statements");
+		like($nested, qr/Query Text: SELECT [^\n]*peers_close\(/, "$name: auto_explain logs nested statements");
 		unlike($nested, qr/pa55word/, "$name: without the password");
 		like($sent, qr/pa55word/, "$name: which the log has, where it was sent") if $call =~ /pa55word/;
 		unlike($sent, qr/pa55word/, "$name: nor does the log have it at all, where it was not sent") if $call !~ /pa55word/;
