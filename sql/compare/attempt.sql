@@ -37,23 +37,26 @@ CREATE FUNCTION begin_attempt(a attempt, does text, relation regclass DEFAULT NU
 AS $$
 DECLARE
 	nodes boolean := a.without IS NOT NULL;
-	elsewhere boolean := nodes OR a.conns[1] IS NOT NULL;
 BEGIN
 	IF (a.options).label IS NULL THEN
-		IF NOT nodes AND elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
-				HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
-		ELSIF here_relation IS NOT NULL AND NOT elsewhere THEN
+		IF nodes OR a.conns[1] IS NOT NULL THEN
+			IF NOT nodes AND (relation IS NOT NULL OR here_relation IS NULL) THEN
+				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+					MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
+					HINT = 'Give here_relation => ''shop.items''. It need not exist in this '
+						'database.';
+			END IF;
+			a.options.relation_name := nodes_relation(here_relation,
+				CASE WHEN nodes THEN 'relation' ELSE 'here_relation' END);
+			relation := 'pg_catalog.pg_class';
+		ELSIF here_relation IS NOT NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 				MESSAGE = 'here_relation needs here_peer',
 				HINT = 'Give here_peer too, or name a relation of this database in relation.';
+		ELSE
+			a.options.relation_name := relation_name(relation);
 		END IF;
-		a.options.relation_name := CASE WHEN elsewhere THEN nodes_relation(here_relation,
-			CASE WHEN nodes THEN 'relation' ELSE 'here_relation' END)
-			ELSE relation_name(relation) END;
-		PERFORM check_options(CASE WHEN elsewhere THEN 'pg_catalog.pg_class' ELSE relation END,
-			a.options, nodes);
+		PERFORM check_options(relation, a.options, nodes);
 		a.options.peer_condition := coalesce((a.options).peer_condition, (a.options).condition);
 		a.options.seed := coalesce((a.options).seed, random_seed());
 		a.options.label := does || ' ' || (a.options).relation_name;

@@ -80,16 +80,18 @@ DECLARE
 	plan plan;
 	s side;
 BEGIN
-	IF here.collations <> there.collations THEN
+	IF cardinality(here.collations) + cardinality(there.collations) > 0 THEN
 		PERFORM check_collations(here, there);
 	END IF;
 	plan := make_plan(here, there, options);
 	here := plan.here;		-- perhaps without rows of children, which may be elsewhere
 	there := plan.there;
-	-- is there a condition that an index could read?  Small tables (audit_answers) are read whole
-	plan.by_index := coalesce(options.by_index, false)
-		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
-		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true);
+	IF options.by_index THEN
+		-- is there a condition for an index to read?  Small tables (audit_answers) are read whole
+		plan.by_index := (num_nonnulls(here.condition, there.condition) > 0
+				OR 'v' IN (here.kind, there.kind))
+			AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true);
+	END IF;
 	IF options.live <> 'off' THEN
 		plan := live_plan(plan, options.live_problem);
 	END IF;
@@ -100,19 +102,20 @@ BEGIN
 			HINT = CASE WHEN num_nonnulls(here.place, there.place) = 0
 				THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
-	ELSIF plan.recheck > 0 AND num_nulls(here.place, there.place) > 0
-			AND current_setting('transaction_isolation') !~ '^read' THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
-			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	IF plan.recheck > 0 AND (here.remote AND here.place IS NULL
-			OR there.remote AND there.place IS NULL) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'cannot recheck differences in foreign tables of this database',
-			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
-				'as postgres_fdw does.',
-			HINT = 'Set recheck => 0, and compare again in another transaction.';
+	IF plan.recheck > 0 THEN
+		IF num_nulls(here.place, there.place) > 0
+				AND current_setting('transaction_isolation') !~ '^read' THEN
+			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction', MESSAGE = 'cannot recheck '
+					'differences in a REPEATABLE READ or SERIALIZABLE transaction',
+				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+		ELSIF here.remote AND here.place IS NULL OR there.remote AND there.place IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+				MESSAGE = 'cannot recheck differences in foreign tables of this database',
+				DETAIL = 'A foreign data wrapper may show the same rows until the transaction '
+					'ends, as postgres_fdw does.',
+				HINT = 'Set recheck => 0, and compare again in another transaction.';
+		END IF;
 	END IF;
 	s := CASE WHEN here.mapped AND (here.remote OR here.distributed) THEN here
 		WHEN there.mapped AND (there.remote OR there.distributed) THEN there END;
@@ -145,15 +148,13 @@ CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, opt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	others integer[] := ARRAY[cardinality(conns) - 1];
-	other text := CASE WHEN peer_relation IS NULL THEN options.relation_name
-		ELSE peer_name(options.relation_name, peer_relation) END;
-	names text[] := options.relation_name || array_fill(other, others);
-	conditions text[] := ARRAY[options.condition] || array_fill(options.peer_condition, others);
-	mappings jsonb[] := ARRAY[options.mapping, options.peer_mapping];
-	asked text[] := names;
+	names text[] := array_fill(options.relation_name, ARRAY[cardinality(conns)]);
+	conditions text[] := ARRAY[options.condition]
+		|| array_fill(options.peer_condition, ARRAY[cardinality(conns) - 1]);
+	asked text[];
 	described record;
 	sides side[];
+	missing integer;
 	own live_digest;
 	theirs live_digest;
 	mine declared.sketch%TYPE;
@@ -161,6 +162,10 @@ DECLARE
 	header record;
 	plan plan;
 BEGIN
+	IF peer_relation IS NOT NULL THEN
+		names[2] := peer_name(names[1], peer_relation);
+	END IF;
+	asked := names;
 	IF options.method = 'plain' THEN
 		PERFORM plain_check(CASE
 			WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
@@ -174,16 +179,16 @@ BEGIN
 					options.peer_mapping) = 0 THEN
 			own := live_digest(relation, true);
 		END IF;
-		FOR n IN 1 .. cardinality(conns) LOOP
+		IF relation IS NOT NULL THEN
+			asked[1] := relation::oid;
+		ELSIF nodes IS NOT NULL AND num_nulls(VARIADIC conns) > 0 THEN
 			-- the name of a relation that is not in this database would be an error
-			asked[n] := CASE WHEN n = 1 AND relation IS NOT NULL THEN relation::oid::text
-				WHEN nodes IS NOT NULL AND conns[n] IS NULL THEN to_regclass(names[n])::text
-				ELSE names[n] END;
-		END LOOP;
+			asked[array_position(conns, NULL)] := to_regclass(names[1]);
+		END IF;
 	END IF;
-	described := describe_sides(conns, asked, conditions, mappings, options.label,
-		options.method = 'plain', coalesce(nodes, '{here,there}'), options.live <> 'off', own.fold,
-		own.subtable_cells);
+	described := describe_sides(conns, asked, conditions,
+		ARRAY[options.mapping, options.peer_mapping], options.label, options.method = 'plain',
+		coalesce(nodes, '{here,there}'), options.live <> 'off', own.fold, own.subtable_cells);
 	sides := described.sides;
 	IF own.fold IS NOT NULL THEN
 		sides[1].live := own;
@@ -193,25 +198,27 @@ BEGIN
 			OR split_part(sides[1].identity, ' ', -1) <> relation::oid::text) THEN
 		PERFORM refuse_altered(names[1], 'here');
 	END IF;
-	FOR n IN 1 .. cardinality(conns) LOOP
-		IF sides[n].relation IS NULL AND nodes IS NULL AND conns[n] IS NULL THEN
+	missing := array_position(iblt_field(sides, 'relation'), NULL);
+	IF missing > 0 THEN
+		IF nodes IS NULL AND conns[missing] IS NULL THEN
 			-- it was there
-			PERFORM refuse_altered(names[n], CASE n WHEN 1 THEN 'here' ELSE 'there' END);
-		ELSIF sides[n].relation IS NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-				MESSAGE = CASE WHEN nodes IS NULL
-					THEN format('relation %s does not exist on %s', names[n], peer_title(conns[n]))
-					ELSE format('on "%s": relation %s does not exist', nodes[n], names[n]) END,
-				HINT = CASE WHEN nodes IS NOT NULL THEN ''
-					WHEN n = 1 THEN 'Give its name there as here_relation, with its schema.'
-					ELSE 'If it has another name there, give that as peer_relation, with its '
-						'schema.' END;
+			PERFORM refuse_altered(names[missing],
+				CASE missing WHEN 1 THEN 'here' ELSE 'there' END);
 		END IF;
-	END LOOP;
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = CASE WHEN nodes IS NULL
+				THEN format('relation %s does not exist on %s', names[missing],
+					peer_title(conns[missing]))
+				ELSE format('on "%s": relation %s does not exist', nodes[missing], names[1]) END,
+			HINT = CASE WHEN nodes IS NOT NULL THEN ''
+				WHEN missing = 1 THEN 'Give its name there as here_relation, with its schema.'
+				ELSE 'If it has another name there, give that as peer_relation, with its '
+					'schema.' END;
+	END IF;
 	IF nodes IS NOT NULL THEN
 		plan := nodes_plan(nodes, sides, options, described.told);
 		plan.named := named;
-	ELSIF described.told IS NOT NULL THEN
+	ELSIF options.method = 'plain' THEN
 		plan := plain_plan(sides, described.told, options);
 	ELSE
 		plan := checked_plan(sides[1], sides[2], options);

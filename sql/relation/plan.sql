@@ -84,45 +84,50 @@ CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS pl
 AS $$
 DECLARE
 	theirs text[] := iblt_field(there.columns);
-	schema text := (parse_ident(here.relation))[1];
-	other text := (parse_ident(there.relation))[1];
-	pattern text := '(^|[ (])' || regexp_replace(quote_ident(other) || '.', '(\W)', '\\\1', 'g');
-	new text := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
+	pattern text;			-- of the schema there in the name of a type, and what takes its place
+	new text;
 	h side_column;
-	t side_column;
-	as_here side_column;	-- with types of its relation's schema as if they were of the one here
+	t side_column;			-- with types of its relation's schema as if they were of the one here
+	type_there text;
 	bases bigint[];
 	cast_to text;			-- the type to compare in, '' for their own; values_sql converts
-	form text;				-- says what types are made of, if that is what differs
 	n integer;
 	result plan_column[] := '{}';
 BEGIN
+	IF here.relation <> there.relation THEN
+		pattern := '(^|[ (])' || regexp_replace(quote_ident((parse_ident(there.relation))[1])
+			|| '.', '(\W)', '\\\1', 'g');
+		new := '\1' || replace(quote_ident((parse_ident(here.relation))[1]), '\', '\\') || '.';
+	END IF;
 	FOREACH h IN ARRAY coalesce(here.columns, '{}') LOOP
 		n := array_position(theirs, h.name);
 		IF n IS NOT NULL AND h.name <> ALL (coalesce(exclude, '{}')) THEN
 			t := there.columns[n];
-			as_here := t;
-			IF schema <> other THEN
-				as_here.type := regexp_replace(t.type, pattern, new, 'g');
-				as_here.parts := regexp_replace(t.parts, pattern, new, 'g');
+			type_there := t.type;
+			IF pattern IS NOT NULL THEN
+				t.type := regexp_replace(t.type, pattern, new, 'g');
+				t.parts := regexp_replace(t.parts, pattern, new, 'g');
 			END IF;
-			bases := ARRAY[h.base, t.base];
+			cast_to := '';
 			-- A type of one name may be made of different types.  plain_plan knows the rest
 			-- of parts.
-			cast_to := CASE WHEN h.type = as_here.type
-					AND (h.base = t.base OR least(h.base, t.base) >= 16384)
-					AND (h.parts = as_here.parts) IS NOT FALSE
-					AND h.textual::text = t.textual::text THEN ''
-				WHEN bases <@ '{20,21,23}' THEN 'int8'
-				WHEN bases <@ '{700,701}' THEN 'float8'
-				WHEN bases <@ '{20,21,23,700,701,1700}' THEN 'numeric'
-				WHEN bases <@ '{1005,1007,1016,1231}' THEN 'numeric[]'
-				WHEN bases <@ '{1009,1014,1015}' THEN 'text[]'
-				ELSE 'text' END;
-			form := CASE WHEN h.type = as_here.type AND h.parts <> as_here.parts
-				THEN '%s (made of %s)' ELSE '%s' END;
-			result := array_append(result, ROW(h.name, cast_to, h.base, t.base,
-				format(form, h.type, h.parts), format(form, t.type, t.parts),
+			IF (h.type = t.type AND (h.base = t.base OR least(h.base, t.base) >= 16384)
+					AND (h.parts = t.parts) IS NOT FALSE
+					AND h.textual::text = t.textual::text) IS NOT TRUE THEN
+				IF h.type = t.type AND h.parts <> t.parts THEN
+					-- what they are made of is what differs
+					type_there := format('%s (made of %s)', type_there,
+						(there.columns[n]).parts);
+					h.type := format('%s (made of %s)', h.type, h.parts);
+				END IF;
+				bases := ARRAY[h.base, t.base];
+				cast_to := CASE WHEN bases <@ '{20,21,23}' THEN 'int8'
+					WHEN bases <@ '{700,701}' THEN 'float8'
+					WHEN bases <@ '{20,21,23,700,701,1700}' THEN 'numeric'
+					WHEN bases <@ '{1005,1007,1016,1231}' THEN 'numeric[]'
+					WHEN bases <@ '{1009,1014,1015}' THEN 'text[]' ELSE 'text' END;
+			END IF;
+			result := array_append(result, ROW(h.name, cast_to, h.base, t.base, h.type, type_there,
 				h.textual::text = t.textual::text, h.not_null AND t.not_null, NULL)::plan_column);
 		END IF;
 	END LOOP;
@@ -176,13 +181,9 @@ CREATE FUNCTION columns_named(columns plan_column[], names text[]) RETURNS plan_
 -- none.
 CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN coalesce(asked, (
-		SELECT names FROM (
-			SELECT k.columns, k.ordinality, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
-			UNION ALL
-			SELECT k.columns, k.ordinality, 2 FROM unnest(there.keys) WITH ORDINALITY AS k
-		) AS candidate(names, position, side)
-		WHERE names <@ common ORDER BY side, position LIMIT 1));
+	RETURN coalesce(asked, (SELECT k.columns
+		FROM unnest(here.keys || there.keys) WITH ORDINALITY AS k
+		WHERE k.columns <@ common ORDER BY k.ordinality LIMIT 1));
 
 -- Bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash.
 -- A type counts if its values have one width, one representation each (unlike -0 and 0 of
@@ -225,27 +226,26 @@ CREATE FUNCTION make_plan(here side, there side, options options) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	sides side[] := ARRAY[here, there];
 	plan plan;
-	excluded text[] := coalesce(options.exclude, '{}');
-	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
+	as_described side;
+	excluded text[];
+	asked text[];
 	mine text[];
 	theirs text[];
 	common plan_column[];
 	c plan_column;
 	problems text;			-- columns of different types
-	plain boolean := options.method = 'plain';
 	names text[];
-	s side;
-	k unique_key;
-	is_key boolean;
 	size integer;
 BEGIN
 	IF options.own_rows IS NOT NULL THEN
-		here := with_own_rows(sides[1], sides[2], options);
-		there := with_own_rows(sides[2], sides[1], options);
+		as_described := here;
+		here := with_own_rows(here, there, options);
+		there := with_own_rows(there, as_described, options);
 	END IF;
 	IF num_nonnulls(options.columns, options.exclude, options.key_columns) > 0 THEN
+		excluded := coalesce(options.exclude, '{}');
+		asked := coalesce(options.columns, '{}') || options.key_columns;
 		mine := iblt_field(here.columns);
 		theirs := iblt_field(there.columns);
 		PERFORM require_none(
@@ -260,9 +260,11 @@ BEGIN
 			'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
 	END IF;
 	common := common_columns(here, there, options.exclude);
-	names := iblt_field(common);
-	names := CASE WHEN options.key_columns IS NULL AND (here.keys[1]).columns <@ names
-		THEN (here.keys[1]).columns ELSE key_names(here, there, names, options.key_columns) END;
+	IF options.key_columns IS NULL AND (here.keys[1]).columns <@ iblt_field(common) THEN
+		names := (here.keys[1]).columns;
+	ELSE
+		names := key_names(here, there, iblt_field(common), options.key_columns);
+	END IF;
 	plan.columns_left_out := CASE WHEN cardinality(common) = ALL
 			(ARRAY[cardinality(here.columns), cardinality(there.columns)])
 		THEN '{}' ELSE columns_left_out(here, there, options) END;
@@ -277,10 +279,11 @@ BEGIN
 			AND cardinality(here.columns) + cardinality(there.columns) > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = 'the relations have no columns to compare';
-	ELSIF NOT options.cast_types THEN
+	ELSIF NOT options.cast_types AND '' <> ANY (iblt_field(plan.columns, 'cast_to')) THEN
 		-- plain queries cast nothing, and plain_plan refuses what has one name on both sides
 		FOREACH c IN ARRAY plan.columns LOOP
-			IF c.cast_to <> '' AND (plain AND c.type_here = c.type_there) IS NOT TRUE THEN
+			IF c.cast_to <> '' AND (options.method = 'plain' AND c.type_here = c.type_there)
+					IS NOT TRUE THEN
 				problems := concat_ws('; ', problems, format('"%s" is %s here and %s on the peer%s',
 					c.name, c.type_here, c.type_there, CASE WHEN c.type_here <> c.type_there THEN ''
 					WHEN NOT c.same_textual THEN ', which has a send function on one side only'
@@ -290,37 +293,36 @@ BEGIN
 		IF problems IS NOT NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
 				MESSAGE = 'column types differ: ' || problems,
-				HINT = CASE WHEN plain THEN 'Exclude the columns, or use method => ''sketch'' with '
-						'iblt on both sides.'
+				HINT = CASE options.method WHEN 'plain' THEN 'Exclude the columns, or use '
+						'method => ''sketch'' with iblt on both sides.'
 					ELSE 'Set cast_types => true to compare numbers by value and all else as text, '
 						'or exclude the columns.' END;
 		END IF;
 	END IF;
-	plan.whole_row := names IS NULL;
-	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE columns_named(common, names) END;
-	-- unique indexes of all rows of both sides
-	plan.is_unique := names IS NOT NULL;
-	FOREACH s IN ARRAY ARRAY[here, there] LOOP
-		is_key := false;
-		FOREACH k IN ARRAY coalesce(s.keys, '{}') LOOP
-			is_key := is_key OR k.columns @> names AND k.columns <@ names;
-		END LOOP;
-		plan.is_unique := plan.is_unique AND is_key AND s.ordinary;
-	END LOOP;
-	size := CASE WHEN plan.is_unique THEN key_size(plan.key) END;
+	SELECT names IS NULL,
+		CASE WHEN names IS NULL THEN plan.columns ELSE columns_named(common, names) END,
+		-- unique indexes of all rows of both sides
+		names IS NOT NULL AND here.ordinary AND there.ordinary, links(here, there)
+	INTO plan.whole_row, plan.key, plan.is_unique, plan.links;
+	IF plan.is_unique THEN
+		IF (names = (here.keys[1]).columns AND names = (there.keys[1]).columns) IS NOT TRUE THEN
+			plan.is_unique := (SELECT bool_and(EXISTS (SELECT FROM unnest(s.keys) AS k
+					WHERE k.columns @> names AND k.columns <@ names))
+				FROM unnest(ARRAY[here, there]) AS s);
+		END IF;
+		size := CASE WHEN plan.is_unique THEN key_size(plan.key) END;
+	END IF;
 	-- for Citus, a key that goes into sketches as it is becomes bigint (iblt_agg_bigint)
-	plan.by_hash := size IS NULL OR size > 32 OR (here.distributed OR there.distributed)
-		AND NOT (cardinality(plan.key) = 1
-		AND ((plan.key[1]).cast_to = 'int8' OR (plan.key[1]).base IN (20, 21, 23)));
-	plan.key_size := least(coalesce(size, 8), 32);
-	plan.links := links(here, there);
-	plan.recheck := coalesce(options.recheck,
-		CASE WHEN cardinality(plan.links) = 0 OR here.remote THEN 0 ELSE 5 END);
-	plan.versions := plan.recheck > 0 AND here.versions AND there.versions;
-	SELECT here, there, options.content, options.max_differences, options.timeout, options.seed,
+	SELECT here, there, size IS NULL OR size > 32 OR (here.distributed OR there.distributed)
+			AND NOT (cardinality(plan.key) = 1
+			AND ((plan.key[1]).cast_to = 'int8' OR (plan.key[1]).base IN (20, 21, 23))),
+		least(coalesce(size, 8), 32), coalesce(options.recheck,
+			CASE WHEN cardinality(plan.links) = 0 OR here.remote THEN 0 ELSE 5 END),
+		options.content, options.max_differences, options.timeout, options.seed,
 		options.progress, options.live
-	INTO plan.here, plan.there, plan.content, plan.max_differences, plan.timeout, plan.seed,
-		plan.progress, plan.live;
+	INTO plan.here, plan.there, plan.by_hash, plan.key_size, plan.recheck, plan.content,
+		plan.max_differences, plan.timeout, plan.seed, plan.progress, plan.live;
+	plan.versions := plan.recheck > 0 AND here.versions AND there.versions;
 	RETURN plan;
 END
 $$;

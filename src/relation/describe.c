@@ -360,7 +360,7 @@ append_storage(StringInfo json, Described *d)
 		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE)))
 		d->more = true;
 	appendStringInfoString(json, ", \"remote\": false, \"shards\": [], \"distributed\": false"
-						   ", \"slots\": [], \"subscriptions\": []");
+						   ", \"slots\": [], \"subscriptions\": [], \"collations\": []");
 }
 
 /* Rights and the server */
