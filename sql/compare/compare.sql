@@ -170,15 +170,15 @@ DECLARE
 BEGIN
 	LOOP
 		BEGIN
-			plan := NULL;
 			a.conns := coalesce(a.conns, peer_conns(a.peers));
 			a := begin_attempt(a, 'iblt_compare', relation, here_relation);
-			IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
-				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-					MESSAGE = 'on_too_many must be error or sample';
-			END IF;
-			IF (a.options).method = 'plain' AND on_too_many = 'sample' THEN
-				PERFORM plain_check('it gives no sample', 'Leave on_too_many out.');
+			IF on_too_many IS DISTINCT FROM 'error' THEN
+				IF on_too_many IS DISTINCT FROM 'sample' THEN
+					RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+						MESSAGE = 'on_too_many must be error or sample';
+				ELSIF (a.options).method = 'plain' THEN
+					PERFORM plain_check('it gives no sample', 'Leave on_too_many out.');
+				END IF;
 			END IF;
 			plan := prepare(a.conns, relation, peer_relation, a.options);
 			IF plan.live_problem IS NOT NULL THEN
@@ -189,13 +189,17 @@ BEGIN
 			IF plan.from_digests THEN
 				PERFORM live_notice(answer.plan);
 			END IF;
-			FOR b IN SELECT * FROM differences(answer) LOOP
-				CONTINUE WHEN cardinality(b.differences) = 0;	-- before a query is planned
-				-- in FROM, unnest would have the planner look for ways to hash a batch
-				RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
-					(u.d).confirmed, (u.d).here_count, (u.d).there_count
-					FROM (SELECT unnest(b.differences) AS d) AS u;
-			END LOOP;
+			IF answer.number = 0 THEN
+				b.figures := all_figures(answer.plan, answer.figures, 0, 0, 0);
+			ELSE
+				FOR b IN SELECT * FROM differences(answer) LOOP
+					CONTINUE WHEN cardinality(b.differences) = 0;	-- before a query is planned
+					-- in FROM, unnest would have the planner look for ways to hash a batch
+					RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here,
+						(u.d).there, (u.d).confirmed, (u.d).here_count, (u.d).there_count
+						FROM (SELECT unnest(b.differences) AS d) AS u;
+				END LOOP;
+			END IF;
 			PERFORM peers_close(a.conns, true);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
@@ -204,11 +208,11 @@ BEGIN
 			IF a.number IS NULL THEN
 				RAISE;
 			END IF;
+			plan := NULL;
 		END;
 	END LOOP;
-	b.figures.total_ms := ms(started);
-	b.figures.finished_at := clock_timestamp();
-	PERFORM keep_stats('iblt_compare', to_jsonb(b.figures));
+	PERFORM keep_stats('iblt_compare', to_jsonb(b.figures)
+		|| jsonb_build_object('total_ms', ms(started), 'finished_at', clock_timestamp()));
 	IF (b.figures).by_index THEN
 		PERFORM iblt_tell('notice', by_index_note(answer.plan));
 	END IF;

@@ -14,7 +14,7 @@ AS $$
 DECLARE
 	by_index plan := index_plan(plan);
 	rows found_rows[];
-	e record;
+	e found_keys;
 	said key_sides[];
 	named key_sides;
 	figures figures;

@@ -56,7 +56,7 @@ DECLARE
 	wanted integer := least(plan.max_differences, 5000);
 	found found_keys := before;
 	digests boolean;		-- more than these can tell, and perhaps not more than max_differences
-	e record;
+	e found_keys;
 	how_many text;
 	estimate text;
 	told text;
@@ -127,18 +127,24 @@ CREATE FUNCTION find_keys(plan plan, many found_keys DEFAULT NULL) RETURNS found
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found found_keys := many;
+	found found_keys;
 	before found_keys;
 	deadline timestamptz;
 	waited waited;
 BEGIN
-	IF found.number IS NULL THEN
+	IF many.number IS NOT NULL THEN
+		found := many;
+	ELSE
 		IF plan.versions THEN
 			PERFORM require_version_rights(plan);
 		END IF;
 		found := search(plan, NULL);
 	END IF;
 	IF found.keys IS NOT NULL THEN
+		IF found.number > 0 THEN
+			-- what this session keeps may be large
+			PERFORM iblt_session_drop('iblt here'), iblt_session_drop('iblt there');
+		END IF;
 		RETURN found;
 	END IF;
 	plan.found := NULL;

@@ -24,19 +24,8 @@ CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
 -- A query for what the scan of a side gives, or its digest.
 CREATE FUNCTION scan_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-	RETURN format('SELECT scan_answer(%L, s, f, %s)::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
-		kept_name(plan, s), elapsed_sql(s),
-		CASE WHEN plan.from_digests THEN format('live_read(%L, %L, %L), %s', s.relation,
-			(s.live).generation, plan.live_cells, fingerprint_sql(s))
-		ELSE sketch_sql(plan, s, capacity) END);
-
--- An empty sketch of the size of those that both sides keep.
-CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN CASE WHEN plan.from_digests
-		THEN iblt_compare_fold(iblt_compare_template(4 * plan.live_cells, plan.key_size, plan.seed),
-			plan.live_cells)
-		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END;
+	RETURN format('SELECT scan_answer(%L, s, f, ms(%s))::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
+		kept_name(plan, s), begun_sql(s), sketch_sql(plan, s, capacity));
 
 -- Folds of that size of the sketches that these sides keep; an error for one of another size, or
 -- the exchange would not end.
@@ -73,6 +62,30 @@ CREATE FUNCTION surely_more(plan plan, estimated bigint, most bigint) RETURNS bo
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN plan.is_unique AND estimated > 1.6 * most;
 
+-- Cells of a subtable of the folds to ask for next, where about that number of keys differ and such
+-- a fold was too small; NULL if larger ones are not there, or would not do.
+-- The estimate is 9 % off, and a round trip costs more than a fold that is a fifth larger.
+CREATE FUNCTION next_cells(plan plan, capacity integer, number bigint, fold @extschema@.iblt)
+RETURNS integer
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	known record := iblt_header(fold);
+	-- of an empty sketch of the size that all keep
+	most record := iblt_header(CASE WHEN plan.from_digests
+		THEN iblt_compare_fold(iblt_compare_template(4 * plan.live_cells, plan.key_size, plan.seed),
+			plan.live_cells)
+		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END);
+BEGIN
+	IF plan.found IS NOT NULL OR surely_more(plan, number, most.capacity)
+			OR known.cells = most.cells THEN
+		RETURN NULL;
+	END IF;
+	RETURN iblt_compare_next(most.cells / most.hashes, known.cells / known.hashes,
+		least(1.2 * number, most.capacity)::integer);
+END
+$$;
+
 -- The one of several sides from which the others differ least.
 -- Any would do, but if it were the one that deviates, all folds would have to be as large as its
 -- differences take.
@@ -85,121 +98,113 @@ CREATE FUNCTION base_of(folds @extschema@.iblt[]) RETURNS integer
 		WHERE a < b GROUP BY n ORDER BY sum(d.estimated), n LIMIT 1);
 
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
--- sketches of that capacity can tell.
--- "number" is that of the keys, or an estimate of those of one side.  "sample" is a small fold of a
--- difference.  One side is the base, and its fold less that of each other side is decoded.  Rows
+-- sketches of that capacity can tell.  Figures are added to those given.
+-- "number" is that of the keys, or an estimate of those of one side.
+-- One side is the base, and its fold less that of each other side is decoded.  Rows
 -- that are the same on all sides are in none of these differences, and a key on which any two sides
 -- disagree is in one of them at least: of the two, one differs from the base.
-CREATE FUNCTION exchange(plan plan, capacity integer, INOUT figures figures,
-	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt, OUT base integer,
-	OUT said key_sides[], OUT small @extschema@.iblt[]) RETURNS record
+CREATE FUNCTION exchange(plan plan, capacity integer, figures figures) RETURNS found_keys
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	sides side[] := sides_of(plan);
 	places text[] := places_of(plan);
-	several boolean := cardinality(places) > 2;
+	s side;
 	queries text[];
-	scanned scanned[];
+	scanned scanned[] := plan.found;
 	folds declared.sketches%TYPE;
 	larger declared.sketches%TYPE;
+	several boolean;		-- NULL for two sides
 	rows bigint[];
-	header record;
-	most record;			-- the header of a sketch of the size that all keep
-	whole integer;			-- cells of a subtable of that
-	cells integer;			-- and of the folds
+	cells integer;			-- of a subtable of the folds to ask for next
 	list bytea;
-	decoded bigint := 0;	-- keys, of all sides
+	decoded bigint;			-- keys, of all sides
 	waiting integer[];		-- sides whose differences are not decoded yet
 	still integer[];
 	difference declared.sketch%TYPE;
 	status record;
-	more boolean;
+	found found_keys;
 BEGIN
-	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
-	PERFORM progress_by_time(nullif(plan.progress, false));
-	scanned := plan.found;
+	plan.kept := left(gen_random_uuid()::text, 13);
+	IF plan.progress THEN
+		PERFORM progress_by_time(true);
+	END IF;
 	IF scanned IS NULL THEN
-		FOR n IN 1 .. cardinality(sides) LOOP
-			queries[n] := scan_sql(plan, sides[n], capacity);
+		FOREACH s IN ARRAY sides LOOP
+			queries := array_append(queries, scan_sql(plan, s, capacity));
 		END LOOP;
 		scanned := ask_values(places, queries, NULL, CASE WHEN plan.from_digests IS NOT TRUE
 			THEN reading_of(plan) END)::scanned[];
 	END IF;
-	PERFORM progress_by_time(CASE WHEN plan.progress THEN false END);
+	IF plan.progress THEN
+		PERFORM progress_by_time(false);
+	END IF;
 	FOR n IN 1 .. cardinality(sides) LOOP
-		PERFORM require_side_described(sides[n], scanned[n].fingerprint);
+		IF scanned[n].fingerprint IS DISTINCT FROM sides[n].fingerprint THEN
+			PERFORM refuse_altered(sides[n].relation, sides[n].side);
+		END IF;
 		folds[n] := scanned[n].fold;
+		rows[n] := (iblt_header(folds[n])).rows;
 		figures.sketch_bytes := coalesce(figures.sketch_bytes, 0)
 			+ CASE WHEN places[n] IS NULL THEN 0 ELSE octet_length(scanned[n].fold) END;
-		header := iblt_header(folds[n]);
-		rows[n] := header.rows;
-		cells := least(cells, header.cells / header.hashes);
 	END LOOP;
-	figures.rows_here := rows[1];
-	figures.rows_there := rows[2];
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
-	figures.scan_ms := coalesce(figures.scan_ms, 0)
-		+ greatest(ms(started), scanned[1].ms, scanned[2].ms);
-	base := 1;
-	waiting := '{2}';
-	IF several THEN
-		small := folds;
-		base := base_of(small);
-		waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), base);
-		said := array_fill(NULL::key_sides, ARRAY[cardinality(sides)]);
+	SELECT rows[1], rows[2], coalesce(figures.scan_here_ms, 0) + scanned[1].ms,
+		coalesce(figures.scan_there_ms, 0) + scanned[2].ms,
+		coalesce(figures.scan_ms, 0) + greatest(ms(started), scanned[1].ms, scanned[2].ms),
+		-- there is no difference to decode of two folds that are the same to the byte
+		1, 0, 0, '{}', CASE scanned[2].fold WHEN scanned[1].fold THEN '{}' ELSE '{2}' END
+	INTO figures.rows_here, figures.rows_there, figures.scan_here_ms, figures.scan_there_ms,
+		figures.scan_ms, found.base, found.number, decoded, still, waiting;
+	IF cardinality(places) > 2 THEN
+		several := true;
+		found.small := folds;
+		found.base := base_of(folds);
+		waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), found.base);
+		found.said := array_fill(NULL::key_sides, ARRAY[cardinality(sides)]);
 	END IF;
 	LOOP
-		still := '{}';
-		number := 0;
 		FOR i IN 1 .. cardinality(waiting) LOOP
-			difference := iblt_subtract(folds[base], folds[waiting[i]]);
+			difference := iblt_subtract(folds[found.base], folds[waiting[i]]);
 			status := iblt_compare_decode(difference);
-			IF decoded = 0 AND (status.recovered > 0 OR sample IS NULL AND NOT status.complete) THEN
+			IF decoded = 0 AND (status.recovered > 0
+					OR found.sample IS NULL AND NOT status.complete) THEN
 				-- a difference without rows has no type of key
-				sample := iblt_fold(difference, 9, 0.1);
+				found.sample := iblt_fold(difference, 9, 0.1);
 			END IF;
 			IF NOT status.complete THEN
 				still := still || waiting[i];
-				number := greatest(number, status.estimated);
+				found.number := greatest(found.number, status.estimated);
 				CONTINUE;
 			END IF;
 			list := CASE WHEN decoded = 0 THEN status.keys
 				WHEN status.recovered = 0 THEN list
-				ELSE iblt_compare_join(sample, list, status.keys) END;
+				ELSE iblt_compare_join(found.sample, list, status.keys) END;
 			IF several AND status.recovered > 0 THEN
-				said[waiting[i]] := iblt_compare_keys(sample, status.keys, 0,
+				found.said[waiting[i]] := iblt_compare_keys(found.sample, status.keys, 0,
 					status.recovered::integer);
 			END IF;
 			decoded := decoded + status.recovered;
 		END LOOP;
-		waiting := still;
-		IF waiting = '{}' THEN
-			keys := list;
-			number := CASE WHEN several AND decoded > 0 THEN cardinality(
-				(iblt_compare_keys(sample, list, 0, 2147483647)).keys) ELSE decoded END;
+		IF still = '{}' THEN
+			SELECT true, coalesce(list, ''), CASE WHEN several AND decoded > 0 THEN cardinality(
+					(iblt_compare_keys(found.sample, list, 0, 2147483647)).keys) ELSE decoded END
+			INTO found.exact, found.keys, found.number;
+		ELSE
+			found.exact := false;
+			cells := next_cells(plan, capacity, found.number, folds[found.base]);
 		END IF;
-		more := waiting <> '{}' AND plan.found IS NULL;
-		IF more THEN
-			IF whole IS NULL THEN
-				most := iblt_header(empty_sketch(plan, capacity));
-				whole := most.cells / most.hashes;
-			END IF;
-			more := NOT surely_more(plan, number, most.capacity) AND cells <> whole;
+		IF plan.progress THEN
+			PERFORM progress(true, format('sketches of %s rows: %s', array_to_string(rows, ' and '),
+				format(CASE WHEN found.exact THEN '%s keys differ' WHEN cells > 0
+					THEN 'about %s keys differ, asking for larger parts of the sketches'
+					ELSE 'about %s keys differ, more than sketches of this size can name' END,
+					found.number)));
 		END IF;
-		PERFORM progress(plan.progress, format('sketches of %s rows: %s',
-			array_to_string(rows, ' and '), format(CASE WHEN keys IS NOT NULL
-				THEN '%s keys differ' WHEN more
-				THEN 'about %s keys differ, asking for larger parts of the sketches'
-				ELSE 'about %s keys differ, more than sketches of this size can name' END,
-				number)));
-		EXIT WHEN NOT more;
-		-- the estimate is 9 % off, and a round trip costs more than a fold that is a fifth larger
-		cells := iblt_compare_next(whole, cells, least(1.2 * number, most.capacity)::integer);
+		EXIT WHEN found.exact OR cells IS NULL;
 		-- of the base and of those that are still waiting
-		still := base || waiting;
+		waiting := still;
+		still := found.base || waiting;
 		larger := larger_folds(plan, still, cells);
 		FOR i IN 1 .. cardinality(still) LOOP
 			folds[still[i]] := larger[i];
@@ -208,12 +213,12 @@ BEGIN
 				ELSE 4 * ((pg_column_size(larger[i]) - 2) / 3) END;
 		END LOOP;
 		larger := NULL;
+		still := '{}';
+		found.number := 0;
 	END LOOP;
-	-- what this session keeps may be large
-	FOR n IN 1 .. cardinality(sides) LOOP
-		CONTINUE WHEN places[n] IS NOT NULL;
-		PERFORM iblt_session_drop(kept_name(plan, sides[n]));
-	END LOOP;
+	found.plan := plan;
+	found.figures := figures;
+	RETURN found;
 END
 $$;
 
@@ -244,73 +249,65 @@ DECLARE
 			WHEN plan.content = 'texts' AND most > 120000 THEN most / 2 ELSE 60000 END)),
 		greatest(1000, coalesce((plan.here).most_rows, 60000),
 			coalesce((plan.there).most_rows, 60000)));
-	e record;
-	list bytea;
-	number bigint;
-	rows_here bigint;
-	rows_there bigint;
+	attempt integer := 1;	-- of three scans
+	one found_keys;			-- of a part
 	found found_keys;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		RETURN plain_search(plan, figures);
 	END IF;
-	plan.parts := 1;
-	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
-		number := 0;
-		rows_here := 0;
-		rows_there := 0;
-		FOR part IN 0 .. plan.parts - 1 LOOP
-			plan.part := part;
-			e := exchange(plan, capacity, figures);
-			IF plan.found IS NOT NULL AND e.keys IS NULL THEN
-				-- the fold that came with the description was too small
-				plan.found := NULL;
-				e := exchange(plan, capacity, figures);
-			END IF;
-			figures := e.figures;
-			found.exact := e.keys IS NOT NULL;
-			number := number + e.number;
-			rows_here := rows_here + figures.rows_here;
-			rows_there := rows_there + figures.rows_there;
-			found.sample := coalesce(found.sample, e.sample);
-			-- a part without rows has no type of key
-			list := CASE WHEN number = e.number THEN e.keys WHEN e.number = 0 THEN list
-				ELSE iblt_compare_join(found.sample, list, e.keys) END;
-			IF NOT found.exact THEN
-				number := number * plan.parts / (part + 1);
-				EXIT;
-			END IF;
-		END LOOP;
-		figures.rows_here := rows_here;
-		figures.rows_there := rows_there;
-		found.base := e.base;
-		found.said := e.said;
-		found.small := coalesce(found.small, e.small);
-		IF found.exact AND number <= most THEN
-			found.keys := list;
-			EXIT;
+	found := exchange(plan, capacity, figures);
+	WHILE NOT found.exact LOOP
+		IF plan.found IS NOT NULL THEN
+			-- the fold that came with the description was too small
+			plan.found := NULL;
+			found := exchange(plan, capacity, figures);
+			CONTINUE;
 		END IF;
-		EXIT WHEN found.exact OR attempt = 3 OR surely_more(plan, number, most);
+		EXIT WHEN attempt = 3 OR surely_more(plan, found.number, most);
 		IF plan.from_digests THEN
 			EXIT WHEN plan.live = 'require';
 			plan := live_give_up(plan,
 				'more keys differ than digests of their capacity can tell');
 			found.sample := NULL;
 			found.small := NULL;
-			CONTINUE;
+		ELSE
+			EXIT WHEN capacity * coalesce(plan.parts, 1) >= most AND found.number > 1.2 * most;
+			PERFORM progress(plan.progress,
+				'the sketches were too small, the relations are scanned again');
+			capacity := least(most, part_capacity,
+				greatest(4 * capacity, 1.7 * least(found.number, most)));
+			plan.parts := nullif(
+				ceil(attempt * 1.5 * least(found.number, most) / part_capacity), 1);
+			plan.seed := random_seed();
+			attempt := attempt + 1;
 		END IF;
-		EXIT WHEN capacity::bigint * plan.parts >= most AND number > 1.2 * most;
-		PERFORM progress(plan.progress,
-			'the sketches were too small, the relations are scanned again');
-		capacity := least(most, part_capacity,
-			greatest(4 * capacity, 1.7 * least(number, most)));
-		plan.parts := ceil(attempt * 1.5 * least(number, most) / part_capacity);
-		plan.seed := random_seed();
+		FOR part IN 0 .. coalesce(plan.parts, 1) - 1 LOOP
+			plan.part := part;
+			one := exchange(plan, capacity, found.figures);
+			-- of an attempt or a part before, the first small folds
+			one.sample := coalesce(found.sample, one.sample);
+			one.small := coalesce(found.small, one.small);
+			IF part > 0 THEN
+				one.number := found.number + one.number;
+				one.figures.rows_here := (found.figures).rows_here + (one.figures).rows_here;
+				one.figures.rows_there := (found.figures).rows_there + (one.figures).rows_there;
+				-- a part without rows has no type of key
+				one.keys := CASE found.number WHEN 0 THEN one.keys WHEN one.number THEN found.keys
+					ELSE iblt_compare_join(one.sample, found.keys, one.keys) END;
+			END IF;
+			found := one;
+			IF NOT found.exact THEN
+				found.keys := NULL;
+				found.number := found.number * coalesce(plan.parts, 1) / (part + 1);
+				EXIT;
+			END IF;
+		END LOOP;
+		found.plan.parts := NULL;
 	END LOOP;
-	plan.parts := NULL;
-	found.plan := plan;
-	found.figures := figures;
-	found.number := number;
+	IF found.number > most THEN
+		found.keys := NULL;
+	END IF;
 	RETURN found;
 END
 $$;

@@ -34,9 +34,9 @@ DECLARE
 	columns text := CASE WHEN one_value THEN 'value text' ELSE 'id text[], key jsonb[], n bigint[],'
 		' rows_checksum text[], checksum bigint[], mark text[], content jsonb[], columns text[],'
 		' fingerprint text' END;
-	names text := regexp_replace(columns, '(\w+) [^,]+', '\1', 'g');
 	-- what an item of FROM tells
 	answer_sql text := CASE WHEN one_value THEN '%s.value::text' ELSE 'ROW(%s.*)::found_rows' END;
+	names text := CASE WHEN one_value THEN '(value)' END;
 	items text[];
 	rows text[];
 	query text;
@@ -47,7 +47,7 @@ BEGIN
 	IF at_once THEN
 		FOR n IN 1 .. many LOOP
 			rows[n] := format(answer_sql, 'q' || n);
-			items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, names);
+			items[n] := format('(%s OFFSET 0) AS q%s%s', queries[n], n, names);
 		END LOOP;
 		queries := ARRAY[format('SELECT ARRAY[%s] AS answer FROM %s', array_to_string(rows, ', '),
 			array_to_string(items, ', '))];
@@ -82,7 +82,7 @@ BEGIN
 				-- a PERFORM would be planned for each message
 				CONTINUE WHEN peer_send(places[n], query);
 			ELSIF NOT at_once THEN
-				query := format('SELECT %s AS answer FROM (%s) AS iblt_r(%s)',
+				query := format('SELECT %s AS answer FROM (%s) AS iblt_r%s',
 					format(answer_sql, 'iblt_r'), query, names);
 			END IF;
 			IF how.reader IS NULL THEN
@@ -178,10 +178,8 @@ RETURNS reading
 	RETURN ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
 		reads(VARIADIC sides_of(plan)))::reading;
 
--- How long a side takes for the question that is being made, in milliseconds, as an
--- expression.
-CREATE FUNCTION elapsed_sql(s side) RETURNS text
+-- When a side has begun with the question that is being made, as an expression.
+CREATE FUNCTION begun_sql(s side) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-	RETURN format('round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
-		CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
-			ELSE 'statement_timestamp()' END);
+	RETURN CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
+		ELSE 'statement_timestamp()' END;

@@ -59,7 +59,7 @@ CREATE FUNCTION plain_matches_sql(plan plan, keys text, in_buckets boolean) RETU
 -- The expression of the fingerprint of a side's relation, whose OID is the expression id.
 CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN fingerprint_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
+	RETURN on_server_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END);
 
 -- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
@@ -76,13 +76,14 @@ DECLARE
 	names text[] := ARRAY(SELECT 'c' || i FROM generate_subscripts(texts, 1) AS i);
 BEGIN
 	RETURN format('SELECT concat_ws('' '', %s, coalesce(sum(n), 0),'
-			' array_agg(total ORDER BY bucket), %s)'
+			' array_agg(total ORDER BY bucket),'
+			' round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1))'
 			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
 			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM'
 			' (SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'
 			' FROM (SELECT %s, clock_timestamp() FROM %s) AS iblt_t(%s)) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',
-		read_fingerprint_sql(s, format('%L::regclass', s.relation)), elapsed_sql(s),
+		read_fingerprint_sql(s, format('%L::regclass', s.relation)), begun_sql(s),
 		plan.buckets - 1, plan.buckets, plain_chain_sql(names, 'k'),
 		array_to_string(plain_key_sql(plan) || texts, ', '),
 		rows_sql(plan, s), array_to_string('k'::text || names, ', '));

@@ -19,10 +19,12 @@ DECLARE
 	list text;
 BEGIN
 	FOREACH c IN ARRAY columns LOOP
+		IF c.cast_to = '' THEN
+			list := concat(list || ', ', format('t.%I', c.name));
+			CONTINUE;
+		END IF;
 		bases := ARRAY[c.base, c.base_there];
-		list := concat(list || ', ', format(CASE c.cast_to
-			WHEN '' THEN '%s'
-			WHEN 'numeric' THEN CASE
+		list := concat(list || ', ', format(CASE c.cast_to WHEN 'numeric' THEN CASE
 				WHEN NOT bases && '{700,701}' THEN 'pg_catalog.trim_scale(%s::pg_catalog.numeric)'
 				WHEN 1700 = ANY (bases) THEN by_text
 				ELSE 'CASE WHEN %1$s::pg_catalog.float8 OPERATOR(pg_catalog.=)'
@@ -128,17 +130,20 @@ BEGIN
 END
 $$;
 
--- The expression of the fingerprint of a side's relation, NULL on another server than the one that
--- has described the side.  Behind a pooler, each query may meet another one.
--- Without an expression of its own, it is for a statement that has the relation in FROM.  The
--- parser looks the name up once it has the lock on the relation in FROM.
-CREATE FUNCTION fingerprint_sql(s side, fingerprint text DEFAULT NULL) RETURNS text
+-- The expression of the fingerprint of a side's relation, for a statement that has it in FROM.
+-- The parser looks the name up once it has the lock on the relation in FROM.
+CREATE FUNCTION fingerprint_sql(s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN CASE WHEN s.distributed AND fingerprint IS NULL
-		THEN 'NULL::pg_catalog.text'	-- see find_distributed
-	ELSE format('CASE WHEN %L = extract(epoch FROM pg_postmaster_start_time())::text THEN %s END',
-		split_part(s.identity, ' ', 1), coalesce(fingerprint, format(
-			'iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation))) END;
+	RETURN format(CASE WHEN s.distributed THEN 'NULL::pg_catalog.text'	-- see find_distributed
+		ELSE 'iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)' END, s.relation);
+
+-- The expression, NULL on another server than the one that has described the side.
+-- Behind a pooler, each query may meet another one.  read_begin sees to that where it locks the
+-- relation.
+CREATE FUNCTION on_server_sql(s side, expression text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN format('CASE WHEN %L = extract(epoch FROM pg_postmaster_start_time())::text THEN %s END',
+		split_part(s.identity, ' ', 1), expression);
 
 -- The expression of a row's version, as a number.
 CREATE FUNCTION mark_sql(plan plan) RETURNS text
@@ -249,7 +254,7 @@ CREATE FUNCTION key_sql(plan plan) RETURNS text
 		ELSE format(CASE cardinality(plan.key) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
 			values_sql(VARIADIC plan.key)) END;
 
--- The sketch of a side and the fingerprint, as the rest of a SELECT.
+-- The sketch of a side, or its digest, and the fingerprint, as the rest of a SELECT.
 -- Of shards it is the sum.  Then the relation itself is not scanned, but locked.  A partition that
 -- was attached or detached meanwhile reads as another relation.  A fingerprint is one word.
 -- Relies on: read_heap, or a slice, in one snapshot under its lock.
@@ -257,17 +262,22 @@ CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	shard side := s;
+	shard side;
 	name text;
-	parts text[] := '{}';
+	parts text[];
+	condition text;
 	template text := format('iblt_internal.iblt_compare_template(%s, %s, %L)', capacity,
 		plan.key_size, plan.seed);
 BEGIN
-	IF s.shards <> '{}' THEN
+	IF plan.from_digests THEN
+		RETURN format('live_read(%L, %L, %L), %s', s.relation, (s.live).generation, plan.live_cells,
+			on_server_sql(s, fingerprint_sql(s)));
+	ELSIF cardinality(s.shards) > 0 THEN
+		shard := s;
 		shard.shards := '{}';
 		FOREACH name IN ARRAY s.shards LOOP
 			shard.relation := name;
-			parts := parts || ('SELECT ' || sketch_sql(plan, shard, capacity));
+			parts := array_append(parts, 'SELECT ' || sketch_sql(plan, shard, capacity));
 		END LOOP;
 		RETURN format('iblt_sum(iblt_s), (SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
 				' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
@@ -281,8 +291,11 @@ BEGIN
 				key_sql(plan), checksum_sql(plan.columns, plan.seed), template, s.relation,
 				condition_sql(plan, s)), s.relation, template);
 	END IF;
+	IF plan.parts > 1 OR has_bounds(plan) THEN
+		condition := condition_sql(plan, s);
+	END IF;
 	RETURN format('iblt_agg(%s, %s, %s), %s FROM %s%s', key_sql(plan),
 		checksum_sql(plan.columns, plan.seed), template, fingerprint_sql(s), from_sql(plan, s),
-		condition_sql(plan, s));
+		condition);
 END
 $$;
