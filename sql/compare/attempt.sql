@@ -11,16 +11,9 @@ CREATE FUNCTION first_attempt(peers text[], options options, without text DEFAUL
 RETURNS attempt
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-DECLARE
-	a attempt;
 BEGIN
-	a.number := 1;
-	a.peers := peers;
-	a.without := without;
-	a.named := cardinality(peers);
-	a.options := options;
-	a.method := options.method;
-	RETURN a;
+	RETURN ROW(1, peers, NULL, NULL, options, options.method, without, NULL, cardinality(peers)
+		)::attempt;
 END
 $$;
 

@@ -47,19 +47,20 @@ CREATE FUNCTION all_figures(plan plan, figures figures,
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
-	live boolean := coalesce(plan.from_digests, false);
 BEGIN
+	IF num_nonnulls((plan.here).condition, (plan.there).condition) > 0 THEN
+		plan.by_index := by_index_note(plan) IS NOT NULL;
+	END IF;
 	RETURN ROW((plan.here).relation, (plan.there).relation, figures.rows_here, figures.rows_there,
 		differences, unconfirmed, greatest(decoded - differences, 0), iblt_field(plan.key),
 		iblt_field(plan.columns), plan.columns_left_out, traffic.messages, traffic.sent,
 		traffic.received, coalesce(figures.sketch_bytes, 0), figures.scan_here_ms,
 		figures.scan_there_ms, figures.scan_ms, coalesce(figures.lookup_ms, 0),
 		coalesce(figures.recheck_ms, 0), NULL, NULL, plan.parts IS NULL, plan.parts,
-		coalesce(figures.estimated, differences), live,
-		CASE WHEN live THEN ((plan.here).live).verified_at END,
-		CASE WHEN live THEN ((plan.there).live).verified_at END,
+		coalesce(figures.estimated, differences), coalesce(plan.from_digests, false),
+		CASE WHEN plan.from_digests THEN ((plan.here).live).verified_at END,
+		CASE WHEN plan.from_digests THEN ((plan.there).live).verified_at END,
 		CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END,
-		coalesce(plan.by_index, false) OR num_nonnulls((plan.here).condition,
-			(plan.there).condition) > 0 AND by_index_note(plan) IS NOT NULL)::figures;
+		coalesce(plan.by_index, false))::figures;
 END
 $$;

@@ -109,7 +109,7 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	sides side[] := sides_of(plan);
-	places text[] := places_of(plan);
+	places text[] := iblt_field(sides, 'place');
 	s side;
 	queries text[];
 	scanned scanned[] := plan.found;
@@ -234,7 +234,7 @@ $$;
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Of more keys it
 -- has a standard deviation of a tenth.
--- The memory of a comparison is several sketches.  Those of more keys than part_capacity are made
+-- The memory of a comparison is several sketches.  Those of more keys than 950000 are made
 -- of one part of the keys after the other, each with a scan of its own.  Parts are for a number of
 -- keys that an estimate which is 1.5 times too small would do for.
 CREATE FUNCTION search(plan plan, figures figures) RETURNS found_keys
@@ -242,8 +242,7 @@ CREATE FUNCTION search(plan plan, figures figures) RETURNS found_keys
 AS $$
 DECLARE
 	most bigint := plan.max_differences;
-	part_capacity CONSTANT integer := 950000;
-	capacity integer := least(part_capacity, greatest(4000, least(most, CASE
+	capacity integer := least(950000, greatest(4000, least(most, CASE
 			WHEN has_bounds(plan) THEN 8000
 			WHEN (plan.here).remote OR (plan.there).remote THEN 4000
 			WHEN plan.content = 'texts' AND most > 120000 THEN most / 2 ELSE 60000 END)),
@@ -275,10 +274,10 @@ BEGIN
 			EXIT WHEN capacity * coalesce(plan.parts, 1) >= most AND found.number > 1.2 * most;
 			PERFORM progress(plan.progress,
 				'the sketches were too small, the relations are scanned again');
-			capacity := least(most, part_capacity,
+			capacity := least(most, 950000,
 				greatest(4 * capacity, 1.7 * least(found.number, most)));
 			plan.parts := nullif(
-				ceil(attempt * 1.5 * least(found.number, most) / part_capacity), 1);
+				ceil(attempt * 1.5 * least(found.number, most) / 950000), 1);
 			plan.seed := random_seed();
 			attempt := attempt + 1;
 		END IF;

@@ -31,19 +31,21 @@ DECLARE
 	at_once boolean := many > 1 AND num_nulls(VARIADIC places) IN (0, many)
 		AND coalesce(places[1] = ALL (places), true);
 	one_value boolean := pg_typeof(form) <> 'found_rows'::regtype;
-	columns text := CASE WHEN one_value THEN 'value text' ELSE 'id text[], key jsonb[], n bigint[],'
-		' rows_checksum text[], checksum bigint[], mark text[], content jsonb[], columns text[],'
-		' fingerprint text' END;
-	-- what an item of FROM tells
-	answer_sql text := CASE WHEN one_value THEN '%s.value::text' ELSE 'ROW(%s.*)::found_rows' END;
-	names text := CASE WHEN one_value THEN '(value)' END;
+	columns text := 'value text';
+	answer_sql text := '%s.value::text';	-- what an item of FROM tells
+	names text := '(value)';
 	items text[];
 	rows text[];
 	query text;
-	d described;
 	described described[];
 	taken record;
 BEGIN
+	IF NOT one_value THEN
+		columns := 'id text[], key jsonb[], n bigint[], rows_checksum text[], checksum bigint[],'
+			' mark text[], content jsonb[], columns text[], fingerprint text';
+		answer_sql := 'ROW(%s.*)::found_rows';
+		names := NULL;
+	END IF;
 	IF at_once THEN
 		FOR n IN 1 .. many LOOP
 			rows[n] := format(answer_sql, 'q' || n);
@@ -58,13 +60,7 @@ BEGIN
 	FOR turn IN 1 .. 2 LOOP
 		FOR n IN 1 .. many LOOP
 			CONTINUE WHEN (places[n] IS NULL) = (turn = 1);
-			described := '{}';
-			FOREACH d IN ARRAY coalesce(how.described, '{}') LOOP
-				IF d.place IS NOT DISTINCT FROM places[n] THEN
-					d.place := NULL;	-- its name tells other servers nothing
-					described := array_append(described, d);
-				END IF;
-			END LOOP;
+			described := iblt_rows_with(how.described, 'place', places[n]);
 			query := queries[n];
 			IF turn = 1 THEN
 				IF peer_is_bare(places[n]) THEN
@@ -80,7 +76,7 @@ BEGIN
 						how.hi) > 0 THEN queries[n] END) || query;
 				END IF;
 				-- a PERFORM would be planned for each message
-				CONTINUE WHEN peer_send(places[n], query);
+				CONTINUE WHEN iblt_peer_send(places[n], query) OR peer_unsent(places[n]);
 			ELSIF NOT at_once THEN
 				query := format('SELECT %s AS answer FROM (%s) AS iblt_r%s',
 					format(answer_sql, 'iblt_r'), query, names);

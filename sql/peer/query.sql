@@ -31,18 +31,20 @@ CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) 
 				current_setting('IntervalStyle'), current_setting('timezone_abbreviations'),
 				left(label, 63)), shown));
 
--- Starts a query on the peer, and does not wait for it; true.
-CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- The error for a query that could not be sent.
+CREATE FUNCTION peer_unsent(conn text) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF iblt_peer_send(conn, query) IS NOT TRUE THEN
-		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
-			MESSAGE = 'could not send a query to ' || peer_title(conn);
-	END IF;
-	RETURN true;
+	RAISE EXCEPTION USING ERRCODE = 'connection_failure',
+		MESSAGE = 'could not send a query to ' || peer_title(conn);
 END
 $$;
+
+-- Starts a query on the peer, and does not wait for it; true.
+CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN iblt_peer_send(conn, query) OR peer_unsent(conn);
 
 -- Raises an error that a query on the peer ended with; the message says so.
 CREATE FUNCTION peer_refuse(conn text, e failure) RETURNS void

@@ -46,9 +46,7 @@ $$;
 
 -- A relation of this database as schema.name, quoted.
 CREATE FUNCTION relation_name(relation regclass) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).schema || '.'
-		|| (pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0)).name;
+	AS 'MODULE_PATHNAME', 'iblt_relation_name' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 -- The peer's relation as schema.name, quoted: as the one here, whose name is given in that form,
 -- unless it names another name or schema.

@@ -15,7 +15,7 @@ AS $$
 DECLARE
 	c plan_column;
 	bases bigint[];
-	by_text text := 'pg_catalog.trim_scale(%1$s::pg_catalog.text::pg_catalog.numeric)';
+	by_text text;
 	list text;
 BEGIN
 	FOREACH c IN ARRAY columns LOOP
@@ -23,6 +23,7 @@ BEGIN
 			list := concat(list || ', ', format('t.%I', c.name));
 			CONTINUE;
 		END IF;
+		by_text := 'pg_catalog.trim_scale(%1$s::pg_catalog.text::pg_catalog.numeric)';
 		bases := ARRAY[c.base, c.base_there];
 		list := concat(list || ', ', format(CASE c.cast_to WHEN 'numeric' THEN CASE
 				WHEN NOT bases && '{700,701}' THEN 'pg_catalog.trim_scale(%s::pg_catalog.numeric)'

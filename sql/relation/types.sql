@@ -198,6 +198,10 @@ CREATE TYPE plan AS (
 CREATE FUNCTION iblt_field(rows anyarray, field text DEFAULT 'name') RETURNS text[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
+-- Those rows whose field is this text, or NULL.
+CREATE FUNCTION iblt_rows_with(rows anyarray, field text, value text) RETURNS anyarray
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
 -- The columns that slices are ranges of.
 CREATE TYPE slice_key AS (
 	columns plan_column[],	-- in the order of the indexes

@@ -378,6 +378,20 @@ version_rights(Described *d)
 		 iblt_has_rights(d->relid, list_make3("tableoid", "ctid", "xmin")));
 }
 
+PG_FUNCTION_INFO_V1(iblt_relation_name);
+
+/* iblt_relation_name(relation) -> text: its name with its schema, quoted; NULL if it does not exist */
+Datum
+iblt_relation_name(PG_FUNCTION_ARGS)
+{
+	char	   *name = get_rel_name(PG_GETARG_OID(0));
+	char	   *schema = name == NULL ? NULL : get_namespace_name(get_rel_namespace(PG_GETARG_OID(0)));
+
+	if (schema == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(quote_qualified_identifier(schema, name)));
+}
+
 PG_FUNCTION_INFO_V1(iblt_describe);
 
 /* iblt_describe(relation, ordered_types) -> jsonb */

@@ -14,33 +14,47 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+/* The rows of an array of a composite type, which has a field of type text with this name. */
+static Datum *
+rows_of(ArrayType *array, text *field, AttrNumber *number, bool **nulls, int *n)
+{
+	Datum	   *rows;
+	char	   *name = text_to_cstring(field);
+	Oid			relid = get_typ_typrelid(ARR_ELEMTYPE(array));
+
+	*number = OidIsValid(relid) ? get_attnum(relid, name) : InvalidAttrNumber;
+	if (*number <= 0 || get_atttype(relid, *number) != TEXTOID)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+						errmsg("rows have no field \"%s\" of type text", name)));
+	deconstruct_array(array, ARR_ELEMTYPE(array), -1, false, TYPALIGN_DOUBLE, &rows, nulls, n);
+	return rows;
+}
+
+/* An array, which has one dimension unless it is empty. */
+static Datum
+array_of(Datum *values, bool *nulls, int n, Oid type, char align)
+{
+	int			lbound = 1;
+
+	if (n == 0)
+		PG_RETURN_ARRAYTYPE_P(construct_empty_array(type));
+	PG_RETURN_ARRAYTYPE_P(construct_md_array(values, nulls, 1, &n, &lbound, type, -1, false, align));
+}
+
 PG_FUNCTION_INFO_V1(iblt_field);
 
 /* iblt_field(rows anyarray, field text) -> text[], '{}' for NULL */
 Datum
 iblt_field(PG_FUNCTION_ARGS)
 {
-	ArrayType  *rows;
-	char	   *name;
-	Oid			relid;
-	AttrNumber	number = InvalidAttrNumber;
+	AttrNumber	number;
 	Datum	   *values;
 	bool	   *nulls;
 	int			n;
-	int			lbound = 1;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(TEXTOID));
-	rows = PG_GETARG_ARRAYTYPE_P(0);
-	name = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	relid = get_typ_typrelid(ARR_ELEMTYPE(rows));
-	if (OidIsValid(relid))
-		number = get_attnum(relid, name);
-	if (number <= 0 || get_atttype(relid, number) != TEXTOID)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-						errmsg("rows have no field \"%s\" of type text", name)));
-	deconstruct_array(rows, ARR_ELEMTYPE(rows), -1, false, TYPALIGN_DOUBLE,
-					  &values, &nulls, &n);
+	values = rows_of(PG_GETARG_ARRAYTYPE_P(0), PG_GETARG_TEXT_PP(1), &number, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -48,8 +62,36 @@ iblt_field(PG_FUNCTION_ARGS)
 			values[i] = GetAttributeByNum(DatumGetHeapTupleHeader(values[i]), number,
 										  &nulls[i]);
 	}
-	if (n == 0)
-		PG_RETURN_ARRAYTYPE_P(construct_empty_array(TEXTOID));
-	PG_RETURN_ARRAYTYPE_P(construct_md_array(values, nulls, 1, &n, &lbound, TEXTOID,
-											 -1, false, TYPALIGN_INT));
+	return array_of(values, nulls, n, TEXTOID, TYPALIGN_INT);
+}
+
+PG_FUNCTION_INFO_V1(iblt_rows_with);
+
+/* iblt_rows_with(rows anyarray, field text, value text) -> anyarray: NULL for NULL */
+Datum
+iblt_rows_with(PG_FUNCTION_ARGS)
+{
+	AttrNumber	number;
+	Datum	   *rows;
+	bool	   *nulls;
+	int			n;
+	int			kept = 0;
+	const char *wanted = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	rows = rows_of(PG_GETARG_ARRAYTYPE_P(0), PG_GETARG_TEXT_PP(1), &number, &nulls, &n);
+	for (int i = 0; i < n; i++)
+	{
+		bool		isnull = true;
+		Datum		value = nulls[i] ? 0
+			: GetAttributeByNum(DatumGetHeapTupleHeader(rows[i]), number, &isnull);
+
+		if (nulls[i] || isnull != (wanted == NULL)
+			|| (!isnull && strcmp(TextDatumGetCString(value), wanted) != 0))
+			continue;
+		rows[kept] = rows[i];
+		nulls[kept++] = false;
+	}
+	return array_of(rows, nulls, kept, ARR_ELEMTYPE(PG_GETARG_ARRAYTYPE_P(0)), TYPALIGN_DOUBLE);
 }
