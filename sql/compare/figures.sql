@@ -3,7 +3,8 @@
 -- What iblt_compare_stats tells of a comparison, and what it says itself at the end.
 
 -- Keeps what a driver tells of a comparison or an audit that has finished, in this session.
-CREATE FUNCTION keep_stats(kind text, stats jsonb) RETURNS void
+-- A function that returns nothing would not be inlined.
+CREATE FUNCTION keep_stats(kind text, stats jsonb) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN set_config('iblt.stats', (coalesce(nullif(current_setting('iblt.stats', true), ''),
 		'{}')::jsonb || jsonb_build_object(kind, stats))::text, false);
