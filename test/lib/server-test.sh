@@ -29,9 +29,8 @@ pgxs_test=$(dirname "$("$PG_CONFIG" --pgxs)")/../test
 rc=0
 mkdir -p "$work/data" "$work/log" "$work/bin"
 ln -sf "$PWD/test/lib/initdb.sh" "$work/bin/initdb"
-# Large pages spare a new session that compares some 6 ms of page faults.
 env -u PGHOST -u PGPORT PATH="$work/bin:$PATH" PG_REGRESS="$pgxs_test/regress/pg_regress" TESTDIR="$work" \
-	TESTDATADIR="$work/data" TESTLOGDIR="$work/log" PG_TEST_TIMEOUT_DEFAULT=180 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 \
+	TESTDATADIR="$work/data" TESTLOGDIR="$work/log" PG_TEST_TIMEOUT_DEFAULT=180 \
 	perl -I "$pgxs_test/perl" -I test/t "$1" || rc=$?
 rm -rf "$work/data" "$work"/tmp_check/t_*_data
 exit $rc

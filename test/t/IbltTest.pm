@@ -104,7 +104,7 @@ sub prepared
 	$node->append_conf('postgresql.conf', join("\n",
 		"max_connections = 30", "max_worker_processes = 20", "max_logical_replication_workers = 12", "max_replication_slots = 12", "max_wal_senders = 14",
 		"max_parallel_workers_per_gather = 2", "wal_receiver_status_interval = 1s", "wal_retrieve_retry_interval = 100ms",
-		"shared_buffers = 16MB", "jit = off", "wal_init_zero = off", "password_encryption = 'scram-sha-256'", "log_statement = none", "log_min_messages = warning", @settings) . "\n");
+		"shared_buffers = 16MB", "jit = off", "password_encryption = 'scram-sha-256'", "log_statement = none", "log_min_messages = warning", @settings) . "\n");
 	$node->start;
 	$node->safe_psql('postgres', $sql) unless $sql eq '' || -e $node->data_dir . '/prepared';
 	return $node;
