@@ -31,6 +31,9 @@
 #			the function with the name of the field.  If the function has none, the field is what
 #			iblt_compare has by default, or else null.
 # @each TYPE: TEXT@	the text for each field of that type, whose name stands for every % in it.
+# @iblt_compare: NAME ...@
+#			in the head of a function, on a line of its own: the arguments of these names, with
+#			the types and defaults that iblt_compare gives them
 #
 # A field of such a type, and an argument or variable of such a function, begins a line of its own.
 
@@ -123,14 +126,24 @@ FILENAME !~ /\.sql$/ {
 }
 
 /^(RETURNS|AS|\tLANGUAGE)/ { in_head = 0 }
+in_head && /^\t@iblt_compare: / {
+	n = split(substr($0, 16, length - 16), argument, " ")
+	$0 = ""
+	for (i = 1; i <= n; i++) {
+		named[argument[i]]
+		$0 = $0 (i > 1 ? "\n" : "") "\t" argument[i] " " model_of[argument[i]] ","
+	}
+}
 in_head { head = head $0 }
 
 /^\t"?[a-z_]+"? / {
 	named[$1]
 	if (type)
 		fields[type] = fields[type] " " $1
-	if (model && match($0, / DEFAULT .*[^,)]/))
+	if (model && match($0, / DEFAULT .*[^,)]/)) {
 		by_default[$1] = substr($0, RSTART + 9, RLENGTH - 9)
+		model_of[$1] = substr($0, length($1) + 3, RSTART + RLENGTH - length($1) - 3)
+	}
 }
 
 read_only { next }

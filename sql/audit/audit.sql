@@ -206,17 +206,11 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	schema text DEFAULT NULL,
 	publication text DEFAULT NULL,
 	subscription text DEFAULT NULL,
-	max_differences bigint DEFAULT 100000,
-	cast_types boolean DEFAULT false,
+	@iblt_compare: max_differences cast_types@
 	extra_columns text DEFAULT 'error',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
+	@iblt_compare: recheck timeout seed@
 	trust_filters boolean DEFAULT false,
-	progress boolean DEFAULT false,
-	live text DEFAULT 'off',
-	method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false,
+	@iblt_compare: progress live method by_index@
 	peer_schema text DEFAULT NULL,
 	mappings jsonb DEFAULT NULL,
 	here_peer text DEFAULT NULL,

@@ -6,11 +6,7 @@ CREATE FUNCTION @extschema@.iblt_audit_nodes(
 	schema text DEFAULT NULL,
 	max_differences bigint DEFAULT 100000,
 	without text DEFAULT 'error',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
-	progress boolean DEFAULT false,
-	method text DEFAULT 'sketch',
+	@iblt_compare: recheck timeout seed progress method@
 	live text DEFAULT 'off')
 RETURNS SETOF node_audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100

@@ -3,18 +3,10 @@
 CREATE FUNCTION @extschema@.iblt_compare_nodes(
 	relation text,
 	nodes text[],
-	columns text[] DEFAULT NULL,
-	exclude text[] DEFAULT NULL,
-	key_columns text[] DEFAULT NULL,
-	condition text DEFAULT NULL,
-	max_differences bigint DEFAULT 100000,
+	@iblt_compare: columns exclude key_columns condition max_differences@
 	rows boolean DEFAULT false,
 	without text DEFAULT 'error',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
-	progress boolean DEFAULT false,
-	method text DEFAULT 'sketch',
+	@iblt_compare: recheck timeout seed progress method@
 	live text DEFAULT 'off')
 RETURNS TABLE (key jsonb, verdict text, agree text[], deviate text[], missing text[],
 	confirmed boolean, node_rows jsonb)

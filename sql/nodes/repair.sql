@@ -192,16 +192,10 @@ $$;
 CREATE FUNCTION @extschema@.iblt_repair_nodes(
 	relation text,
 	nodes text[],
-	columns text[] DEFAULT NULL,
-	exclude text[] DEFAULT NULL,
-	key_columns text[] DEFAULT NULL,
-	condition text DEFAULT NULL,
-	max_differences bigint DEFAULT 100000,
+	@iblt_compare: columns exclude key_columns condition max_differences@
 	source text DEFAULT NULL,
 	without text DEFAULT 'error',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
+	@iblt_compare: recheck timeout seed@
 	inserts boolean DEFAULT true,
 	updates boolean DEFAULT true,
 	deletes boolean DEFAULT true,
@@ -210,8 +204,7 @@ CREATE FUNCTION @extschema@.iblt_repair_nodes(
 	apply_search_path text DEFAULT NULL,
 	as_replica boolean DEFAULT false,
 	origin text DEFAULT NULL,
-	progress boolean DEFAULT false,
-	live text DEFAULT 'off',
+	@iblt_compare: progress live@
 	method text DEFAULT 'sketch')
 RETURNS SETOF node_repair_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100

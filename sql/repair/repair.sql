@@ -138,17 +138,8 @@ CREATE FUNCTION @extschema@.iblt_repair(
 	peer text DEFAULT NULL,
 	peer_relation text DEFAULT NULL,
 	direction text DEFAULT NULL,
-	columns text[] DEFAULT NULL,
-	exclude text[] DEFAULT NULL,
-	key_columns text[] DEFAULT NULL,
-	condition text DEFAULT NULL,
-	peer_condition text DEFAULT NULL,
-	max_differences bigint DEFAULT 100000,
-	cast_types boolean DEFAULT false,
-	extra_columns text DEFAULT 'warn',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
+	@iblt_compare: columns exclude key_columns condition peer_condition max_differences@
+	@iblt_compare: cast_types extra_columns recheck timeout seed@
 	winner text DEFAULT 'source',
 	newest_by text DEFAULT NULL,
 	inserts boolean DEFAULT NULL,
@@ -159,12 +150,9 @@ CREATE FUNCTION @extschema@.iblt_repair(
 	apply_search_path text DEFAULT NULL,
 	as_replica boolean DEFAULT false,
 	origin text DEFAULT NULL,
-	progress boolean DEFAULT false,
-	live text DEFAULT 'off',
-	method text DEFAULT 'sketch',
+	@iblt_compare: progress live method@
 	run bigint DEFAULT NULL,
-	here_peer text DEFAULT NULL,
-	here_relation text DEFAULT NULL,
+	@iblt_compare: here_peer here_relation@
 	peer_columns jsonb DEFAULT NULL)
 RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100

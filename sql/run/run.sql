@@ -87,12 +87,9 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	max_time interval DEFAULT NULL,
 	rows anycompatible DEFAULT false,
 	check_indexes boolean DEFAULT false,
-	max_differences bigint DEFAULT 100000,
-	cast_types boolean DEFAULT false,
+	@iblt_compare: max_differences cast_types@
 	extra_columns text DEFAULT 'error',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
+	@iblt_compare: recheck timeout seed@
 	trust_filters boolean DEFAULT false,
 	method text DEFAULT 'sketch',
 	progress boolean DEFAULT true,
