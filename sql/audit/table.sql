@@ -247,13 +247,12 @@ CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS j
 			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
 			name, count(*) AS number
 		FROM d, unnest(d.deviate) AS name WHERE d.verdict = 'majority' GROUP BY 1, 2
-	), k AS (
-		SELECT kind, jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind
 	)
 	SELECT jsonb_build_object('differences', count(*),
 			'ties', count(*) FILTER (WHERE d.verdict = 'tie'))
 		|| '{"missing": {}, "extra": {}, "changed": {}}'
-		|| coalesce((SELECT jsonb_object_agg(kind, numbers) FROM k), '{}') FROM d);
+		|| coalesce((SELECT jsonb_object_agg(kind, numbers) FROM (SELECT kind,
+			jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind) AS k), '{}') FROM d);
 
 -- Comparing it
 

@@ -5,20 +5,14 @@
 
 -- An error if a side read another relation than it described, as the fingerprint tells.
 CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF fingerprint IS DISTINCT FROM s.fingerprint THEN
-		PERFORM refuse_altered(s.relation, s.side);
-	END IF;
-END
-$$;
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN CASE WHEN fingerprint IS DISTINCT FROM s.fingerprint
+		THEN refuse_altered(s.relation, s.side) END;
 
 -- The relations of these names, or OIDs, as their places describe them, as sides of these names,
 -- and what plain queries were told of each; an error if a server does not speak this protocol.
 -- A relation that is not there is NULL, in this database an error, except by plain queries.
--- A small fold of the digest here, which is known then, goes to other servers, as a parameter, for
--- it has keys in it.
+-- A small fold of the digest here goes to other servers as a parameter, because it has keys.
 -- Relies on: what describe relies on.
 CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[],
 	mappings jsonb[], label text, plain boolean, names text[] DEFAULT '{here,there}',

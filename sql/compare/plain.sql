@@ -177,7 +177,10 @@ CREATE FUNCTION plain_find(plan plan, keys text[], in_buckets boolean) RETURNS f
 AS $$
 DECLARE
 	sides side[] := sides_of(plan);
-	extra text[] := plain_extra(plan);
+	-- System columns and the hash of its key that a row brings.  Rows that are looked at again by
+	-- these hashes come with them, in case this side makes another one of a key.
+	extra text[] := CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
+		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END;
 	came side := plan.here;
 	lookup text;			-- finds the rows that came as texts
 	texts text := concat_ws(', ', (SELECT string_agg(format(

@@ -86,17 +86,6 @@ BEGIN
 END
 $$;
 
--- The one of several sides from which the others differ least.
--- Any would do, but if it were the one that deviates, all folds would have to be as large as its
--- differences take.
-CREATE FUNCTION base_of(folds @extschema@.iblt[]) RETURNS integer
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT n
-		FROM generate_subscripts(folds, 1) AS a, generate_subscripts(folds, 1) AS b,
-			LATERAL (SELECT (iblt_compare_decode(iblt_subtract(folds[a], folds[b]))).estimated
-				OFFSET 0) AS d, unnest(ARRAY[a, b]) AS n
-		WHERE a < b GROUP BY n ORDER BY sum(d.estimated), n LIMIT 1);
-
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.  Figures are added to those given.
 -- "number" is that of the keys, or an estimate of those of one side.
@@ -159,7 +148,13 @@ BEGIN
 	IF cardinality(places) > 2 THEN
 		several := true;
 		found.small := folds;
-		found.base := base_of(folds);
+		-- The one from which the others differ least.  If it were the one that deviates, all folds
+		-- would have to be as large as its differences take.
+		SELECT n INTO found.base
+		FROM generate_subscripts(folds, 1) AS a, generate_subscripts(folds, 1) AS b,
+			LATERAL (SELECT (iblt_compare_decode(iblt_subtract(folds[a], folds[b]))).estimated
+				OFFSET 0) AS d, unnest(ARRAY[a, b]) AS n
+		WHERE a < b GROUP BY n ORDER BY sum(d.estimated), n LIMIT 1;
 		waiting := array_remove(ARRAY(SELECT generate_subscripts(sides, 1)), found.base);
 		found.said := array_fill(NULL::key_sides, ARRAY[cardinality(sides)]);
 	END IF;

@@ -94,7 +94,7 @@ BEGIN
 			compared.sides := NULL;
 			compared.content := 'texts';
 			compared.links := nodes_links(s.sides);
-			work := ROW(repair_plan_of(compared, asked), NULL, 0, '{}', 0, NULL, NULL,
+			work := ROW(repair_plan_of(compared, asked), NULL, '{}', 0, NULL, NULL,
 				NULL)::repair_work;
 			compared := (work.plan).compared;
 			size := batch_size(compared);
@@ -113,7 +113,7 @@ BEGIN
 			PERFORM repair_claim(VARIADIC works);
 			FOR i IN 1 .. CASE WHEN source IS NULL THEN cardinality(works) ELSE 0 END LOOP
 				work := works[i];
-				FOR n IN 1 .. work.batches LOOP
+				FOR n IN 1 .. cardinality(work.parts) LOOP
 					steps := repair_batch(work, n);
 					ids := iblt_field(steps, 'id');
 					CONTINUE WHEN ids = '{}';

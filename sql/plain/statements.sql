@@ -89,12 +89,3 @@ BEGIN
 		rows_sql(plan, s), array_to_string('k'::text || names, ', '));
 END
 $$;
-
--- What a row brings behind its columns: system columns, and the hash of its
--- key.
--- Rows that are looked at again by the hashes of their keys come with these hashes.  Where
--- this side would make another one of a key, the peer would not find its row again.
-CREATE FUNCTION plain_extra(plan plan) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
-		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END;

@@ -156,7 +156,7 @@ BEGIN
 END
 $$;
 
--- Are both relations so small that a scan may count their rows (run_check_count)?
+-- Are both relations so small that a scan may count their rows?
 -- They have at most 256 MB each, and a heap page holds at most a row for each 28 bytes.
 CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -40,7 +40,7 @@ BEGIN
 	size := CASE WHEN scan.buckets IS NULL THEN 1000000 ELSE batch_size(scan) END;
 	FOREACH action IN ARRAY '{delete,insert}'::text[] LOOP
 		ids := '{}';
-		FOR n IN 1 .. work.batches LOOP
+		FOR n IN 1 .. cardinality(work.parts) LOOP
 			ids := ids || iblt_field(repair_due(work, n, action), 'id');
 		END LOOP;
 		CONTINUE WHEN ids = '{}';
@@ -60,7 +60,7 @@ BEGIN
 	IF NOT compared.by_hash THEN
 		PERFORM check_index(compared, present);
 	END IF;
-	PERFORM repair_skip_kept(work, 1, work.batches, present, CASE WHEN narrowed
+	PERFORM repair_skip_kept(work, 1, cardinality(work.parts), present, CASE WHEN narrowed
 		THEN 'the other side has a row of this key, of which the condition may not be true'
 		ELSE 'changed since it was compared' END);
 END

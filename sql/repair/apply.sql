@@ -329,7 +329,7 @@ BEGIN
 			may_go := action = 'delete' AND NOT ((work.plan).asked).as_replica AND EXISTS (
 				SELECT FROM unnest(((work.plan).described).foreign_keys) AS k
 				WHERE k.self AND k.on_delete = 'CASCADE');
-			FOR n IN 1 .. work.batches LOOP
+			FOR n IN 1 .. cardinality(work.parts) LOOP
 				PERFORM repair_progress(work, format('running statements (%s)', action), n);
 				steps := repair_due(work, n, action);
 				FOR i IN 1 .. cardinality(steps) BY size LOOP

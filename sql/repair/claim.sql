@@ -14,8 +14,8 @@ CREATE FUNCTION repair_progress(work repair_work, what text, n integer) RETURNS 
 AS $$
 DECLARE
 	shown boolean := ((work.plan).compared).progress;
-	message text := format('%s of %s keys%s', what, work.keys,
-		CASE WHEN n > 1 THEN format(', %s of %s batches are done', n - 1, work.batches) END);
+	message text := format('%s of %s keys%s', what, work.keys, CASE WHEN n > 1
+		THEN format(', %s of %s batches are done', n - 1, cardinality(work.parts)) END);
 BEGIN
 	IF n = 1 THEN
 		PERFORM progress(shown, message), progress_by_time(shown);
@@ -237,7 +237,7 @@ BEGIN
 		batches := ARRAY(SELECT p.n FROM unnest(work.parts) WITH ORDINALITY AS p(part, n)
 			ORDER BY array_position('{update,insert,delete}'::text[], p.part), p.n);
 		doubtful := '{}';
-		FOR n IN 1 .. work.batches LOOP
+		FOR n IN 1 .. cardinality(work.parts) LOOP
 			PERFORM repair_progress(work, CASE WHEN apply THEN 'locking the rows'
 				ELSE 'reading the rows' END, n);
 			doubtful := doubtful || repair_claim_batch(work, batches[n]);

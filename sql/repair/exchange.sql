@@ -35,7 +35,7 @@ BEGIN
 		steps := ARRAY(SELECT jsonb_populate_record(s, jsonb_build_object('action', a.does)
 				|| CASE s.action WHEN 'update'
 				THEN jsonb_build_object('detail', said, 'columns', NULL) ELSE '{}' END)
-			FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS s,
+			FROM generate_subscripts(work.parts, 1) AS n, unnest(repair_batch(work, n)) AS s,
 			unnest(CASE s.action WHEN 'update' THEN '{delete,insert}' ELSE ARRAY[s.action] END)
 				AS a(does)
 			WHERE s.id = ANY (ids));
@@ -62,8 +62,8 @@ BEGIN
 			'::repair_statement ORDER BY x.action) FROM %s', shown.statement, shown.item)
 		INTO statements USING steps;
 		FOR attempt IN 1 .. 21 LOOP
-			PERFORM repair_skip_kept(work, 1, work.batches, skipped, 'waits for a unique value of '
-				'another row, and cannot be deleted and inserted: ' || reason);
+			PERFORM repair_skip_kept(work, 1, cardinality(work.parts), skipped, 'waits for a '
+				'unique value of another row, and cannot be deleted and inserted: ' || reason);
 			statements := ARRAY(SELECT s FROM unnest(statements) AS s WHERE s.id <> ALL (skipped));
 			EXIT WHEN statements = '{}';
 			SELECT * INTO x FROM repair_run((plan.target).place, statements,
@@ -78,7 +78,7 @@ BEGIN
 			reason := (x.e).message;
 		END LOOP;
 		ids := iblt_field(statements, 'id');
-		FOR n IN 1 .. work.batches LOOP
+		FOR n IN 1 .. cardinality(work.parts) LOOP
 			PERFORM iblt_repair_put(plan.secret, n, ARRAY(SELECT u.s
 				FROM (SELECT unnest(repair_batch(work, n)) AS s) AS u
 				WHERE (u.s).action <> 'update' OR (u.s).id <> ALL (ids)));

@@ -29,7 +29,7 @@ BEGIN
 			-- as_replica: nothing checks it there
 			CONTINUE WHEN does IN ('NO ACTION', 'RESTRICT') AND NOT asked.as_replica;
 			-- of the keys whose steps change what it refers to, or may do so
-			ids := ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
+			ids := ARRAY(SELECT DISTINCT s.id FROM generate_subscripts(work.parts, 1) AS n,
 				unnest(repair_batch(work, n)) AS s
 				WHERE s.action = part
 				AND (s.action = 'delete' OR s.columns && k.referenced
@@ -70,7 +70,7 @@ BEGIN
 	ELSIF problem = '' THEN
 		RETURN;
 	END IF;
-	FOR n IN 1 .. work.batches LOOP
+	FOR n IN 1 .. cardinality(work.parts) LOOP
 		PERFORM iblt_repair_put(plan.secret, n, ARRAY(
 			SELECT CASE WHEN x.problem <> ''
 				THEN jsonb_populate_record(u.s, jsonb_build_object('detail', prefix || x.problem))

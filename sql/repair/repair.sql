@@ -30,7 +30,7 @@ BEGIN
 	PERFORM repair_claim(work);
 	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
 	INTO actions, lost
-	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u;
+	FROM generate_subscripts(work.parts, 1) AS n, unnest(repair_batch(work, n)) AS u;
 	triggers := repair_triggers(plan, actions);
 	IF lost > 0 THEN
 		PERFORM iblt_tell('notice', format('the repair will delete %s rows of %s (%s)',
@@ -64,7 +64,7 @@ DECLARE
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := answer.plan;
-	work := ROW(plan, NULL, 0, '{}', 0, NULL, NULL, NULL)::repair_work;
+	work := ROW(plan, NULL, '{}', 0, NULL, NULL, NULL)::repair_work;
 	at_once := asked.apply AND asked.winner = 'source' AND plan.indexed
 		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
 		AND (plan.compared).from_digests IS NOT TRUE;

@@ -37,7 +37,7 @@ BEGIN
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
-		work := ROW(plan, NULL, 0, '{}', 0, '{}', t.table_number, planned.item)::repair_work;
+		work := ROW(plan, NULL, '{}', 0, '{}', t.table_number, planned.item)::repair_work;
 		doubtful := '{}';
 		number := number + cardinality(kept);
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
@@ -149,7 +149,7 @@ BEGIN
 			w.item := work.item;
 			w.plan := (work.plan).compared;
 			gone := ARRAY(SELECT s.id
-				FROM (SELECT b.id, true AS equal FROM generate_series(1, work.batches) AS n,
+				FROM (SELECT b.id, true AS equal FROM generate_subscripts(work.parts, 1) AS n,
 						unnest(repair_batch(work, n)) AS b
 					UNION ALL
 					SELECT k.id, k.detail = 'equal by now'

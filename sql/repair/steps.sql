@@ -20,12 +20,11 @@ CREATE FUNCTION repair_add(INOUT work repair_work, steps repair_step[]) RETURNS 
 AS $$
 BEGIN
 	IF steps <> '{}' THEN
-		work.batches := work.batches + 1;
 		work.parts := array_append(work.parts,
 			CASE WHEN (work.plan).indexed THEN (steps[1]).action ELSE '' END);
 		work.keys := work.keys + CASE WHEN ((work.plan).compared).is_unique THEN cardinality(steps)
 			ELSE (SELECT count(DISTINCT id) FROM unnest(iblt_field(steps, 'id')) AS id) END;
-		PERFORM iblt_repair_put((work.plan).secret, work.batches, steps);
+		PERFORM iblt_repair_put((work.plan).secret, cardinality(work.parts), steps);
 	END IF;
 END
 $$;

@@ -112,7 +112,6 @@ CREATE TYPE repair_statement AS (
 CREATE TYPE repair_work AS (
 	plan repair_plan,	-- with the seed of the comparison
 	figures figures,
-	batches integer,
 	parts text[],			-- of each batch: its one action, or '' for several
 	keys bigint,			-- whose rows are to be changed
 	differ text[],			-- ids that differ again, for the source has changed since, or NULL

@@ -45,7 +45,8 @@ DECLARE
 BEGIN
 	compared.content := 'none';
 	compared.versions := false;
-	FOR n IN 1 .. CASE WHEN seen AND work.differ IS NULL THEN 0 ELSE work.batches END LOOP
+	FOR n IN 1 .. CASE WHEN seen AND work.differ IS NULL THEN 0
+			ELSE cardinality(work.parts) END LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
 		CONTINUE WHEN steps = '{}';
@@ -118,8 +119,8 @@ DECLARE
 	changed text[];
 	back repair_work;		-- the deletes
 BEGIN
-	FOR n IN 1 .. CASE WHEN plan.links <> '{}' AND (plan.compared).is_unique THEN work.batches
-			ELSE 0 END LOOP
+	FOR n IN 1 .. CASE WHEN plan.links <> '{}' AND (plan.compared).is_unique
+			THEN cardinality(work.parts) ELSE 0 END LOOP
 		steps := repair_due(work, n, 'insert');
 		CONTINUE WHEN steps = '{}';
 		IF NOT settled THEN
@@ -138,7 +139,7 @@ BEGIN
 			AND d.source IS DISTINCT FROM split_part(d.was_source, ' ', 1)
 			AND d.was_target IS NULL);
 		CONTINUE WHEN changed = '{}';
-		back := ROW(plan, NULL, 0, '{}', 0, NULL, NULL, NULL)::repair_work;
+		back := ROW(plan, NULL, '{}', 0, NULL, NULL, NULL)::repair_work;
 		back.plan.secret := gen_random_uuid();
 		back.plan.asked."cascade" := false;
 		back := repair_add(back, ARRAY(

@@ -40,16 +40,6 @@ BEGIN
 END
 $$;
 
--- Counts the rows of both sides of a table that was read by an index.
--- If the numbers are others, an index lacks rows, or somebody wrote meanwhile.  A scan of all
--- rows needs to know neither, unless there are too many differences for one comparison.
--- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION run_check_count(plan plan) RETURNS bigint[]
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN ask_values(places_of(plan), ARRAY(SELECT format('SELECT count(*)::text FROM %s%s',
-				from_sql(plan, s), condition_sql(plan, s))
-			FROM unnest(sides_of(plan)) AS s), NULL, reading_of(plan))::bigint[];
-
 -- A bound as a key, NULL for none.
 CREATE FUNCTION range_key(plan plan, bound text[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -261,9 +251,9 @@ BEGIN
 END
 $$;
 
--- The work
-
--- Compares the slice that a worker has claimed, unless another one has done so meanwhile.
+-- Compares the slice that a worker has claimed, unless another one has done so meanwhile, or counts
+-- the rows after the last one: if the slices read another number, an index lacks rows.
+-- Relies on: read_heap for that, in a later snapshot than those of the slices.
 CREATE FUNCTION run_work(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -298,7 +288,9 @@ BEGIN
 		END IF;
 		plan.stuck := w.stuck;
 		IF s.final THEN
-			counted := run_check_count(plan);
+			counted := ask_values(places_of(plan), ARRAY(SELECT format('SELECT count(*)::text FROM'
+					' %s%s', from_sql(plan, x), condition_sql(plan, x))
+				FROM unnest(sides_of(plan)) AS x), NULL, reading_of(plan))::bigint[];
 		ELSE
 			plan.lo := s.lo;
 			plan.hi := s.hi;
