@@ -215,18 +215,15 @@ PG_FUNCTION_INFO_V1(iblt_peers_secret);
 Datum
 iblt_peers_secret(PG_FUNCTION_ARGS)
 {
-	ArrayType  *peers = PG_GETARG_ARRAYTYPE_P(0);
-	bool		secret = true;
-	Datum	   *values;
-	bool	   *nulls;
 	int			n;
+	char	  **peers = iblt_texts_of(fcinfo, 0, &n);
+	bool		secret = true;
 
-	deconstruct_array(peers, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
-		if (nulls[i])
+		if (peers[i] == NULL)
 			continue;
-		secret = !iblt_is_foreign_server(TextDatumGetCString(values[i]));
+		secret = !iblt_is_foreign_server(peers[i]);
 		if (secret)
 			break;
 	}
