@@ -86,7 +86,7 @@ BEGIN
 	IF problem IS NULL THEN
 		plan.from_digests := true;
 		plan.live_cells := gcd(here.subtable_cells, there.subtable_cells);
-		plan.key := columns_named(plan.key, here.key_columns);
+		plan.key := iblt_rows_named(plan.key, here.key_columns);
 		IF plan.by_hash THEN
 			-- rows are looked up by the hashes that are in the digests
 			plan.seed := ask_one((plan.here).place, format('SELECT i.seed FROM'

@@ -8,41 +8,7 @@
 -- An error for options that do not fit.  Of nodes, all sketches and keys are in memory.
 CREATE FUNCTION check_options(relation regclass, options options, of_nodes boolean DEFAULT false)
 RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	most integer := CASE WHEN of_nodes THEN 200000 ELSE 2147483647 END;
-	problem text := CASE
-		WHEN relation IS NULL THEN 'relation must not be null'
-		WHEN coalesce(options.max_differences, 0) NOT BETWEEN 1 AND most
-			THEN format('max_differences must be between 1 and %s', most)
-		WHEN coalesce(options.recheck, 0) NOT BETWEEN 0 AND 1000
-			THEN 'recheck must be between 0 and 1000'
-		WHEN coalesce(options.extra_columns, '') NOT IN ('warn', 'error', 'ignore')
-			THEN 'extra_columns must be warn, error or ignore'
-		WHEN coalesce(options.timeout, '-1 s') NOT BETWEEN '0 s' AND '1 year'
-			THEN 'timeout must be between 0 and 1 year'
-		WHEN cardinality(options.columns) = 0 OR cardinality(options.key_columns) = 0
-			THEN 'columns and key_columns must not be empty'
-		WHEN array_position(options.columns || options.exclude || options.key_columns, NULL) > 0
-			THEN 'columns, exclude and key_columns must not contain nulls'
-		WHEN options.content IS NULL OR options.cast_types IS NULL OR options.progress IS NULL
-				OR options.by_index IS NULL
-			THEN 'rows, cast_types, progress and by_index must not be null'
-		WHEN options.content = '' THEN 'rows must be false, columns, changed or true'
-		WHEN coalesce(options.live, '') NOT IN ('off', 'auto', 'require')
-			THEN 'live must be off, auto or require'
-		WHEN coalesce(options.method, '') NOT IN ('sketch', 'plain', 'auto')
-			THEN 'method must be sketch, plain or auto' END;
-BEGIN
-	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
-	ELSIF pg_table_is_visible(relation) IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = format('relation with OID %s does not exist', relation::oid);
-	END IF;
-END
-$$;
+	AS 'MODULE_PATHNAME', 'iblt_check_options' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- A relation of this database as schema.name, quoted.
 CREATE FUNCTION relation_name(relation regclass) RETURNS text
@@ -167,12 +133,6 @@ BEGIN
 END
 $$;
 
--- The columns of these names, in their order.
-CREATE FUNCTION columns_named(columns plan_column[], names text[]) RETURNS plan_column[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN ARRAY(SELECT columns[array_position(iblt_field(columns), name)]
-		FROM unnest(names) WITH ORDINALITY AS u(name, n) ORDER BY n);
-
 -- The key
 
 -- The columns that identify a row: as asked, or of a unique index here or there; NULL for
@@ -184,17 +144,8 @@ CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RE
 		WHERE k.columns <@ common ORDER BY k.ordinality LIMIT 1));
 
 -- Bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash.
--- A type counts if its values have one width, one representation each (unlike -0 and 0 of
--- floating-point types), and are found through an index whatever its collation.
 CREATE FUNCTION key_size(key plan_column[]) RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT CASE WHEN count(size) = count(*) THEN sum(size) END
-		FROM unnest(key) AS c, LATERAL (SELECT CASE WHEN NOT c.not_null THEN NULL
-			WHEN c.cast_to = 'int8' THEN 9
-			WHEN c.cast_to = '' AND c.base = c.base_there THEN
-				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "774": 9, "829": 7,
-				"1082": 5, "1083": 9, "1114": 9, "1184": 9, "1266": 13, "2950": 17}'::jsonb
-				->> c.base::text)::integer END) AS s(size));
+	AS 'MODULE_PATHNAME', 'iblt_key_size' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- All of it
 
@@ -298,7 +249,7 @@ BEGIN
 		END IF;
 	END IF;
 	SELECT names IS NULL,
-		CASE WHEN names IS NULL THEN plan.columns ELSE columns_named(common, names) END,
+		CASE WHEN names IS NULL THEN plan.columns ELSE iblt_rows_named(common, names) END,
 		-- unique indexes of all rows of both sides
 		names IS NOT NULL AND here.ordinary AND there.ordinary, links(here, there)
 	INTO plan.whole_row, plan.key, plan.is_unique, plan.links;

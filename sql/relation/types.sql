@@ -202,6 +202,10 @@ CREATE FUNCTION iblt_field(rows anyarray, field text DEFAULT 'name') RETURNS tex
 CREATE FUNCTION iblt_rows_with(rows anyarray, field text, value text) RETURNS anyarray
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
+-- The rows of these names, in their order; NULL for a name that none has.
+CREATE FUNCTION iblt_rows_named(rows anyarray, names text[]) RETURNS anyarray
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
 -- The columns that slices are ranges of.
 CREATE TYPE slice_key AS (
 	columns plan_column[],	-- in the order of the indexes

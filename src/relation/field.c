@@ -6,12 +6,14 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
 /* The rows of an array of a composite type, which has a field of type text with this name. */
@@ -94,4 +96,40 @@ iblt_rows_with(PG_FUNCTION_ARGS)
 		nulls[kept++] = false;
 	}
 	return array_of(rows, nulls, kept, ARR_ELEMTYPE(PG_GETARG_ARRAYTYPE_P(0)), TYPALIGN_DOUBLE);
+}
+
+PG_FUNCTION_INFO_V1(iblt_rows_named);
+
+/* iblt_rows_named(rows anyarray, names text[]) -> anyarray: a row of each name, or NULL */
+Datum
+iblt_rows_named(PG_FUNCTION_ARGS)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
+	AttrNumber	number;
+	Datum	   *rows;
+	Datum	   *names;
+	Datum	   *found;
+	bool	   *nulls;
+	bool	   *missing;
+	int			n;
+	int			m;
+
+	rows = rows_of(array, cstring_to_text("name"), &number, &nulls, &n);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false, TYPALIGN_INT, &names, &missing, &m);
+	found = palloc0(m * sizeof(Datum));
+	for (int i = 0; i < m; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (int k = 0; k < n && found[i] == 0 && !missing[i]; k++)
+		{
+			bool		isnull = true;
+			Datum		name = nulls[k] ? 0
+				: GetAttributeByNum(DatumGetHeapTupleHeader(rows[k]), number, &isnull);
+
+			if (!isnull && DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, name, names[i])))
+				found[i] = rows[k];
+		}
+		missing[i] = found[i] == 0;
+	}
+	return array_of(found, missing, m, ARR_ELEMTYPE(array), TYPALIGN_DOUBLE);
 }
