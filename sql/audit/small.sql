@@ -109,7 +109,8 @@ BEGIN
 			sums[n] := concat_ws(', ', sums[n], CASE WHEN p.buckets IS NULL THEN 'NULL'
 				ELSE format('(%s)', plain_sums_sql(p, (sides_of(p))[n])) END);
 		END LOOP;
-		read := read || CASE WHEN p.buckets IS NOT NULL THEN reads(p.here, p.there) END;
+		read := read || CASE WHEN p.buckets IS NOT NULL THEN reads(ARRAY[p.here, p.there],
+			peers_known('bare')) END;
 	END LOOP;
 	answers := ask_values(conns, ARRAY[format('SELECT ARRAY[%s]::text[]::text', sums[1]),
 			format('SELECT ARRAY[%s]::text[]::text', sums[2])],

@@ -22,99 +22,8 @@ CREATE TYPE reading AS (
 -- parallel workers.  So keys and bounds are not part of a question: it has them as its
 -- parameters.  Another server gets them in a message that it does not show.
 CREATE FUNCTION ask_values(places text[], queries text[], label text DEFAULT NULL,
-	how reading DEFAULT NULL, form anyelement DEFAULT NULL::text, OUT answers anyarray)
-RETURNS anyarray
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	many integer := cardinality(places);
-	at_once boolean := many > 1 AND num_nulls(VARIADIC places) IN (0, many)
-		AND coalesce(places[1] = ALL (places), true);
-	one_value boolean := pg_typeof(form) <> 'found_rows'::regtype;
-	columns text := 'value text';
-	answer_sql text := '%s.value::text';	-- what an item of FROM tells
-	names text := '(value)';
-	items text[];
-	rows text[];
-	query text;
-	described described[];
-	taken record;
-BEGIN
-	IF NOT one_value THEN
-		columns := 'id text[], key jsonb[], n bigint[], rows_checksum text[], checksum bigint[],'
-			' mark text[], content jsonb[], columns text[], fingerprint text';
-		answer_sql := 'ROW(%s.*)::found_rows';
-		names := NULL;
-	END IF;
-	IF at_once THEN
-		FOR n IN 1 .. many LOOP
-			rows[n] := format(answer_sql, 'q' || n);
-			items[n] := format('(%s OFFSET 0) AS q%s%s', queries[n], n, names);
-		END LOOP;
-		queries := ARRAY[format('SELECT ARRAY[%s] AS answer FROM %s', array_to_string(rows, ', '),
-			array_to_string(items, ', '))];
-		columns := CASE WHEN one_value THEN 'answer text[]' ELSE 'answer found_rows[]' END;
-		many := 1;
-	END IF;
-	-- the questions to other servers first, so that all answer at the same time
-	FOR turn IN 1 .. 2 LOOP
-		FOR n IN 1 .. many LOOP
-			CONTINUE WHEN (places[n] IS NULL) = (turn = 1);
-			described := iblt_rows_with(how.described, 'place', places[n]);
-			query := queries[n];
-			IF turn = 1 THEN
-				IF peer_is_bare(places[n]) THEN
-					query := plain_settings(label, how.reader, nullif(described, '{}'),
-						asks => true) || query;
-				ELSE
-					IF how.reader IS NOT NULL THEN
-						query := format('SELECT * FROM iblt_internal.%s(%L, %L, %L, %L, %L)'
-								' AS iblt_r(%s)',
-							how.reader, query, how.keys, how.lo, how.hi, described, columns);
-					END IF;
-					query := peer_settings(label, CASE WHEN num_nonnulls(how.keys, how.lo,
-						how.hi) > 0 THEN queries[n] END) || query;
-				END IF;
-				-- a PERFORM would be planned for each message
-				CONTINUE WHEN iblt_peer_send(places[n], query) OR peer_unsent(places[n]);
-			ELSIF NOT at_once THEN
-				query := format('SELECT %s AS answer FROM (%s) AS iblt_r%s',
-					format(answer_sql, 'iblt_r'), query, names);
-			END IF;
-			IF how.reader IS NULL THEN
-				EXECUTE query INTO taken;
-			ELSE
-				-- as it stands: a function in FROM would write a large row to a file
-				taken := CASE how.reader
-					WHEN 'read_heap' THEN read_heap(query, how.keys, how.lo, how.hi, described)
-					WHEN 'read_planned'
-						THEN read_planned(query, how.keys, how.lo, how.hi, described)
-					WHEN 'read_slice' THEN read_slice(query, how.keys, how.lo, how.hi, described)
-					WHEN 'slice_bound' THEN slice_bound(query, how.keys, how.lo, how.hi, described)
-					END;
-			END IF;
-			IF at_once THEN
-				answers := taken.answer;
-			ELSE
-				answers[n] := taken.answer;
-			END IF;
-		END LOOP;
-	END LOOP;
-	FOR n IN 1 .. many LOOP
-		CONTINUE WHEN places[n] IS NULL;
-		IF at_once THEN
-			taken := iblt_peer_fetch(places[n], 2, answers);
-			answers := taken.answer;
-		ELSE
-			taken := iblt_peer_fetch(places[n], 2, form);
-			answers[n] := taken.answer;
-		END IF;
-		IF (taken.e).state IS NOT NULL THEN
-			PERFORM peer_refuse(places[n], taken.e);
-		END IF;
-	END LOOP;
-END
-$$;
+	how reading DEFAULT NULL, form anyelement DEFAULT NULL::text) RETURNS anyarray
+	AS 'MODULE_PATHNAME', 'iblt_ask_values' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- What one place answers.
 CREATE FUNCTION ask_one(place text, query text, label text DEFAULT NULL) RETURNS text
@@ -149,15 +58,6 @@ CREATE FUNCTION places_of(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN iblt_field(sides_of(plan), 'place');
 
--- What was described of sides, for a statement that reads them.
--- A place that has iblt may have been described by plain queries, whose fingerprints are
--- others.  Then only the fingerprint that comes with the rows is compared.
-CREATE FUNCTION reads(VARIADIC sides side[]) RETURNS described[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN ARRAY(SELECT described_as(sides[n],
-			sides[n].bare AND NOT peer_is_bare(sides[n].place))
-		FROM generate_subscripts(sides, 1) AS n ORDER BY n);
-
 -- The function that reads for a plan, perhaps keys that an index finds.
 -- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
 -- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
@@ -172,7 +72,7 @@ CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean 
 RETURNS reading
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
-		reads(VARIADIC sides_of(plan)))::reading;
+		reads(sides_of(plan), peers_known('bare')))::reading;
 
 -- When a side has begun with the question that is being made, as an expression.
 CREATE FUNCTION begun_sql(s side) RETURNS text

@@ -84,8 +84,7 @@ CREATE FUNCTION peer_title(conn text) RETURNS text
 -- Is the peer asked by plain queries, because nothing of iblt is there?
 -- That is a property of the connection, which has this name in this transaction only.
 CREATE FUNCTION peer_is_bare(conn text) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN coalesce(peers_known('bare') ? conn, false);
+	AS 'MODULE_PATHNAME', 'iblt_peer_is_bare' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- From now on, the peers of these connections are asked by plain queries, and no others.
 CREATE FUNCTION peers_bare(conns text[]) RETURNS void

@@ -5,31 +5,13 @@
 
 -- A statement that does something if the schema iblt_internal of the peer is a superuser's, and
 -- otherwise ends in an error.
--- Where iblt is not, anybody may make a schema of that name.  Its functions would run as the
--- role that asks.  A superuser has the rights of all roles, of OID 10 too.  A view of iblt is
--- locked, so that the role that has installed it does not drop it before the message ends.
 CREATE FUNCTION peer_trust_sql(act text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN format('DO %L; ', format($q$BEGIN LOCK iblt_internal.installed IN ACCESS SHARE MODE;
-IF (SELECT NOT pg_catalog.pg_has_role(nspowner, 10, 'USAGE') FROM pg_catalog.pg_namespace
-WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal')
-THEN RAISE 'schema iblt_internal does not belong to a superuser' USING ERRCODE = '3F000';
-END IF; %s; END$q$, act));
+	AS 'MODULE_PATHNAME', 'iblt_peer_trust_sql' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- The two statements that go before each query on the peer; a label is its application_name
 -- from then on, and what is to be shown takes the place of the message in its log.
--- Behind a pooler the next query may meet another session, so the settings go with each
--- query and end with it.  A condition is read as it is here, also a date such as
--- 01/02/2024.  In READ COMMITTED the query has a snapshot of its own, taken under its locks.
--- The first statement of a message would take it in any other isolation level.
 CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || peer_trust_sql(
-		format(CASE WHEN shown IS NULL THEN 'PERFORM %s'
-				ELSE 'PERFORM pg_catalog.concat(iblt_internal.iblt_peer_show(%2$L), %1$s)' END,
-			format('iblt_internal.iblt_peer_settings(%L, %L, %L, %L)', current_setting('DateStyle'),
-				current_setting('IntervalStyle'), current_setting('timezone_abbreviations'),
-				left(label, 63)), shown));
+	AS 'MODULE_PATHNAME', 'iblt_peer_settings_sql' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- The error for a query that could not be sent.
 CREATE FUNCTION peer_unsent(conn text) RETURNS boolean

@@ -171,7 +171,7 @@ BEGIN
 					'described', CASE WHEN tells THEN described END));
 				answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
 					' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)),
-					described => ARRAY[described_as(s)]);
+					described => reads(ARRAY[s]));
 				reply.rows := (iblt_header(answer.sketch)).rows;
 				reply.checksum := CASE WHEN answer.fingerprint = s.fingerprint
 					THEN audit_hash((answer.sketch)::bytea) END;

@@ -14,13 +14,12 @@ CREATE FUNCTION iblt_read_lock(relation text, server text, fingerprint text, vie
 RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- What was described of a side, for a statement that reads it; perhaps by plain queries, where
--- others are asked.
-CREATE FUNCTION described_as(s side, otherwise boolean DEFAULT false) RETURNS described
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN ROW(s.place, s.side, s.relation, split_part(s.identity, ' ', 1),
-		CASE WHEN NOT otherwise THEN left(s.fingerprint, 32) END,
-		s.kind IN ('v', 'f') OR s.remote)::described;
+-- What was described of sides, for a statement that reads them.
+-- A place that has iblt may have been described by plain queries, whose fingerprints are others.
+-- Then only the fingerprint that comes with the rows is compared.  "plain" are the places that are
+-- asked by plain queries.
+CREATE FUNCTION reads(sides side[], plain jsonb DEFAULT NULL) RETURNS described[]
+	AS 'MODULE_PATHNAME', 'iblt_reads' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- Begins to read relations; an error if one is not what was described.
 -- Its caller has a SET clause, because what may be read is said until that ends.

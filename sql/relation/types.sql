@@ -198,10 +198,6 @@ CREATE TYPE plan AS (
 CREATE FUNCTION iblt_field(rows anyarray, field text DEFAULT 'name') RETURNS text[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
--- Those rows whose field is this text, or NULL.
-CREATE FUNCTION iblt_rows_with(rows anyarray, field text, value text) RETURNS anyarray
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-
 -- The rows of these names, in their order; NULL for a name that none has.
 CREATE FUNCTION iblt_rows_named(rows anyarray, names text[]) RETURNS anyarray
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;

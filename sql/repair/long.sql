@@ -45,7 +45,7 @@ BEGIN
 				text_sql(compared.columns[i]), done, size, f.keys, rows_sql(compared, s), f.matches,
 				checksum_sql(compared.columns, compared.seed), step.long)], NULL,
 			ROW(reader(compared, NOT compared.by_hash), keys, compared.lo, compared.hi,
-				reads(s))::reading))[1];
+				reads(ARRAY[s], peers_known('bare')))::reading))[1];
 		IF part IS NULL THEN
 			RETURN NULL;
 		END IF;

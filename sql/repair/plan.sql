@@ -261,7 +261,7 @@ DECLARE
 	s side := plan.target;
 	f finder := finder(plan.compared, s);
 	keys text[] := keys_of_ids(plan.compared, ids);
-	described described[] := reads(s);
+	described described[] := reads(ARRAY[s], peers_known('bare'));
 	answers bigint[];
 BEGIN
 	IF s.bare THEN

@@ -76,11 +76,13 @@ BEGIN
 		END IF;
 	ELSIF NOT walk_there THEN
 		bounds := ask_values(ARRAY[s.place], queries[:1],
-			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here))::reading);
+			how => ROW('slice_bound', NULL, lo, NULL, reads(ARRAY[plan.here],
+				peers_known('bare')))::reading);
 	END IF;
 	IF bounds[1] IS NULL THEN
 		bounds := ask_values(places_of(plan), queries,
-			how => ROW('slice_bound', NULL, lo, NULL, reads(plan.here, plan.there))::reading);
+			how => ROW('slice_bound', NULL, lo, NULL, reads(sides_of(plan),
+				peers_known('bare')))::reading);
 	END IF;
 	FOR n IN 1 .. cardinality(bounds) LOOP
 		bound := bounds[n];

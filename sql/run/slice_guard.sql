@@ -55,7 +55,7 @@ BEGIN
 	END LOOP;
 	answers := ask_values(places_of(plan), queries,
 		how => ROW(CASE WHEN NOT thorough THEN 'read_slice' END, NULL, NULL, NULL,
-			reads(plan.here, plan.there))::reading);
+			reads(sides_of(plan), peers_known('bare')))::reading);
 	FOR n IN 1 .. 2 LOOP
 		IF (answers[n] ->> 'lost')::bigint > 0 THEN
 			RAISE EXCEPTION USING ERRCODE = 'index_corrupted',

@@ -116,9 +116,9 @@ wait_for_result(IbltConnection *c, TimestampTz until)
 
 /* An open connection; an error without one. */
 static IbltConnection *
-open_connection(FunctionCallInfo fcinfo)
+open_connection(const char *name)
 {
-	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	IbltConnection *c = name == NULL ? NULL : iblt_connection(name);
 
 	if (c == NULL || !c->checked)
 		ereport(ERROR,
@@ -127,38 +127,41 @@ open_connection(FunctionCallInfo fcinfo)
 	return c;
 }
 
-PG_FUNCTION_INFO_V1(iblt_peer_send);
-
-/*
- * iblt_peer_send(conn, query) -> boolean: sends a query; false if the connection is lost
- * or not free.
- */
-Datum
-iblt_peer_send(PG_FUNCTION_ARGS)
+/* The name that is the first argument, or NULL. */
+static const char *
+name_arg(FunctionCallInfo fcinfo)
 {
-	IbltConnection *c = open_connection(fcinfo);
-	text	   *query = PG_GETARG_TEXT_PP(1);
+	return PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+bool
+iblt_question_send(const char *name, const char *query)
+{
+	IbltConnection *c = open_connection(name);
 	int			left;
 
-	if (PQsendQuery(c->pg, text_to_cstring(query)) != 1 || PQsetSingleRowMode(c->pg) != 1)
-		PG_RETURN_BOOL(false);
+	if (PQsendQuery(c->pg, query) != 1 || PQsetSingleRowMode(c->pg) != 1)
+		return false;
 	while ((left = PQflush(c->pg)) > 0)
 	{
 		if (PQstatus(c->pg) != CONNECTION_OK)
-			PG_RETURN_BOOL(false);
+			return false;
 		/* a server that writes may read no more until its answer is read */
 		wait_for_socket(c, WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE, DT_NOEND);
 		if (!take_in(c))
-			PG_RETURN_BOOL(false);
+			return false;
 	}
 	/* the results of its settings */
 	c->arrived = Max(0, c->arrived - 65536);
-	count_message(VARSIZE_ANY_EXHDR(query), 0);
-	PG_RETURN_BOOL(left == 0);
+	count_message(strlen(query), 0);
+	return left == 0;
 }
 
+/* iblt_peer_send(conn, query) -> boolean: sends a query; false if the connection is lost or not free */
+IBLT_FUNCTION(iblt_peer_send, BoolGetDatum(iblt_question_send(name_arg(fcinfo), text_to_cstring(PG_GETARG_TEXT_PP(1)))))
+
 /* iblt_peer_wait(conn, until) -> boolean: is the answer there, at the latest at that time? */
-IBLT_FUNCTION(iblt_peer_wait, BoolGetDatum(wait_for_result(open_connection(fcinfo), PG_GETARG_TIMESTAMPTZ(1))))
+IBLT_FUNCTION(iblt_peer_wait, BoolGetDatum(wait_for_result(open_connection(name_arg(fcinfo)), PG_GETARG_TIMESTAMPTZ(1))))
 
 /* A text of the other server's in an error; NULL if there is none. */
 static const char *
@@ -175,7 +178,7 @@ said(const char *text)
 
 /* A value of the type failure, for an error that a query ended with there, or a lost connection. */
 static Datum
-failure_of(const PGresult *result, Oid type)
+failure_of(const PGresult *result, TupleDesc failure)
 {
 	const char *texts[IBLT_FAILURE_TEXTS];
 
@@ -185,7 +188,7 @@ failure_of(const PGresult *result, Oid type)
 		texts[IBLT_FAILURE_STATE] = texts[IBLT_FAILURE_STATE] == NULL ? "08006" : "XX000";
 	if (texts[IBLT_FAILURE_MESSAGE] == NULL)
 		texts[IBLT_FAILURE_MESSAGE] = said(PQresultErrorMessage(result));
-	return iblt_failure(lookup_rowtype_tupdesc_copy(type, -1), texts, true);
+	return iblt_failure(failure, texts, true);
 }
 
 /* A text of an answer; an error if it is not valid in the encoding of this database. */
@@ -319,37 +322,47 @@ take_results(IbltConnection *c, int before, Answer *answer)
 		iblt_connection_close(c);
 }
 
+Datum
+iblt_question_answer(const char *name, int before, Oid type, bool *isnull, TupleDesc failure, Datum *failed)
+{
+	IbltConnection *c = open_connection(name);
+	Answer	   *answer = palloc0(sizeof(Answer));
+	Datum		value = 0;
+
+	answer->callback.func = let_go;
+	answer->callback.arg = answer;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &answer->callback);
+	take_results(c, before, answer);
+	*isnull = true;
+	*failed = 0;
+	if (answer->error != NULL)
+		*failed = failure_of(answer->error, failure);
+	else
+	{
+		count_message(0, answer->row == NULL ? 0 : bytes_of(answer->row));
+		if (answer->row != NULL)
+			value = answer_of(answer->row, type, isnull);
+	}
+	PQclear(answer->row);
+	answer->row = NULL;
+	return value;
+}
+
 PG_FUNCTION_INFO_V1(iblt_peer_fetch);
 
 /* iblt_peer_fetch(conn, before, answer) -> (answer, failure) */
 Datum
 iblt_peer_fetch(PG_FUNCTION_ARGS)
 {
-	IbltConnection *c = open_connection(fcinfo);
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 2);
-	Answer	   *answer = palloc0(sizeof(Answer));
 	TupleDesc	desc;
-	Datum		values[2] = {0};
-	bool		nulls[2] = {true, true};
+	Datum		values[2];
+	bool		nulls[2];
 
-	answer->callback.func = let_go;
-	answer->callback.arg = answer;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &answer->callback);
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	take_results(c, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1), answer);
-	if (answer->error != NULL)
-	{
-		values[1] = failure_of(answer->error, TupleDescAttr(desc, 1)->atttypid);
-		nulls[1] = false;
-	}
-	else
-	{
-		count_message(0, answer->row == NULL ? 0 : bytes_of(answer->row));
-		if (answer->row != NULL)
-			values[0] = answer_of(answer->row, type, &nulls[0]);
-	}
-	PQclear(answer->row);
-	answer->row = NULL;
+	values[0] = iblt_question_answer(name_arg(fcinfo), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
+									 get_fn_expr_argtype(fcinfo->flinfo, 2), &nulls[0],
+									 lookup_rowtype_tupdesc_copy(TupleDescAttr(desc, 1)->atttypid, -1), &values[1]);
+	nulls[1] = values[1] == 0;
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
 }

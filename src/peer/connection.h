@@ -62,6 +62,16 @@ extern IbltConnection *iblt_connection(const char *name);
 /* One of this name to the peer, which may be kept from before, or is still to be opened. */
 extern IbltConnection *iblt_connection_take(const char *name, const char *peer);
 
+/* Sends a query over the caller's connection of this name; false if that is lost or not free. */
+extern bool iblt_question_send(const char *name, const char *query);
+
+/*
+ * The answer to it, as a value of a type, in the result behind so many; null without a row.  An error
+ * that the query ended with there, or a lost connection, is a value of the type failure, else 0.
+ */
+extern Datum iblt_question_answer(const char *name, int before, Oid type, bool *isnull,
+								  TupleDesc failure, Datum *failed);
+
 /* Counts what libpq is about to read; false if that is more than a server has to say. */
 extern bool iblt_connection_count(IbltConnection *connection);
 

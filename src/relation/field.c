@@ -67,37 +67,6 @@ iblt_field(PG_FUNCTION_ARGS)
 	return array_of(values, nulls, n, TEXTOID, TYPALIGN_INT);
 }
 
-PG_FUNCTION_INFO_V1(iblt_rows_with);
-
-/* iblt_rows_with(rows anyarray, field text, value text) -> anyarray: NULL for NULL */
-Datum
-iblt_rows_with(PG_FUNCTION_ARGS)
-{
-	AttrNumber	number;
-	Datum	   *rows;
-	bool	   *nulls;
-	int			n;
-	int			kept = 0;
-	const char *wanted = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
-
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
-		PG_RETURN_NULL();
-	rows = rows_of(PG_GETARG_ARRAYTYPE_P(0), PG_GETARG_TEXT_PP(1), &number, &nulls, &n);
-	for (int i = 0; i < n; i++)
-	{
-		bool		isnull = true;
-		Datum		value = nulls[i] ? 0
-			: GetAttributeByNum(DatumGetHeapTupleHeader(rows[i]), number, &isnull);
-
-		if (nulls[i] || isnull != (wanted == NULL)
-			|| (!isnull && strcmp(TextDatumGetCString(value), wanted) != 0))
-			continue;
-		rows[kept] = rows[i];
-		nulls[kept++] = false;
-	}
-	return array_of(rows, nulls, kept, ARR_ELEMTYPE(PG_GETARG_ARRAYTYPE_P(0)), TYPALIGN_DOUBLE);
-}
-
 PG_FUNCTION_INFO_V1(iblt_rows_named);
 
 /* iblt_rows_named(rows anyarray, names text[]) -> anyarray: a row of each name, or NULL */

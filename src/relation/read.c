@@ -29,6 +29,8 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -313,7 +315,17 @@ iblt_read_lock(PG_FUNCTION_ARGS)
 							 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3)));
 }
 
-/* A field of a row of the type described, or "otherwise". */
+/* A field that is a boolean; false for null. */
+static bool
+flag_of(Datum row, const char *name)
+{
+	bool		isnull;
+	Datum		value = GetAttributeByName(DatumGetHeapTupleHeader(row), name, &isnull);
+
+	return !isnull && DatumGetBool(value);
+}
+
+/* A field that is a text, or "otherwise". */
 static const char *
 field_of(Datum row, const char *name, const char *otherwise)
 {
@@ -321,6 +333,63 @@ field_of(Datum row, const char *name, const char *otherwise)
 	Datum		value = GetAttributeByName(DatumGetHeapTupleHeader(row), name, &isnull);
 
 	return isnull ? otherwise : TextDatumGetCString(value);
+}
+
+/* What was described of a side; "plain" are the places that are asked by plain queries, if not NULL. */
+static Datum
+described(Datum side, Jsonb *plain, TupleDesc desc)
+{
+	const char *identity = field_of(side, "identity", NULL);
+	const char *kind = field_of(side, "kind", "");
+	const char *place = field_of(side, "place", NULL);
+	const char *texts[] = {
+		place, field_of(side, "side", NULL), field_of(side, "relation", NULL),
+		identity == NULL ? NULL : pnstrdup(identity, strcspn(identity, " ")),
+		field_of(side, "fingerprint", NULL)
+	};
+	Datum		values[lengthof(texts) + 1];
+	bool		nulls[lengthof(texts) + 1] = {false};
+
+	if (flag_of(side, "bare") && (plain == NULL || place == NULL ||
+		!DatumGetBool(DirectFunctionCall2(jsonb_exists, JsonbPGetDatum(plain), CStringGetTextDatum(place)))))
+		texts[4] = NULL;
+	else if (texts[4] != NULL)
+		texts[4] = pnstrdup(texts[4], DIGITS);
+	for (int i = 0; i < (int) lengthof(texts); i++)
+	{
+		nulls[i] = texts[i] == NULL;
+		values[i] = nulls[i] ? 0 : CStringGetTextDatum(texts[i]);
+	}
+	values[lengthof(texts)] = BoolGetDatum(
+		strcmp(kind, "v") == 0 || strcmp(kind, "f") == 0 || flag_of(side, "remote"));
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
+
+PG_FUNCTION_INFO_V1(iblt_reads);
+
+/* iblt_reads(side[], plain jsonb) -> described[] */
+Datum
+iblt_reads(PG_FUNCTION_ARGS)
+{
+	Oid			type = get_element_type(get_func_rettype(fcinfo->flinfo->fn_oid));
+	Jsonb	   *plain = PG_ARGISNULL(1) ? NULL : PG_GETARG_JSONB_P(1);
+	TupleDesc	desc = lookup_rowtype_tupdesc_copy(type, -1);
+	ArrayType  *sides;
+	Datum	   *rows;
+	bool	   *nulls;
+	int			n;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	sides = PG_GETARG_ARRAYTYPE_P(0);
+	deconstruct_array(sides, ARR_ELEMTYPE(sides), -1, false, TYPALIGN_DOUBLE, &rows, &nulls, &n);
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a side must not be null")));
+		rows[i] = described(rows[i], plain, desc);
+	}
+	PG_RETURN_ARRAYTYPE_P(construct_array(rows, n, type, -1, false, TYPALIGN_DOUBLE));
 }
 
 PG_FUNCTION_INFO_V1(iblt_read_begin);
@@ -340,14 +409,10 @@ iblt_read_begin(PG_FUNCTION_ARGS)
 	deconstruct_array(described, ARR_ELEMTYPE(described), -1, false, TYPALIGN_DOUBLE, &rows, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
-		bool		no_views = true;
-		Datum		views = 0;
-
 		if (nulls[i])
 			refuse_altered("", "", "");
-		views = GetAttributeByName(DatumGetHeapTupleHeader(rows[i]), "views", &no_views);
 		if (!read_lock(field_of(rows[i], "relation", NULL), field_of(rows[i], "server", NULL),
-					   field_of(rows[i], "fingerprint", NULL), !no_views && DatumGetBool(views)))
+					   field_of(rows[i], "fingerprint", NULL), flag_of(rows[i], "views")))
 			refuse_altered(field_of(rows[i], "relation", ""), field_of(rows[i], "side", ""), "");
 	}
 	PG_RETURN_VOID();

@@ -56,7 +56,7 @@ no_rows "every SQL object that users see has a comment" "
 
 # These write, set, lock for the transaction, or take the latest snapshot.  A parallel plan can
 # do none of it, not even in its leader.
-unsafe="iblt_live_merge|iblt_live_tables|iblt_live_note_scan|iblt_peer_settings|iblt_repair_execute|iblt_run_\w+|iblt_track_\w+|read_(heap|planned|slice)"
+unsafe="ask_values|iblt_live_merge|iblt_live_tables|iblt_live_note_scan|iblt_peer_settings|iblt_repair_execute|iblt_run_\w+|iblt_track_\w+|read_(heap|planned|slice)"
 no_rows "C functions are parallel unsafe if they write, and no others are" "
 	SELECT p.oid::regprocedure, p.proparallel FROM pg_proc p
 	WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
@@ -153,7 +153,7 @@ no_rows "everybody may execute what users' calls lead to, and nothing else" "
 		UNION SELECT oid FROM source JOIN member ON classid = 'pg_class'::regclass AND objid = oid
 		UNION SELECT o.oprcode::oid FROM pg_operator o JOIN member ON classid = 'pg_operator'::regclass AND objid = o.oid
 		UNION SELECT c.castfunc FROM pg_cast c JOIN member ON classid = 'pg_cast'::regclass AND objid = c.oid
-		UNION SELECT oid FROM function WHERE proname ~ '^iblt_(agg_bigint_(trans|combine|final)|checksum(_seeded)?_immutable)\$'
+		UNION SELECT oid FROM function WHERE proname ~ '^iblt_(agg_bigint_(trans|combine|final)|checksum(_seeded)?_immutable|peer_(settings|show))\$'
 		UNION SELECT p.oid FROM called r JOIN word w ON w.oid = r.oid JOIN function p ON p.proname = w.name
 	), right_of AS (
 		SELECT p.oid, EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) WHERE grantee = 0) AS everybody,
