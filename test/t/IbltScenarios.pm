@@ -232,7 +232,12 @@ sub poll { my ($db, $query) = @_; return server_of($db)->poll_query_until($db, $
 sub caught_up
 {
 	my ($way) = @_;
-	server_of($_->[0])->wait_for_catchup("${way}_$_->[0]_$_->[1]") foreach @{ $pairs{$way} };
+	foreach my $pair (@{ $pairs{$way} })
+	{
+		my $server = server_of($pair->[0]);
+		# what a subscription has applied there may not be written yet, and is to be passed on
+		$server->wait_for_catchup("${way}_$pair->[0]_$pair->[1]", 'replay', $server->lsn('insert'));
+	}
 	return;
 }
 
