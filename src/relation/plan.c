@@ -5,14 +5,23 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
+#include "utils/varlena.h"
 
 /* A field of a row, 0 for NULL. */
 static Datum
@@ -31,6 +40,21 @@ text_field(HeapTupleHeader row, const char *name, const char *otherwise)
 	Datum		value = field(row, name, &isnull);
 
 	return isnull ? otherwise : TextDatumGetCString(value);
+}
+
+/* Is a text in an array? */
+static bool
+has_text(ArrayType *array, const char *wanted)
+{
+	Datum	   *texts;
+	bool	   *nulls;
+	int			n;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &n);
+	for (int i = 0; i < n; i++)
+		if (!nulls[i] && strcmp(TextDatumGetCString(texts[i]), wanted) == 0)
+			return true;
+	return false;
 }
 
 /* --- options ------------------------------------------------------------------- */
@@ -121,6 +145,209 @@ iblt_check_options(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
 	PG_RETURN_VOID();
+}
+
+/* --- columns ------------------------------------------------------------------- */
+
+/* A column of a side. */
+typedef struct Column
+{
+	const char *name;
+	const char *type;
+	const char *parts;			/* NULL for a built-in type */
+	const char *textual;		/* an array's text */
+	Datum		base;
+	bool		no_base;
+	bool		not_null;
+} Column;
+
+/* The schema of a name in SQL, as that of a type has it before a dot, or "". */
+static const char *
+schema_of(const char *relation)
+{
+	List	   *names = relation == NULL ? NIL : textToQualifiedNameList(cstring_to_text(relation));
+
+	return list_length(names) < 2 ? "" : psprintf("%s.", quote_identifier(strVal(linitial(names))));
+}
+
+/* The name of a type with another schema, also within parentheses and behind blanks. */
+static const char *
+with_schema(const char *type, const char *schema, const char *other)
+{
+	StringInfoData name;
+	const char *found;
+	const char *from = type;
+
+	if (type == NULL || *schema == '\0' || strcmp(schema, other) == 0)
+		return type;
+	initStringInfo(&name);
+	while ((found = strstr(from, schema)) != NULL)
+	{
+		bool		begins = found == type || found[-1] == ' ' || found[-1] == '(';
+		size_t		length = begins ? 0 : strlen(schema);
+
+		appendBinaryStringInfo(&name, from, (int) (found - from + length));
+		if (begins)
+			appendStringInfoString(&name, other);
+		from = found + strlen(schema);
+	}
+	appendStringInfoString(&name, from);
+	return name.data;
+}
+
+/* The columns of a side. */
+static Column *
+columns_of(HeapTupleHeader side, int *n)
+{
+	bool		isnull;
+	Datum		array = field(side, "columns", &isnull);
+	Datum	   *rows;
+	bool	   *nulls;
+	Column	   *columns;
+	int			kept = 0;
+
+	*n = 0;
+	if (isnull)
+		return NULL;
+	deconstruct_array(DatumGetArrayTypeP(array), ARR_ELEMTYPE(DatumGetArrayTypeP(array)), -1, false,
+					  TYPALIGN_DOUBLE, &rows, &nulls, n);
+	columns = palloc(sizeof(Column) * Max(*n, 1));
+	for (int i = 0; i < *n; i++)
+	{
+		HeapTupleHeader row = nulls[i] ? NULL : DatumGetHeapTupleHeader(rows[i]);
+		Column	   *c = &columns[kept];
+		Datum		textual;
+
+		if (row == NULL || (c->name = text_field(row, "name", NULL)) == NULL)
+			continue;
+		c->type = text_field(row, "type", NULL);
+		c->parts = text_field(row, "parts", NULL);
+		c->base = field(row, "base", &c->no_base);
+		c->not_null = DatumGetBool(field(row, "not_null", &isnull));
+		textual = field(row, "textual", &isnull);
+		c->textual = isnull ? NULL : OidOutputFunctionCall(F_ARRAY_OUT, textual);
+		kept++;
+	}
+	*n = kept;
+	return columns;
+}
+
+/* Are both types among these? */
+static bool
+both_in(const Column *here, const Column *there, const Oid *types)
+{
+	bool		a = false;
+	bool		b = false;
+
+	for (; OidIsValid(*types); types++)
+	{
+		a = a || (!here->no_base && DatumGetInt64(here->base) == (int64) *types);
+		b = b || (!there->no_base && DatumGetInt64(there->base) == (int64) *types);
+	}
+	return a && b;
+}
+
+/* The type to compare in; values_sql converts. */
+static const char *
+common_type(const Column *here, const Column *there)
+{
+	static const struct
+	{
+		const char *type;
+		Oid			of[7];
+	}			common[] = {
+		{"int8", {INT8OID, INT2OID, INT4OID}},
+		{"float8", {FLOAT4OID, FLOAT8OID}},
+		{"numeric", {INT8OID, INT2OID, INT4OID, FLOAT4OID, FLOAT8OID, NUMERICOID}},
+		{"numeric[]", {INT2ARRAYOID, INT4ARRAYOID, INT8ARRAYOID, NUMERICARRAYOID}},
+		{"text[]", {TEXTARRAYOID, BPCHARARRAYOID, VARCHARARRAYOID}}
+	};
+
+	for (int i = 0; i < (int) lengthof(common); i++)
+		if (both_in(here, there, common[i].of))
+			return common[i].type;
+	return "text";
+}
+
+static bool
+same(const char *a, const char *b)
+{
+	return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+/* A column of both sides as a plan_column. */
+static Datum
+plan_column(const Column *here, const Column *there, const Column *renamed, TupleDesc desc)
+{
+	int64		bases[] = {here->no_base ? 0 : DatumGetInt64(here->base), there->no_base ? 0 : DatumGetInt64(there->base)};
+	bool		other_parts = here->parts != NULL && renamed->parts != NULL && strcmp(here->parts, renamed->parts) != 0;
+	bool		is_same = same(here->type, renamed->type) && !other_parts && same(here->textual, there->textual) &&
+		!here->no_base && !there->no_base &&
+		(bases[0] == bases[1] || Min(bases[0], bases[1]) >= (int64) FirstNormalObjectId);
+	bool		made_of = same(here->type, renamed->type) && other_parts;	/* what they are made of differs */
+	Datum		values[9] = {
+		CStringGetTextDatum(here->name),
+		CStringGetTextDatum(is_same ? "" : common_type(here, there)),
+		here->base, there->base, 0, 0, BoolGetDatum(same(here->textual, there->textual)),
+		BoolGetDatum(here->not_null && there->not_null)
+	};
+	bool		nulls[9] = {
+		false, false, here->no_base, there->no_base, here->type == NULL, there->type == NULL,
+		here->textual == NULL || there->textual == NULL, false, true
+	};
+	const Column *sides[] = {here, there};
+
+	for (int i = 0; i < 2; i++)
+		if (!nulls[i + 4])
+			values[i + 4] = CStringGetTextDatum(made_of
+				? psprintf("%s (made of %s)", sides[i]->type, sides[i]->parts) : sides[i]->type);
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
+
+PG_FUNCTION_INFO_V1(iblt_common_columns);
+
+/*
+ * iblt_common_columns(here side, there side, exclude text[]) -> plan_column[]: the columns of both
+ * sides without those excluded, in the order of this side.  A schema may have another name on the
+ * peer, and the types in it.  A type of one name may be made of different types; plain_plan knows
+ * the rest of parts.
+ */
+Datum
+iblt_common_columns(PG_FUNCTION_ARGS)
+{
+	Oid			type = get_element_type(get_func_rettype(fcinfo->flinfo->fn_oid));
+	TupleDesc	desc = lookup_rowtype_tupdesc_copy(type, -1);
+	const char *schemas[2];
+	Column	   *here;
+	Column	   *there;
+	Datum	   *rows;
+	int			n;
+	int			m;
+	int			kept = 0;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		PG_RETURN_NULL();
+	for (int i = 0; i < 2; i++)
+		schemas[i] = schema_of(text_field(PG_GETARG_HEAPTUPLEHEADER(i), "relation", NULL));
+	here = columns_of(PG_GETARG_HEAPTUPLEHEADER(0), &n);
+	there = columns_of(PG_GETARG_HEAPTUPLEHEADER(1), &m);
+	rows = palloc(sizeof(Datum) * Max(n, 1));
+	for (int i = 0; i < n; i++)
+	{
+		int			k = 0;
+		Column		renamed;
+
+		CHECK_FOR_INTERRUPTS();
+		while (k < m && strcmp(there[k].name, here[i].name) != 0)
+			k++;
+		if (k == m || (!PG_ARGISNULL(2) && has_text(PG_GETARG_ARRAYTYPE_P(2), here[i].name)))
+			continue;
+		renamed = there[k];
+		renamed.type = with_schema(renamed.type, schemas[1], schemas[0]);
+		renamed.parts = with_schema(renamed.parts, schemas[1], schemas[0]);
+		rows[kept++] = plan_column(&here[i], &there[k], &renamed, desc);
+	}
+	PG_RETURN_ARRAYTYPE_P(construct_array(rows, kept, type, -1, false, TYPALIGN_DOUBLE));
 }
 
 /* --- keys ---------------------------------------------------------------------- */
