@@ -10,6 +10,7 @@
 #include "peer/connection.h"
 
 #include "codec/version.h"
+#include "relation/field.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
@@ -127,13 +128,6 @@ open_connection(const char *name)
 	return c;
 }
 
-/* The name that is the first argument, or NULL. */
-static const char *
-name_arg(FunctionCallInfo fcinfo)
-{
-	return PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0));
-}
-
 bool
 iblt_question_send(const char *name, const char *query)
 {
@@ -158,10 +152,10 @@ iblt_question_send(const char *name, const char *query)
 }
 
 /* iblt_peer_send(conn, query) -> boolean: sends a query; false if the connection is lost or not free */
-IBLT_FUNCTION(iblt_peer_send, BoolGetDatum(iblt_question_send(name_arg(fcinfo), text_to_cstring(PG_GETARG_TEXT_PP(1)))))
+IBLT_FUNCTION(iblt_peer_send, BoolGetDatum(iblt_question_send(iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, ""))))
 
 /* iblt_peer_wait(conn, until) -> boolean: is the answer there, at the latest at that time? */
-IBLT_FUNCTION(iblt_peer_wait, BoolGetDatum(wait_for_result(open_connection(name_arg(fcinfo)), PG_GETARG_TIMESTAMPTZ(1))))
+IBLT_FUNCTION(iblt_peer_wait, BoolGetDatum(wait_for_result(open_connection(iblt_text_arg(fcinfo, 0, NULL)), PG_GETARG_TIMESTAMPTZ(1))))
 
 /* A text of the other server's in an error; NULL if there is none. */
 static const char *
@@ -360,7 +354,7 @@ iblt_peer_fetch(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	values[0] = iblt_question_answer(name_arg(fcinfo), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
+	values[0] = iblt_question_answer(iblt_text_arg(fcinfo, 0, NULL), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
 									 get_fn_expr_argtype(fcinfo->flinfo, 2), &nulls[0],
 									 lookup_rowtype_tupdesc_copy(TupleDescAttr(desc, 1)->atttypid, -1), &values[1]);
 	nulls[1] = values[1] == 0;

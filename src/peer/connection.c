@@ -25,6 +25,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "relation/field.h"
 #include "sketch/iblt.h"
 
 static List *connections = NIL;
@@ -236,25 +237,9 @@ PG_FUNCTION_INFO_V1(iblt_peer_is_open);
 Datum
 iblt_peer_is_open(PG_FUNCTION_ARGS)
 {
-	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(iblt_text_arg(fcinfo, 0, NULL));
 
 	PG_RETURN_BOOL(c != NULL && c->checked && PQstatus(c->pg) == CONNECTION_OK);
-}
-
-char	  **
-iblt_texts_of(FunctionCallInfo fcinfo, int arg, int *n)
-{
-	Datum	   *values = NULL;
-	bool	   *nulls = NULL;
-	char	  **texts;
-
-	*n = 0;
-	if (!PG_ARGISNULL(arg))
-		deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, n);
-	texts = palloc0(sizeof(char *) * Max(*n, 1));
-	for (int i = 0; i < *n; i++)
-		texts[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
-	return texts;
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_conns);

@@ -47,9 +47,6 @@ extern const int iblt_failure_codes[IBLT_FAILURE_TEXTS];
 /* A value of the type, with these texts, NULL for none. */
 extern Datum iblt_failure(TupleDesc desc, const char *const *texts, bool reported);
 
-/* The texts of an argument that is an array, none for NULL. */
-extern char **iblt_texts_of(FunctionCallInfo fcinfo, int arg, int *n);
-
 /* Does the text look like a connection string?  Then it is no name of a foreign server. */
 extern bool iblt_looks_like_string(const char *peer);
 

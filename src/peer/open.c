@@ -11,6 +11,8 @@
  */
 #include "peer/connection.h"
 
+#include "relation/field.h"
+
 #include "codec/version.h"
 
 #include "catalog/pg_foreign_server.h"

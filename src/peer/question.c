@@ -8,6 +8,7 @@
 #include "peer/connection.h"
 
 #include "codec/version.h"
+#include "relation/field.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_collation.h"
@@ -83,7 +84,7 @@ is_bare(const char *place)
 }
 
 /* iblt_peer_is_bare(place) -> boolean */
-IBLT_FUNCTION(iblt_peer_is_bare, BoolGetDatum(is_bare(PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0)))))
+IBLT_FUNCTION(iblt_peer_is_bare, BoolGetDatum(is_bare(iblt_text_arg(fcinfo, 0, NULL))))
 
 /* --- the statements before a question ------------------------------------------------ */
 
@@ -133,13 +134,6 @@ append_settings(StringInfo to, const char *label, const char *shown)
 							literal(shown), settings));
 }
 
-/* An argument that is a text, or NULL. */
-static const char *
-text_arg(FunctionCallInfo fcinfo, int n)
-{
-	return PG_ARGISNULL(n) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(n));
-}
-
 PG_FUNCTION_INFO_V1(iblt_peer_settings_sql);
 PG_FUNCTION_INFO_V1(iblt_peer_trust_sql);
 
@@ -150,7 +144,7 @@ iblt_peer_settings_sql(PG_FUNCTION_ARGS)
 	StringInfoData sql;
 
 	initStringInfo(&sql);
-	append_settings(&sql, text_arg(fcinfo, 0), text_arg(fcinfo, 1));
+	append_settings(&sql, iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, NULL));
 	return CStringGetTextDatum(sql.data);
 }
 
@@ -161,7 +155,7 @@ iblt_peer_trust_sql(PG_FUNCTION_ARGS)
 	StringInfoData sql;
 
 	initStringInfo(&sql);
-	append_trust(&sql, PG_ARGISNULL(0) ? "NULL" : text_arg(fcinfo, 0));
+	append_trust(&sql, iblt_text_arg(fcinfo, 0, "NULL"));
 	return CStringGetTextDatum(sql.data);
 }
 
@@ -242,24 +236,18 @@ join_questions(Asking *a)
 static Datum
 described_at(const Asking *a, const char *place)
 {
-	Oid			type = get_element_type(a->described_type);
-	Datum	   *rows;
-	bool	   *nulls;
 	int			n;
+	Datum	   *rows = iblt_rows_of(a->described, &n);
 	int			kept = 0;
 
-	if (a->described == 0)
-		return 0;
-	deconstruct_array(DatumGetArrayTypeP(a->described), type, -1, false, TYPALIGN_DOUBLE, &rows, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
-		bool		here = true;
-		Datum		at = nulls[i] ? 0 : GetAttributeByName(DatumGetHeapTupleHeader(rows[i]), "place", &here);
+		const char *at = rows[i] == 0 ? NULL : iblt_text_field(rows[i], "place", NULL);
 
-		if (!nulls[i] && here == (place == NULL) && (here || strcmp(TextDatumGetCString(at), place) == 0))
+		if (rows[i] != 0 && (at == NULL) == (place == NULL) && (at == NULL || strcmp(at, place) == 0))
 			rows[kept++] = rows[i];
 	}
-	return PointerGetDatum(construct_array(rows, kept, type, -1, false, TYPALIGN_DOUBLE));
+	return a->described == 0 ? 0 : iblt_array_of_rows(rows, kept, get_element_type(a->described_type));
 }
 
 /* A literal of an array, or NULL. */
@@ -425,7 +413,6 @@ take_arguments(FunctionCallInfo fcinfo, Asking *a)
 	static const char *const names[] = {"keys", "lo", "hi", "described"};
 	Datum	   *const fields[] = {&a->keys, &a->lo, &a->hi, &a->described};
 	int			queries;
-	bool		isnull;
 
 	a->places = iblt_texts_of(fcinfo, 0, &a->n);
 	a->queries = iblt_texts_of(fcinfo, 1, &queries);
@@ -433,20 +420,11 @@ take_arguments(FunctionCallInfo fcinfo, Asking *a)
 		if (i >= queries || a->queries[i] == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a question must not be null")));
-	a->label = text_arg(fcinfo, 2);
+	a->label = iblt_text_arg(fcinfo, 2, NULL);
 	a->described_type = get_array_type(type_of("described"));
 	for (int i = 0; i < (int) lengthof(names) && !PG_ARGISNULL(3); i++)
-	{
-		*fields[i] = GetAttributeByName(PG_GETARG_HEAPTUPLEHEADER(3), names[i], &isnull);
-		if (isnull)
-			*fields[i] = 0;
-	}
-	if (!PG_ARGISNULL(3))
-	{
-		Datum		reader = GetAttributeByName(PG_GETARG_HEAPTUPLEHEADER(3), "reader", &isnull);
-
-		a->reader = isnull ? NULL : TextDatumGetCString(reader);
-	}
+		*fields[i] = iblt_field_of(PG_GETARG_DATUM(3), names[i]);
+	a->reader = PG_ARGISNULL(3) ? NULL : iblt_text_field(PG_GETARG_DATUM(3), "reader", NULL);
 	a->form = get_fn_expr_argtype(fcinfo->flinfo, 4);
 	if (!OidIsValid(a->form))
 		elog(ERROR, "could not determine the type of an answer");

@@ -18,6 +18,7 @@
 
 #include "codec/version.h"
 #include "peer/connection.h"
+#include "relation/field.h"
 
 PG_FUNCTION_INFO_V1(iblt_raise);
 PG_FUNCTION_INFO_V1(iblt_refuse_early);
@@ -119,8 +120,8 @@ iblt_refuse_early(PG_FUNCTION_ARGS)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg_internal("%s", PG_ARGISNULL(0) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(0))),
-			 PG_ARGISNULL(1) ? 0 : errhint("%s", text_to_cstring(PG_GETARG_TEXT_PP(1))),
+			 errmsg_internal("%s", iblt_text_arg(fcinfo, 0, "")),
+			 PG_ARGISNULL(1) ? 0 : errhint("%s", iblt_text_arg(fcinfo, 1, "")),
 			 errhidestmt(true), errhidecontext(true)));
 }
 
@@ -132,13 +133,13 @@ iblt_refuse_early(PG_FUNCTION_ARGS)
 Datum
 iblt_tell(PG_FUNCTION_ARGS)
 {
-	char	   *texts[4];
+	const char *texts[4];
 	int			level;
 
 	if (PG_ARGISNULL(1))
 		PG_RETURN_VOID();
 	for (int i = 0; i < (int) lengthof(texts); i++)
-		texts[i] = PG_ARGISNULL(i) ? "" : text_to_cstring(PG_GETARG_TEXT_PP(i));
+		texts[i] = iblt_text_arg(fcinfo, i, "");
 	level = strcmp(texts[0], "warning") == 0 ? WARNING : NOTICE;
 	ereport(level,
 			(errmsg_internal("%s", texts[1]),

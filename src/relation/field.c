@@ -1,46 +1,116 @@
 /*
  * field.c
- *	  A field of each row of an array.
+ *	  Fields of rows.
  *
- * In PL/pgSQL this takes a loop, or a query, which a new session plans.
+ * In PL/pgSQL a field of each row of an array takes a loop, or a query, which a
+ * new session plans.
  */
-#include "postgres.h"
+#include "relation/field.h"
 
-#include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
-/* The rows of an array of a composite type, which has a field of type text with this name. */
-static Datum *
-rows_of(ArrayType *array, text *field, AttrNumber *number, bool **nulls, int *n)
+Datum
+iblt_field_of(Datum row, const char *name)
 {
-	Datum	   *rows;
-	char	   *name = text_to_cstring(field);
-	Oid			relid = get_typ_typrelid(ARR_ELEMTYPE(array));
+	bool		isnull;
+	Datum		value = GetAttributeByName(DatumGetHeapTupleHeader(row), name, &isnull);
 
-	*number = OidIsValid(relid) ? get_attnum(relid, name) : InvalidAttrNumber;
-	if (*number <= 0 || get_atttype(relid, *number) != TEXTOID)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-						errmsg("rows have no field \"%s\" of type text", name)));
-	deconstruct_array(array, ARR_ELEMTYPE(array), -1, false, TYPALIGN_DOUBLE, &rows, nulls, n);
+	return isnull ? 0 : value;
+}
+
+const char *
+iblt_text_field(Datum row, const char *name, const char *otherwise)
+{
+	Datum		value = iblt_field_of(row, name);
+
+	return value == 0 ? otherwise : TextDatumGetCString(value);
+}
+
+bool
+iblt_flag_field(Datum row, const char *name)
+{
+	return DatumGetBool(iblt_field_of(row, name));
+}
+
+Datum *
+iblt_rows_of(Datum array, int *n)
+{
+	Datum	   *rows = NULL;
+	bool	   *nulls;
+
+	*n = 0;
+	if (array != 0)
+		deconstruct_array(DatumGetArrayTypeP(array), ARR_ELEMTYPE(DatumGetArrayTypeP(array)), -1, false,
+						  TYPALIGN_DOUBLE, &rows, &nulls, n);
+	for (int i = 0; i < *n; i++)
+		if (nulls[i])
+			rows[i] = 0;
 	return rows;
 }
 
-/* An array, which has one dimension unless it is empty. */
+/* An array, which has one dimension unless it is empty.  What is 0 is null. */
 static Datum
-array_of(Datum *values, bool *nulls, int n, Oid type, char align)
+array_of(Datum *values, int n, Oid type, char align)
 {
+	bool	   *nulls = palloc(Max(n, 1));
 	int			lbound = 1;
 
 	if (n == 0)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(type));
+	for (int i = 0; i < n; i++)
+		nulls[i] = values[i] == 0;
 	PG_RETURN_ARRAYTYPE_P(construct_md_array(values, nulls, 1, &n, &lbound, type, -1, false, align));
+}
+
+Datum
+iblt_array_of_rows(Datum *rows, int n, Oid type)
+{
+	return array_of(rows, n, type, TYPALIGN_DOUBLE);
+}
+
+Oid
+iblt_row_type(FunctionCallInfo fcinfo)
+{
+	return get_element_type(get_func_rettype(fcinfo->flinfo->fn_oid));
+}
+
+const char *
+iblt_text_arg(FunctionCallInfo fcinfo, int n, const char *otherwise)
+{
+	return PG_ARGISNULL(n) ? otherwise : text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+char	  **
+iblt_texts_of(FunctionCallInfo fcinfo, int arg, int *n)
+{
+	Datum	   *values = NULL;
+	bool	   *nulls = NULL;
+	char	  **texts;
+
+	*n = 0;
+	if (!PG_ARGISNULL(arg))
+		deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, n);
+	texts = palloc0(sizeof(char *) * Max(*n, 1));
+	for (int i = 0; i < *n; i++)
+		texts[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
+	return texts;
+}
+
+/* An error unless rows of an array have a field of type text with this name. */
+static void
+require_text(ArrayType *array, const char *name)
+{
+	Oid			relid = get_typ_typrelid(ARR_ELEMTYPE(array));
+	AttrNumber	number = OidIsValid(relid) ? get_attnum(relid, name) : InvalidAttrNumber;
+
+	if (number <= 0 || get_atttype(relid, number) != TEXTOID)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+						errmsg("rows have no field \"%s\" of type text", name)));
 }
 
 PG_FUNCTION_INFO_V1(iblt_field);
@@ -49,22 +119,21 @@ PG_FUNCTION_INFO_V1(iblt_field);
 Datum
 iblt_field(PG_FUNCTION_ARGS)
 {
-	AttrNumber	number;
+	const char *name = iblt_text_arg(fcinfo, 1, NULL);
 	Datum	   *values;
-	bool	   *nulls;
 	int			n;
 
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+	if (PG_ARGISNULL(0) || name == NULL)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(TEXTOID));
-	values = rows_of(PG_GETARG_ARRAYTYPE_P(0), PG_GETARG_TEXT_PP(1), &number, &nulls, &n);
+	require_text(PG_GETARG_ARRAYTYPE_P(0), name);
+	values = iblt_rows_of(PG_GETARG_DATUM(0), &n);
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!nulls[i])
-			values[i] = GetAttributeByNum(DatumGetHeapTupleHeader(values[i]), number,
-										  &nulls[i]);
+		if (values[i] != 0)
+			values[i] = iblt_field_of(values[i], name);
 	}
-	return array_of(values, nulls, n, TEXTOID, TYPALIGN_INT);
+	return array_of(values, n, TEXTOID, TYPALIGN_INT);
 }
 
 PG_FUNCTION_INFO_V1(iblt_rows_named);
@@ -74,31 +143,19 @@ Datum
 iblt_rows_named(PG_FUNCTION_ARGS)
 {
 	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
-	AttrNumber	number;
-	Datum	   *rows;
-	Datum	   *names;
-	Datum	   *found;
-	bool	   *nulls;
-	bool	   *missing;
 	int			n;
 	int			m;
+	Datum	   *rows = iblt_rows_of(PG_GETARG_DATUM(0), &n);
+	char	  **names = iblt_texts_of(fcinfo, 1, &m);
+	Datum	   *found = palloc0(sizeof(Datum) * Max(m, 1));
 
-	rows = rows_of(array, cstring_to_text("name"), &number, &nulls, &n);
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false, TYPALIGN_INT, &names, &missing, &m);
-	found = palloc0(m * sizeof(Datum));
+	require_text(array, "name");
 	for (int i = 0; i < m; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		for (int k = 0; k < n && found[i] == 0 && !missing[i]; k++)
-		{
-			bool		isnull = true;
-			Datum		name = nulls[k] ? 0
-				: GetAttributeByNum(DatumGetHeapTupleHeader(rows[k]), number, &isnull);
-
-			if (!isnull && DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, name, names[i])))
+		for (int k = 0; k < n && found[i] == 0 && names[i] != NULL; k++)
+			if (rows[k] != 0 && strcmp(iblt_text_field(rows[k], "name", ""), names[i]) == 0)
 				found[i] = rows[k];
-		}
-		missing[i] = found[i] == 0;
 	}
-	return array_of(found, missing, m, ARR_ELEMTYPE(array), TYPALIGN_DOUBLE);
+	return array_of(found, m, ARR_ELEMTYPE(array), TYPALIGN_DOUBLE);
 }

@@ -3,7 +3,7 @@
  *	  Steps of a plan, for which a new session would plan queries if they were
  *	  functions in SQL.
  */
-#include "postgres.h"
+#include "relation/field.h"
 
 #include "access/htup_details.h"
 #include "access/transam.h"
@@ -23,36 +23,12 @@
 #include "utils/typcache.h"
 #include "utils/varlena.h"
 
-/* A field of a row, 0 for NULL. */
-static Datum
-field(HeapTupleHeader row, const char *name, bool *isnull)
-{
-	Datum		value = GetAttributeByName(row, name, isnull);
-
-	return *isnull ? 0 : value;
-}
-
-/* A field of type text, or "otherwise". */
-static const char *
-text_field(HeapTupleHeader row, const char *name, const char *otherwise)
-{
-	bool		isnull;
-	Datum		value = field(row, name, &isnull);
-
-	return isnull ? otherwise : TextDatumGetCString(value);
-}
-
-/* Is a text in an array? */
+/* Is a text among these? */
 static bool
-has_text(ArrayType *array, const char *wanted)
+has_text(char **texts, int n, const char *wanted)
 {
-	Datum	   *texts;
-	bool	   *nulls;
-	int			n;
-
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &n);
 	for (int i = 0; i < n; i++)
-		if (!nulls[i] && strcmp(TextDatumGetCString(texts[i]), wanted) == 0)
+		if (texts[i] != NULL && strcmp(texts[i], wanted) == 0)
 			return true;
 	return false;
 }
@@ -83,25 +59,24 @@ is_timeout(Datum value)
 
 /* What does not fit, or NULL. */
 static const char *
-options_problem(HeapTupleHeader options, int64 most)
+options_problem(Datum options, int64 most)
 {
 	static const char *const lists[] = {"columns", "exclude", "key_columns"};
 	static const char *const flags[] = {"content", "cast_types", "progress", "by_index"};
-	bool		isnull;
-	Datum		value = field(options, "max_differences", &isnull);
+	Datum		value = iblt_field_of(options, "max_differences");
 
-	if (isnull || DatumGetInt64(value) < 1 || DatumGetInt64(value) > most)
+	if (DatumGetInt64(value) < 1 || DatumGetInt64(value) > most)
 		return psprintf("max_differences must be between 1 and " INT64_FORMAT, most);
 	/* NULL is 0, which is allowed */
-	if ((uint32) DatumGetInt32(field(options, "recheck", &isnull)) > 1000)
+	if ((uint32) DatumGetInt32(iblt_field_of(options, "recheck")) > 1000)
 		return "recheck must be between 0 and 1000";
-	value = field(options, "timeout", &isnull);
-	if (isnull || !is_timeout(value))
+	value = iblt_field_of(options, "timeout");
+	if (value == 0 || !is_timeout(value))
 		return "timeout must be between 0 and 1 year";
 	for (int i = 0; i < (int) lengthof(lists); i++)
 	{
-		value = field(options, lists[i], &isnull);
-		if (isnull)
+		value = iblt_field_of(options, lists[i]);
+		if (value == 0)
 			continue;
 		if (array_contains_nulls(DatumGetArrayTypeP(value)))
 			return "columns, exclude and key_columns must not contain nulls";
@@ -110,16 +85,18 @@ options_problem(HeapTupleHeader options, int64 most)
 	}
 	for (int i = 0; i < (int) lengthof(flags); i++)
 	{
-		(void) field(options, flags[i], &isnull);
+		bool		isnull;
+
+		(void) GetAttributeByName(DatumGetHeapTupleHeader(options), flags[i], &isnull);
 		if (isnull)
 			return "rows, cast_types, progress and by_index must not be null";
 	}
-	if (*text_field(options, "content", "") == '\0')
+	if (*iblt_text_field(options, "content", "") == '\0')
 		return "rows must be false, columns, changed or true";
 	for (int i = 0; i < (int) lengthof(choices); i++)
 	{
 		const char *const *texts = choices[i].texts;
-		const char *given = text_field(options, choices[i].name, "");
+		const char *given = iblt_text_field(options, choices[i].name, "");
 
 		if (strcmp(given, texts[0]) != 0 && strcmp(given, texts[1]) != 0 && strcmp(given, texts[2]) != 0)
 			return psprintf("%s must be %s, %s or %s", choices[i].name, texts[0], texts[1], texts[2]);
@@ -135,7 +112,7 @@ iblt_check_options(PG_FUNCTION_ARGS)
 {
 	const char *problem = PG_ARGISNULL(0) ? "relation must not be null"
 		: PG_ARGISNULL(1) ? "options must not be null"
-		: options_problem(PG_GETARG_HEAPTUPLEHEADER(1),
+		: options_problem(PG_GETARG_DATUM(1),
 						  PG_GETARG_BOOL(2) ? 200000 : PG_INT32_MAX);
 
 	if (problem != NULL)
@@ -156,8 +133,7 @@ typedef struct Column
 	const char *type;
 	const char *parts;			/* NULL for a built-in type */
 	const char *textual;		/* an array's text */
-	Datum		base;
-	bool		no_base;
+	int64		base;			/* 0: not known */
 	bool		not_null;
 } Column;
 
@@ -197,38 +173,28 @@ with_schema(const char *type, const char *schema, const char *other)
 
 /* The columns of a side. */
 static Column *
-columns_of(HeapTupleHeader side, int *n)
+columns_of(Datum side, int *n)
 {
-	bool		isnull;
-	Datum		array = field(side, "columns", &isnull);
-	Datum	   *rows;
-	bool	   *nulls;
-	Column	   *columns;
-	int			kept = 0;
+	int			all;
+	Datum	   *rows = iblt_rows_of(iblt_field_of(side, "columns"), &all);
+	Column	   *columns = palloc(sizeof(Column) * Max(all, 1));
 
 	*n = 0;
-	if (isnull)
-		return NULL;
-	deconstruct_array(DatumGetArrayTypeP(array), ARR_ELEMTYPE(DatumGetArrayTypeP(array)), -1, false,
-					  TYPALIGN_DOUBLE, &rows, &nulls, n);
-	columns = palloc(sizeof(Column) * Max(*n, 1));
-	for (int i = 0; i < *n; i++)
+	for (int i = 0; i < all; i++)
 	{
-		HeapTupleHeader row = nulls[i] ? NULL : DatumGetHeapTupleHeader(rows[i]);
-		Column	   *c = &columns[kept];
+		Column	   *c = &columns[*n];
 		Datum		textual;
 
-		if (row == NULL || (c->name = text_field(row, "name", NULL)) == NULL)
+		if (rows[i] == 0 || (c->name = iblt_text_field(rows[i], "name", NULL)) == NULL)
 			continue;
-		c->type = text_field(row, "type", NULL);
-		c->parts = text_field(row, "parts", NULL);
-		c->base = field(row, "base", &c->no_base);
-		c->not_null = DatumGetBool(field(row, "not_null", &isnull));
-		textual = field(row, "textual", &isnull);
-		c->textual = isnull ? NULL : OidOutputFunctionCall(F_ARRAY_OUT, textual);
-		kept++;
+		c->type = iblt_text_field(rows[i], "type", NULL);
+		c->parts = iblt_text_field(rows[i], "parts", NULL);
+		c->base = DatumGetInt64(iblt_field_of(rows[i], "base"));
+		c->not_null = iblt_flag_field(rows[i], "not_null");
+		textual = iblt_field_of(rows[i], "textual");
+		c->textual = textual == 0 ? NULL : OidOutputFunctionCall(F_ARRAY_OUT, textual);
+		(*n)++;
 	}
-	*n = kept;
 	return columns;
 }
 
@@ -241,8 +207,8 @@ both_in(const Column *here, const Column *there, const Oid *types)
 
 	for (; OidIsValid(*types); types++)
 	{
-		a = a || (!here->no_base && DatumGetInt64(here->base) == (int64) *types);
-		b = b || (!there->no_base && DatumGetInt64(there->base) == (int64) *types);
+		a = a || here->base == (int64) *types;
+		b = b || there->base == (int64) *types;
 	}
 	return a && b;
 }
@@ -279,20 +245,18 @@ same(const char *a, const char *b)
 static Datum
 plan_column(const Column *here, const Column *there, const Column *renamed, TupleDesc desc)
 {
-	int64		bases[] = {here->no_base ? 0 : DatumGetInt64(here->base), there->no_base ? 0 : DatumGetInt64(there->base)};
 	bool		other_parts = here->parts != NULL && renamed->parts != NULL && strcmp(here->parts, renamed->parts) != 0;
 	bool		is_same = same(here->type, renamed->type) && !other_parts && same(here->textual, there->textual) &&
-		!here->no_base && !there->no_base &&
-		(bases[0] == bases[1] || Min(bases[0], bases[1]) >= (int64) FirstNormalObjectId);
+		here->base != 0 && (here->base == there->base || Min(here->base, there->base) >= (int64) FirstNormalObjectId);
 	bool		made_of = same(here->type, renamed->type) && other_parts;	/* what they are made of differs */
 	Datum		values[9] = {
 		CStringGetTextDatum(here->name),
 		CStringGetTextDatum(is_same ? "" : common_type(here, there)),
-		here->base, there->base, 0, 0, BoolGetDatum(same(here->textual, there->textual)),
+		Int64GetDatum(here->base), Int64GetDatum(there->base), 0, 0, BoolGetDatum(same(here->textual, there->textual)),
 		BoolGetDatum(here->not_null && there->not_null)
 	};
 	bool		nulls[9] = {
-		false, false, here->no_base, there->no_base, here->type == NULL, there->type == NULL,
+		false, false, here->base == 0, there->base == 0, here->type == NULL, there->type == NULL,
 		here->textual == NULL || there->textual == NULL, false, true
 	};
 	const Column *sides[] = {here, there};
@@ -315,39 +279,41 @@ PG_FUNCTION_INFO_V1(iblt_common_columns);
 Datum
 iblt_common_columns(PG_FUNCTION_ARGS)
 {
-	Oid			type = get_element_type(get_func_rettype(fcinfo->flinfo->fn_oid));
+	Oid			type = iblt_row_type(fcinfo);
 	TupleDesc	desc = lookup_rowtype_tupdesc_copy(type, -1);
 	const char *schemas[2];
-	Column	   *here;
-	Column	   *there;
+	Column	   *columns[2];
+	int			n[2];
+	int			excluded;
+	char	  **exclude = iblt_texts_of(fcinfo, 2, &excluded);
 	Datum	   *rows;
-	int			n;
-	int			m;
 	int			kept = 0;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		PG_RETURN_NULL();
 	for (int i = 0; i < 2; i++)
-		schemas[i] = schema_of(text_field(PG_GETARG_HEAPTUPLEHEADER(i), "relation", NULL));
-	here = columns_of(PG_GETARG_HEAPTUPLEHEADER(0), &n);
-	there = columns_of(PG_GETARG_HEAPTUPLEHEADER(1), &m);
-	rows = palloc(sizeof(Datum) * Max(n, 1));
-	for (int i = 0; i < n; i++)
 	{
+		schemas[i] = schema_of(iblt_text_field(PG_GETARG_DATUM(i), "relation", NULL));
+		columns[i] = columns_of(PG_GETARG_DATUM(i), &n[i]);
+	}
+	rows = palloc(sizeof(Datum) * Max(n[0], 1));
+	for (int i = 0; i < n[0]; i++)
+	{
+		const Column *here = &columns[0][i];
 		int			k = 0;
 		Column		renamed;
 
 		CHECK_FOR_INTERRUPTS();
-		while (k < m && strcmp(there[k].name, here[i].name) != 0)
+		while (k < n[1] && strcmp(columns[1][k].name, here->name) != 0)
 			k++;
-		if (k == m || (!PG_ARGISNULL(2) && has_text(PG_GETARG_ARRAYTYPE_P(2), here[i].name)))
+		if (k == n[1] || has_text(exclude, excluded, here->name))
 			continue;
-		renamed = there[k];
+		renamed = columns[1][k];
 		renamed.type = with_schema(renamed.type, schemas[1], schemas[0]);
 		renamed.parts = with_schema(renamed.parts, schemas[1], schemas[0]);
-		rows[kept++] = plan_column(&here[i], &there[k], &renamed, desc);
+		rows[kept++] = plan_column(here, &columns[1][k], &renamed, desc);
 	}
-	PG_RETURN_ARRAYTYPE_P(construct_array(rows, kept, type, -1, false, TYPALIGN_DOUBLE));
+	return iblt_array_of_rows(rows, kept, type);
 }
 
 /* --- keys ---------------------------------------------------------------------- */
@@ -368,19 +334,17 @@ static const struct
 
 /* Bytes of a column of a key, 0 if its values do not have one width. */
 static int
-column_size(HeapTupleHeader column)
+column_size(Datum column)
 {
-	const char *cast_to = text_field(column, "cast_to", "none");
-	bool		isnull;
-	int64		base = DatumGetInt64(field(column, "base", &isnull));
-	int64		there = DatumGetInt64(field(column, "base_there", &isnull));
+	const char *cast_to = iblt_text_field(column, "cast_to", "none");
+	int64		base = DatumGetInt64(iblt_field_of(column, "base"));
 
 	if (strcmp(cast_to, "int8") == 0)
-		base = there = INT8OID;
-	else if (*cast_to != '\0' || base != there)
+		base = INT8OID;
+	else if (*cast_to != '\0' || base != DatumGetInt64(iblt_field_of(column, "base_there")))
 		return 0;
 	for (int i = 0; i < (int) lengthof(key_types); i++)
-		if ((int64) key_types[i].type == base && DatumGetBool(field(column, "not_null", &isnull)))
+		if ((int64) key_types[i].type == base && iblt_flag_field(column, "not_null"))
 			return key_types[i].size;
 	return 0;
 }
@@ -391,16 +355,13 @@ PG_FUNCTION_INFO_V1(iblt_key_size);
 Datum
 iblt_key_size(PG_FUNCTION_ARGS)
 {
-	ArrayType  *key = PG_GETARG_ARRAYTYPE_P(0);
-	Datum	   *columns;
-	bool	   *nulls;
 	int			n;
+	Datum	   *columns = iblt_rows_of(PG_GETARG_DATUM(0), &n);
 	int			size = 0;
 
-	deconstruct_array(key, ARR_ELEMTYPE(key), -1, false, TYPALIGN_DOUBLE, &columns, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
-		int			one = nulls[i] ? 0 : column_size(DatumGetHeapTupleHeader(columns[i]));
+		int			one = columns[i] == 0 ? 0 : column_size(columns[i]);
 
 		if (one == 0)
 			PG_RETURN_NULL();

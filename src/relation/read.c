@@ -38,6 +38,7 @@
 #include "utils/varlena.h"
 
 #include "codec/version.h"
+#include "relation/field.h"
 #include "relation/fingerprint.h"
 #include "relation/guard.h"
 
@@ -288,20 +289,13 @@ refuse_altered(const char *relation, const char *side, const char *detail)
 			 : errhint("Compare when no other session alters, renames or drops it.")));
 }
 
-/* An argument that is a text, or "otherwise". */
-static const char *
-text_arg(FunctionCallInfo fcinfo, int n, const char *otherwise)
-{
-	return PG_ARGISNULL(n) ? otherwise : text_to_cstring(PG_GETARG_TEXT_PP(n));
-}
-
 PG_FUNCTION_INFO_V1(iblt_refuse_altered);
 
 /* iblt_refuse_altered(relation, side, detail) -> void */
 Datum
 iblt_refuse_altered(PG_FUNCTION_ARGS)
 {
-	refuse_altered(text_arg(fcinfo, 0, ""), text_arg(fcinfo, 1, ""), text_arg(fcinfo, 2, ""));
+	refuse_altered(iblt_text_arg(fcinfo, 0, ""), iblt_text_arg(fcinfo, 1, ""), iblt_text_arg(fcinfo, 2, ""));
 	PG_RETURN_VOID();
 }
 
@@ -311,46 +305,26 @@ PG_FUNCTION_INFO_V1(iblt_read_lock);
 Datum
 iblt_read_lock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(read_lock(text_arg(fcinfo, 0, NULL), text_arg(fcinfo, 1, NULL), text_arg(fcinfo, 2, NULL),
+	PG_RETURN_BOOL(read_lock(iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, NULL), iblt_text_arg(fcinfo, 2, NULL),
 							 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3)));
-}
-
-/* A field that is a boolean; false for null. */
-static bool
-flag_of(Datum row, const char *name)
-{
-	bool		isnull;
-	Datum		value = GetAttributeByName(DatumGetHeapTupleHeader(row), name, &isnull);
-
-	return !isnull && DatumGetBool(value);
-}
-
-/* A field that is a text, or "otherwise". */
-static const char *
-field_of(Datum row, const char *name, const char *otherwise)
-{
-	bool		isnull;
-	Datum		value = GetAttributeByName(DatumGetHeapTupleHeader(row), name, &isnull);
-
-	return isnull ? otherwise : TextDatumGetCString(value);
 }
 
 /* What was described of a side; "plain" are the places that are asked by plain queries, if not NULL. */
 static Datum
 described(Datum side, Jsonb *plain, TupleDesc desc)
 {
-	const char *identity = field_of(side, "identity", NULL);
-	const char *kind = field_of(side, "kind", "");
-	const char *place = field_of(side, "place", NULL);
+	const char *identity = iblt_text_field(side, "identity", NULL);
+	const char *kind = iblt_text_field(side, "kind", "");
+	const char *place = iblt_text_field(side, "place", NULL);
 	const char *texts[] = {
-		place, field_of(side, "side", NULL), field_of(side, "relation", NULL),
+		place, iblt_text_field(side, "side", NULL), iblt_text_field(side, "relation", NULL),
 		identity == NULL ? NULL : pnstrdup(identity, strcspn(identity, " ")),
-		field_of(side, "fingerprint", NULL)
+		iblt_text_field(side, "fingerprint", NULL)
 	};
 	Datum		values[lengthof(texts) + 1];
 	bool		nulls[lengthof(texts) + 1] = {false};
 
-	if (flag_of(side, "bare") && (plain == NULL || place == NULL ||
+	if (iblt_flag_field(side, "bare") && (plain == NULL || place == NULL ||
 		!DatumGetBool(DirectFunctionCall2(jsonb_exists, JsonbPGetDatum(plain), CStringGetTextDatum(place)))))
 		texts[4] = NULL;
 	else if (texts[4] != NULL)
@@ -361,7 +335,7 @@ described(Datum side, Jsonb *plain, TupleDesc desc)
 		values[i] = nulls[i] ? 0 : CStringGetTextDatum(texts[i]);
 	}
 	values[lengthof(texts)] = BoolGetDatum(
-		strcmp(kind, "v") == 0 || strcmp(kind, "f") == 0 || flag_of(side, "remote"));
+		strcmp(kind, "v") == 0 || strcmp(kind, "f") == 0 || iblt_flag_field(side, "remote"));
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
 }
 
@@ -371,25 +345,19 @@ PG_FUNCTION_INFO_V1(iblt_reads);
 Datum
 iblt_reads(PG_FUNCTION_ARGS)
 {
-	Oid			type = get_element_type(get_func_rettype(fcinfo->flinfo->fn_oid));
+	Oid			type = iblt_row_type(fcinfo);
 	Jsonb	   *plain = PG_ARGISNULL(1) ? NULL : PG_GETARG_JSONB_P(1);
 	TupleDesc	desc = lookup_rowtype_tupdesc_copy(type, -1);
-	ArrayType  *sides;
-	Datum	   *rows;
-	bool	   *nulls;
 	int			n;
+	Datum	   *rows;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	sides = PG_GETARG_ARRAYTYPE_P(0);
-	deconstruct_array(sides, ARR_ELEMTYPE(sides), -1, false, TYPALIGN_DOUBLE, &rows, &nulls, &n);
+	rows = iblt_rows_of(PG_GETARG_DATUM(0), &n);
 	for (int i = 0; i < n; i++)
-	{
-		if (nulls[i])
-			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("a side must not be null")));
-		rows[i] = described(rows[i], plain, desc);
-	}
-	PG_RETURN_ARRAYTYPE_P(construct_array(rows, n, type, -1, false, TYPALIGN_DOUBLE));
+		if (rows[i] != 0)
+			rows[i] = described(rows[i], plain, desc);
+	return iblt_array_of_rows(rows, n, type);
 }
 
 PG_FUNCTION_INFO_V1(iblt_read_begin);
@@ -398,22 +366,16 @@ PG_FUNCTION_INFO_V1(iblt_read_begin);
 Datum
 iblt_read_begin(PG_FUNCTION_ARGS)
 {
-	ArrayType  *described;
-	Datum	   *rows = NULL;
-	bool	   *nulls = NULL;
-	int			n = 0;
+	int			n;
+	Datum	   *rows = iblt_rows_of(PG_ARGISNULL(0) ? 0 : PG_GETARG_DATUM(0), &n);
 
-	if (PG_ARGISNULL(0))
-		PG_RETURN_VOID();
-	described = PG_GETARG_ARRAYTYPE_P(0);
-	deconstruct_array(described, ARR_ELEMTYPE(described), -1, false, TYPALIGN_DOUBLE, &rows, &nulls, &n);
 	for (int i = 0; i < n; i++)
 	{
-		if (nulls[i])
+		if (rows[i] == 0)
 			refuse_altered("", "", "");
-		if (!read_lock(field_of(rows[i], "relation", NULL), field_of(rows[i], "server", NULL),
-					   field_of(rows[i], "fingerprint", NULL), flag_of(rows[i], "views")))
-			refuse_altered(field_of(rows[i], "relation", ""), field_of(rows[i], "side", ""), "");
+		if (!read_lock(iblt_text_field(rows[i], "relation", NULL), iblt_text_field(rows[i], "server", NULL),
+					   iblt_text_field(rows[i], "fingerprint", NULL), iblt_flag_field(rows[i], "views")))
+			refuse_altered(iblt_text_field(rows[i], "relation", ""), iblt_text_field(rows[i], "side", ""), "");
 	}
 	PG_RETURN_VOID();
 }
