@@ -42,8 +42,62 @@ END
 $$;
 
 -- The columns of both sides without those excluded, in the order of this side.
+-- A schema may have another name on the peer, and the types in it.
 CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS plan_column[]
-	AS 'MODULE_PATHNAME', 'iblt_common_columns' LANGUAGE C STABLE PARALLEL SAFE;
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	theirs text[] := iblt_field(there.columns);
+	pattern text;			-- of the schema there in the name of a type, and what takes its place
+	new text;
+	h side_column;
+	t side_column;			-- with types of its relation's schema as if they were of the one here
+	type_there text;
+	bases bigint[];
+	cast_to text;			-- the type to compare in, '' for their own; values_sql converts
+	n integer;
+	result plan_column[] := '{}';
+BEGIN
+	IF here.relation <> there.relation THEN
+		pattern := '(^|[ (])' || regexp_replace(quote_ident((parse_ident(there.relation))[1])
+			|| '.', '(\W)', '\\\1', 'g');
+		new := '\1' || replace(quote_ident((parse_ident(here.relation))[1]), '\', '\\') || '.';
+	END IF;
+	FOREACH h IN ARRAY coalesce(here.columns, '{}') LOOP
+		n := array_position(theirs, h.name);
+		IF n IS NOT NULL AND h.name <> ALL (coalesce(exclude, '{}')) THEN
+			t := there.columns[n];
+			type_there := t.type;
+			IF pattern IS NOT NULL THEN
+				t.type := regexp_replace(t.type, pattern, new, 'g');
+				t.parts := regexp_replace(t.parts, pattern, new, 'g');
+			END IF;
+			cast_to := '';
+			-- A type of one name may be made of different types.  plain_plan knows the rest
+			-- of parts.
+			IF (h.type = t.type AND (h.base = t.base OR least(h.base, t.base) >= 16384)
+					AND (h.parts = t.parts) IS NOT FALSE
+					AND h.textual::text = t.textual::text) IS NOT TRUE THEN
+				IF h.type = t.type AND h.parts <> t.parts THEN
+					-- what they are made of is what differs
+					type_there := format('%s (made of %s)', type_there,
+						(there.columns[n]).parts);
+					h.type := format('%s (made of %s)', h.type, h.parts);
+				END IF;
+				bases := ARRAY[h.base, t.base];
+				cast_to := CASE WHEN bases <@ '{20,21,23}' THEN 'int8'
+					WHEN bases <@ '{700,701}' THEN 'float8'
+					WHEN bases <@ '{20,21,23,700,701,1700}' THEN 'numeric'
+					WHEN bases <@ '{1005,1007,1016,1231}' THEN 'numeric[]'
+					WHEN bases <@ '{1009,1014,1015}' THEN 'text[]' ELSE 'text' END;
+			END IF;
+			result := array_append(result, ROW(h.name, cast_to, h.base, t.base, h.type, type_there,
+				h.textual::text = t.textual::text, h.not_null AND t.not_null, NULL)::plan_column);
+		END IF;
+	END LOOP;
+	RETURN result;
+END
+$$;
 
 -- The columns on one side only, unless columns are asked for; named in a warning or an error, as
 -- the options ask for.
