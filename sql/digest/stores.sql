@@ -18,9 +18,10 @@ CREATE MATERIALIZED VIEW tracked USING heap AS
 -- The base of each live digest, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW base USING heap AS
 	SELECT NULL::oid AS relation, NULL::bigint AS generation,
-		NULL::timestamptz AS verified_at, NULL::bytea AS sketch
+		NULL::timestamptz AS verified_at, NULL::bytea AS sketch, NULL::bytea AS fold
 	WITH NO DATA;
-ALTER MATERIALIZED VIEW base ALTER COLUMN sketch SET STORAGE EXTERNAL;
+ALTER MATERIALIZED VIEW base ALTER COLUMN sketch SET STORAGE EXTERNAL,
+	ALTER COLUMN fold SET STORAGE EXTERNAL;
 
 -- IBLT_CHANGE_STORES of them
 DO $do$

@@ -31,9 +31,33 @@
 
 static const char unreadable[] = "a change in its store cannot be read";
 
+uint32
+iblt_base_fold_cells(uint32 subtable_cells)
+{
+	uint32		cells = iblt_core_fold_cells(subtable_cells, IBLT_BASE_FOLD_CELLS);
+
+	return cells < subtable_cells ? cells : 0;
+}
+
+/* Is it the digest's sketch, or that part of it? */
+static bool
+base_fits(const IbltTrackConfig *config, IbltParams params, IbltBasePart part)
+{
+	IbltSketch	template;
+
+	iblt_value_open(&iblt_type, &template, PointerGetDatum(config->template));
+	if (part == IBLT_BASE_FOLD)
+	{
+		if (params.subtable_cells != iblt_base_fold_cells(template.params.subtable_cells))
+			return false;
+		params.subtable_cells = template.params.subtable_cells;
+	}
+	return iblt_config_fits(config, &params);
+}
+
 void
 iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
-			   Snapshot snapshot, bool with_value)
+			   Snapshot snapshot, IbltBasePart part)
 {
 	IbltStoreScan scan;
 	IbltStatus	status = IBLT_BAD_SIZE;
@@ -48,12 +72,12 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 		/* a column that is null has the value 0 */
 		base->generation = DatumGetInt64(scan.values[BASE_GENERATION]);
 		base->verified = DatumGetTimestampTz(scan.values[BASE_VERIFIED]);
-		stored = scan.values[BASE_SKETCH];
+		stored = scan.values[part == IBLT_BASE_FOLD ? BASE_FOLD : BASE_SKETCH];
 	}
 	if (stored != 0)
 	{
 		base->bytes = toast_raw_datum_size(stored);
-		if (with_value)
+		if (part != IBLT_BASE_HEADER)
 		{
 			base->value = pg_detoast_datum_copy((struct varlena *) DatumGetPointer(stored));
 			status = iblt_core_open(&base->sketch, (uint8 *) VARDATA(base->value),
@@ -69,7 +93,7 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 			status = iblt_core_open_header(&base->sketch, bytes, size, slices.size);
 		}
 	}
-	base->fits = status == IBLT_OK && iblt_config_fits(config, &base->sketch.params);
+	base->fits = status == IBLT_OK && base_fits(config, base->sketch.params, part);
 	iblt_store_end(&scan);
 }
 
@@ -302,25 +326,26 @@ live_value(FunctionCallInfo fcinfo, int32 cells, double failure)
 	IbltSketch	sketch;
 	struct varlena *value;
 	const char *problem;
+	uint32		fold;
 
 	require_config(&config, relation);
-	iblt_base_read(&base, &config, snapshot, true);
-	sketch = base.sketch;
-	value = base.value;
-	params = base.sketch.params;
-	if (base.fits && cells != 0)
+	iblt_value_open(&iblt_type, &sketch, PointerGetDatum(config.template));
+	params = sketch.params;
+	fold = iblt_base_fold_cells(params.subtable_cells);
+	if (cells != 0)
 	{
 		iblt_require_fold(&params, cells);
 		params.subtable_cells = (uint32) cells;
 	}
-	if (base.fits && !PG_ARGISNULL(1))
+	if (!PG_ARGISNULL(1))
 		params.subtable_cells = iblt_params_fold_cells(&params, PG_GETARG_INT32(1), failure);
-	if (params.subtable_cells != base.sketch.params.subtable_cells)
-	{
-		value = iblt_make(&sketch, &params);
-		iblt_core_fold(&sketch, &base.sketch);
-	}
-	iblt_changes_read(&changes, relation, &config, base.fits ? params.key.limbs : 0,
+	iblt_base_read(&base, &config, snapshot, fold != 0 && fold % params.subtable_cells == 0
+				   ? IBLT_BASE_FOLD : IBLT_BASE_WHOLE);
+	sketch = base.sketch;
+	value = base.value;
+	if (base.fits && params.subtable_cells != base.sketch.params.subtable_cells)
+		value = iblt_make_fold(&sketch, &base.sketch, params.subtable_cells, params.subtables);
+	iblt_changes_read(&changes, relation, &config, base.fits ? sketch.params.key.limbs : 0,
 					  snapshot, base.fits ? &sketch : NULL);
 	problem = digest_problem(relation, &config, &base, &changes);
 	if (problem == NULL)
@@ -407,7 +432,7 @@ iblt_live_state(PG_FUNCTION_ARGS)
 		relation_close(relation, AccessShareLock);
 		PG_RETURN_NULL();
 	}
-	iblt_base_read(&base, &config, snapshot, false);
+	iblt_base_read(&base, &config, snapshot, IBLT_BASE_HEADER);
 	iblt_changes_read(&changes, relation, &config, base.fits ? base.sketch.params.key.limbs : 0,
 					  snapshot, NULL);
 	iblt_store_file(config.store, &store_bytes);

@@ -42,12 +42,21 @@ typedef struct IbltChanges
 #define IBLT_CHANGES_MERGED \
 	((char[]) {IBLT_CHANGES_PACKED, IBLT_CHANGES_SKETCH, IBLT_CHANGES_VERIFIED, '\0'})
 
-/*
- * Reads the base, which is all zero if there is none.  Without its value only the
- * header is looked at.
- */
+/* A base has a fold of so many cells beside it, which is enough for few differences. */
+#define IBLT_BASE_FOLD_CELLS 720
+
+/* What of a base is read. */
+typedef enum IbltBasePart
+{
+	IBLT_BASE_HEADER, IBLT_BASE_FOLD, IBLT_BASE_WHOLE
+} IbltBasePart;
+
+/* The cells of a subtable of the fold of such a digest, or 0 if it has none. */
+extern uint32 iblt_base_fold_cells(uint32 subtable_cells);
+
+/* Reads the base, which is all zero if there is none. */
 extern void iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
-						   Snapshot snapshot, bool with_value);
+						   Snapshot snapshot, IbltBasePart part);
 
 /*
  * Reads the changes, which a serializable transaction does as if it read the

@@ -38,19 +38,24 @@
 #include "digest/pending.h"
 #include "digest/store.h"
 
-/* Writes a base in place of the one that a snapshot sees. */
+/* Writes a base in place of the one that a snapshot sees, and its fold. */
 static void
-write_base(Oid relid, int64 generation, struct varlena *value,
+write_base(Oid relid, int64 generation, const IbltSketch *sketch, struct varlena *value,
 		   TimestampTz verified, Snapshot snapshot)
 {
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH] = {false};
+	uint32		cells = iblt_base_fold_cells(sketch->params.subtable_cells);
+	IbltSketch	fold;
 
 	iblt_store_purge(iblt_store_base(), relid, snapshot, NULL);
 	values[BASE_RELATION] = ObjectIdGetDatum(relid);
 	values[BASE_GENERATION] = Int64GetDatum(generation);
 	values[BASE_SKETCH] = PointerGetDatum(value);
 	values[BASE_VERIFIED] = TimestampTzGetDatum(verified);
+	nulls[BASE_FOLD] = cells == 0;
+	if (cells != 0)
+		values[BASE_FOLD] = PointerGetDatum(iblt_make_fold(&fold, sketch, cells, sketch->params.subtables));
 	iblt_store_insert(iblt_store_base(), BASE_WIDTH, values, nulls);
 	/* the next statement of this transaction must see it */
 	CommandCounterIncrement();
@@ -67,7 +72,7 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	if (!iblt_config_read(&config, relid, snapshot) ||
 		config.version != IBLT_TRACK_VERSION)
 		return 0;
-	iblt_base_read(&base, &config, snapshot, true);
+	iblt_base_read(&base, &config, snapshot, IBLT_BASE_WHOLE);
 	if (base.generation != config.generation || !base.fits)
 		return 0;
 	iblt_changes_read(&changes, NULL, &config, base.sketch.params.key.limbs, snapshot,
@@ -79,7 +84,7 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	/* nobody else deletes them, because of the merge lock */
 	iblt_store_purge(config.store, relid, snapshot, IBLT_CHANGES_MERGED);
 	iblt_core_seal(&base.sketch);
-	write_base(relid, config.generation, base.value,
+	write_base(relid, config.generation, &base.sketch, base.value,
 			   Max(base.verified, changes.verified), snapshot);
 	return changes.number;
 }
@@ -151,7 +156,7 @@ iblt_track_set_base(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tracking of the table was started or ended by another session")));
 	iblt_config_require_fit(&config, &base.params);
-	write_base(relid, generation, iblt_value_copy(base.bytes, base.size),
+	write_base(relid, generation, &base, iblt_value_copy(base.bytes, base.size),
 			   GetCurrentTransactionStartTimestamp(), snapshot);
 	UnregisterSnapshot(snapshot);
 	PG_RETURN_VOID();

@@ -31,6 +31,15 @@ iblt_text_field(Datum row, const char *name, const char *otherwise)
 	return value == 0 ? otherwise : TextDatumGetCString(value);
 }
 
+/* A bigint may be by reference. */
+int64
+iblt_bigint_field(Datum row, const char *name)
+{
+	Datum		value = iblt_field_of(row, name);
+
+	return value == 0 ? 0 : DatumGetInt64(value);
+}
+
 bool
 iblt_flag_field(Datum row, const char *name)
 {

@@ -9,8 +9,9 @@
 /* A field of a row, or 0 for null. */
 extern Datum iblt_field_of(Datum row, const char *name);
 
-/* The same of a text, or "otherwise", and of a boolean. */
+/* The same of a text, or "otherwise", of a bigint, and of a boolean. */
 extern const char *iblt_text_field(Datum row, const char *name, const char *otherwise);
+extern int64 iblt_bigint_field(Datum row, const char *name);
 extern bool iblt_flag_field(Datum row, const char *name);
 
 /* The rows of an array of a composite type, of which those that are null are 0; none for 0. */

@@ -42,9 +42,10 @@ options_problem(Datum options, int64 most)
 {
 	static const char *const lists[] = {"columns", "exclude", "key_columns"};
 	static const char *const flags[] = {"content", "cast_types", "progress", "by_index"};
-	Datum		value = iblt_field_of(options, "max_differences");
+	int64		differences = iblt_bigint_field(options, "max_differences");
+	Datum		value;
 
-	if (DatumGetInt64(value) < 1 || DatumGetInt64(value) > most)
+	if (differences < 1 || differences > most)
 		return psprintf("max_differences must be between 1 and " INT64_FORMAT, most);
 	/* NULL is 0, which is allowed */
 	if ((uint32) DatumGetInt32(iblt_field_of(options, "recheck")) > 1000)
@@ -124,11 +125,11 @@ static int
 column_size(Datum column)
 {
 	const char *cast_to = iblt_text_field(column, "cast_to", "none");
-	int64		base = DatumGetInt64(iblt_field_of(column, "base"));
+	int64		base = iblt_bigint_field(column, "base");
 
 	if (strcmp(cast_to, "int8") == 0)
 		base = INT8OID;
-	else if (*cast_to != '\0' || base != DatumGetInt64(iblt_field_of(column, "base_there")))
+	else if (*cast_to != '\0' || base != iblt_bigint_field(column, "base_there"))
 		return 0;
 	for (int i = 0; i < (int) lengthof(key_types); i++)
 		if ((int64) key_types[i].type == base && iblt_flag_field(column, "not_null"))
