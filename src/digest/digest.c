@@ -167,6 +167,17 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 	changes->number += DatumGetInt32(values[CHANGE_NUMBER]);
 }
 
+/* Where the number of rows is a power of two, there is no room for another one. */
+static void
+note_merged(IbltChanges *changes, ItemPointer row)
+{
+	if (changes->nmerged == 0)
+		changes->merged = palloc(sizeof *row);
+	else if ((changes->nmerged & (changes->nmerged - 1)) == 0)
+		changes->merged = repalloc_huge(changes->merged, 2 * changes->nmerged * sizeof *row);
+	changes->merged[changes->nmerged++] = *row;
+}
+
 void
 iblt_changes_read(IbltChanges *changes, Relation relation,
 				  const IbltTrackConfig *config, unsigned limbs,
@@ -194,6 +205,8 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 		if (scan.values[CHANGE_SKETCH] != 0)
 			changes->bytes += toast_raw_datum_size(scan.values[CHANGE_SKETCH]);
 		read_change(changes, config, &applier, scan.values);
+		if (strchr(IBLT_CHANGES_MERGED, DatumGetChar(scan.values[CHANGE_KIND])) != NULL)
+			note_merged(changes, &tuple->t_self);
 	}
 	iblt_applier_end(&applier);
 	changes->rows += applier.rows;

@@ -36,6 +36,8 @@ typedef struct IbltChanges
 	Size		bytes;
 	TimestampTz verified;		/* 0 if not since the base was made */
 	const char *broken;			/* why the digest is not trustworthy, or NULL */
+	ItemPointerData *merged;	/* the rows that a merge replaces */
+	uint64		nmerged;
 } IbltChanges;
 
 /* The kinds of rows of a store of changes that a merge replaces. */

@@ -48,7 +48,7 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch, struct varlena
 	uint32		cells = iblt_base_fold_cells(sketch->params.subtable_cells);
 	IbltSketch	fold;
 
-	iblt_store_purge(iblt_store_base(), relid, snapshot, NULL);
+	iblt_store_purge(iblt_store_base(), relid, snapshot);
 	values[BASE_RELATION] = ObjectIdGetDatum(relid);
 	values[BASE_GENERATION] = Int64GetDatum(generation);
 	values[BASE_SKETCH] = PointerGetDatum(value);
@@ -68,6 +68,7 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	IbltTrackConfig config;
 	IbltBase	base;
 	IbltChanges changes;
+	Relation	store;
 
 	if (!iblt_config_read(&config, relid, snapshot) ||
 		config.version != IBLT_TRACK_VERSION)
@@ -81,8 +82,16 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 	if (iblt_changes_problem(&changes) != NULL ||
 		(changes.number == 0 && changes.verified == 0) || changes.number < least)
 		return 0;
+	store = iblt_store_open(config.store, RowExclusiveLock);
+	if (store == NULL)
+		return 0;
 	/* nobody else deletes them, because of the merge lock */
-	iblt_store_purge(config.store, relid, snapshot, IBLT_CHANGES_MERGED);
+	for (uint64 i = 0; i < changes.nmerged; i++)
+	{
+		iblt_check_interrupts();
+		simple_heap_delete(store, &changes.merged[i]);
+	}
+	relation_close(store, NoLock);
 	iblt_core_seal(&base.sketch);
 	write_base(relid, config.generation, &base.sketch, base.value,
 			   Max(base.verified, changes.verified), snapshot);

@@ -245,7 +245,7 @@ iblt_store_take_back(Oid store, ItemPointer row)
 }
 
 void
-iblt_store_purge(Oid store, Oid relid, Snapshot snapshot, const char *kinds)
+iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
 {
 	IbltStoreScan scan;
 	HeapTuple	tuple;
@@ -253,19 +253,17 @@ iblt_store_purge(Oid store, Oid relid, Snapshot snapshot, const char *kinds)
 	if (!iblt_store_begin(&scan, store, relid, snapshot, RowExclusiveLock))
 		return;
 	while ((tuple = iblt_store_next(&scan)) != NULL)
-		if (kinds == NULL ||
-			(!scan.nulls[CHANGE_KIND] && strchr(kinds, DatumGetChar(scan.values[CHANGE_KIND]))))
-			simple_heap_delete(scan.store, &tuple->t_self);
+		simple_heap_delete(scan.store, &tuple->t_self);
 	iblt_store_end(&scan);
 }
 
 void
 iblt_store_forget(Oid relid)
 {
-	iblt_store_purge(iblt_store_tracked(), relid, NULL, NULL);
-	iblt_store_purge(iblt_store_base(), relid, NULL, NULL);
+	iblt_store_purge(iblt_store_tracked(), relid, NULL);
+	iblt_store_purge(iblt_store_base(), relid, NULL);
 	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
-		iblt_store_purge(iblt_store_changes(i), relid, NULL, NULL);
+		iblt_store_purge(iblt_store_changes(i), relid, NULL);
 	CommandCounterIncrement();
 }
 

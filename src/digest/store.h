@@ -157,12 +157,8 @@ extern void iblt_store_take_back(Oid store, ItemPointer row);
  */
 extern Oid	iblt_store_file(Oid store, int64 *bytes);
 
-/*
- * Deletes the rows of a relation that a snapshot sees from one store: all, or of
- * a store of changes those of these kinds.
- */
-extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot,
-							 const char *kinds);
+/* Deletes the rows of a relation that a snapshot sees from one store. */
+extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot);
 
 /* Deletes all that is kept of a relation.  The caller holds the merge lock. */
 extern void iblt_store_forget(Oid relid);
