@@ -134,7 +134,8 @@ END
 $$;
 
 -- Both sides, or all nodes, or an error if two are one database, or a peer cannot talk to this one.
--- The first question to peers, of a table that all surely have, which also checks their versions.
+-- The first question to peers, which also checks their versions, is of a table that all have and
+-- that has no key of names, whose order describe_order would plan a query for.
 -- A wrong port or name of a server would otherwise make everything equal.  A label is the
 -- application_name of peers.
 CREATE FUNCTION audit_check_peers(conns text[], label text DEFAULT 'iblt_audit',
@@ -143,7 +144,7 @@ CREATE FUNCTION audit_check_peers(conns text[], label text DEFAULT 'iblt_audit',
 AS $$
 DECLARE
 	sides side[] := (describe_sides(conns,
-		array_fill(text 'pg_catalog.pg_class', ARRAY[cardinality(conns)]), '{}', '{}', label,
+		array_fill(text 'pg_catalog.pg_inherits', ARRAY[cardinality(conns)]), '{}', '{}', label,
 		(SELECT bool_or(peer_is_bare(conn)) FROM unnest(conns) AS conn), nodes)).sides;
 BEGIN
 	PERFORM require_other_databases(sides);
