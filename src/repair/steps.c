@@ -133,7 +133,7 @@ iblt_repair_put(PG_FUNCTION_ARGS)
 		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
 						errmsg("the arrays of a list have one type")));
 	n = PG_ARGISNULL(1) ? arrays->n + 1 : PG_GETARG_INT32(1);
-	if (n < 1)
+	if (n < 1 || (Size) n > MaxAllocSize / sizeof(Place))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("a list of arrays has no place %d", n)));
 	if (n > arrays->n)
