@@ -201,7 +201,7 @@ patience(Opening *o, double caller_ms)
 	if (StatementTimeout > 0)
 		ms = Min(ms, StatementTimeout);
 	if (caller_ms < ms)
-		ms = (int64) caller_ms;
+		ms = (int64) Max(caller_ms, 0);
 	return Max(ms, 2000);
 }
 
