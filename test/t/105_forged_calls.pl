@@ -59,7 +59,7 @@ my @relations = map {; "to_regclass('$_')" } qw(mine.t mine.t mine.u mine.parts 
 	partly pg_catalog.pg_class pg_catalog.pg_locks pg_catalog.pg_class_oid_index iblt_internal.tracked iblt_internal.run_head pg_toast.pg_toast_1255);
 my $wire = "iblt_internal.iblt_compare_fold(iblt_live('mine.t'), 90)::text";
 my @texts = (map({ literal($_) } '', 'id', 'body', 'mine.t', 'nothing', 'iblt', '00000', 'P0001', 'UTC', 'ISO, MDY', 'postgres', 'Default', 'a', "\x01%s%n", '\\', 'id > 5',
-	'id > 5 OR (SELECT true)', 'body IS NOT NULL AND id = 1', 'random() > 0', ') --', 'id = ANY (ARRAY[1, 2])', 'mine.own(id) > 0', "body LIKE '%1%'", '$1 = id', 'id'),
+	'id > 5 OR (SELECT true)', 'body IS NOT NULL AND id = 1', 'random() > 0', ') --', 'int8', 'read_heap', 'sketch', 'SELECT 1 AS id, 2 AS body', 'id = ANY (ARRAY[1, 2])', 'mine.own(id) > 0', "body LIKE '%1%'", '$1 = id', 'id'),
 	"repeat('x', 100000)", $wire, "left($wire, 500)",
 	map {; "overlay($wire PLACING '$_' FROM " . (1 + int(rand(200))) . ')' } qw(! ~ A 0 zzzz));
 my @integers = (0, 1, 1, 2, 3, 4, 7, 8, 9, 16, 24, 64, 100, 100, 1000, 2520, 5040, 65536, 16777216, 16777217, -1, -2147483648, 2147483647);
@@ -95,9 +95,11 @@ my %values = (
 	boolean => sub { pick('true', 'false') },
 	integer => sub { pick(@integers) },
 	bigint => sub { pick(@integers, '9223372036854775807', "'-9223372036854775808'::bigint", 4294967296, generation()) },
+	jsonb => sub { pick(map {; "'$_'" } '{}', '[]', '[null]', '1', '{"bare": {"a": 1}}', '{"columns": [{"name": "id"}], "keys": [], "bare": ["a"]}') },
+	interval => sub { pick(map {; "'$_'" } '0', '1 s', '-1 s', '2 years', '178000000 years') },
 	'double precision' => sub { pick(qw(0 1 0.5 0.001 0.999999 1e-300 1e300 -1 'NaN' 'Infinity' '-Infinity')) },
 	text => sub { pick(@texts) },
-	'text[]' => sub { pick("'{}'", "ARRAY['id']", "ARRAY['body', 'id']", "ARRAY['id', 'id']", 'ARRAY[NULL]', "'{{id,body},{a,b}}'", "'[5:6]={id,body}'", "ARRAY['ctid']", "ARRAY['']",
+	'text[]' => sub { pick("'{}'", 'ARRAY[NULL]::text[]', "ARRAY['SELECT 1', 'SELECT 2']", "ARRAY['id']", "ARRAY['body', 'id']", "ARRAY['id', 'id']", 'ARRAY[NULL]', "'{{id,body},{a,b}}'", "'[5:6]={id,body}'", "ARRAY['ctid']", "ARRAY['']",
 			"array_fill('body'::text, ARRAY[2000])", 'ARRAY(SELECT g::text FROM generate_series(1, 300) g)') },
 	'integer[]' => sub { pick("'{}'", 'ARRAY[1]', 'ARRAY[1, 2, 3, 4]', 'ARRAY[NULL, 8, 0, -1, 2147483647]', "'{{1,2},{3,4}}'", "'[5:6]={1,2}'", 'array_fill(2, ARRAY[2000])') },
 	'iblt_internal.run_head' => \&head,
@@ -110,6 +112,7 @@ my %values = (
 	cstring => sub { '(' . pick(@texts, stored(pick(sort keys %made)) . '::text', (@bytes ? literal(encode_base64(pick(@bytes))) : ())) . ')' },
 	'timestamp with time zone' => sub { pick('now()', "'infinity'", "'-infinity'", "'4714-11-24 BC'", "'294276-12-31'") },
 	'kbf[]' => sub { pick("'{}'", 'ARRAY[' . stored('kbf') . ', ' . stored('kbf') . ']', 'ARRAY[NULL, ' . stored('kbf') . ']', 'ARRAY[[' . stored('kbf') . ']]') },
+	anyarray => sub { pick("'{}'::text[]", 'ARRAY[1, NULL]', "ARRAY['sad'::mine.mood, NULL]", map { argument("iblt_internal.$_\[]") } qw(side_column plan_column side)) },
 	anyelement => \&any_value, anycompatible => \&any_value, '"any"' => \&any_value,
 	map { my $type = $_; $type => sub { stored($type) } } keys %made);
 
@@ -134,13 +137,27 @@ my %likely = (
 	base => \&template, scanned => \&template, template => \&template,
 	at => sub { 'now()' });
 
+my %fields;    # the types of the fields of each composite type
+our $depth = 0;
+
+sub composite
+{
+	my ($type) = @_;
+	local $depth = $depth + 1;
+	return "NULL::$type" if $depth > 3;
+	return 'ROW(' . join(', ', map { $values{$_} || $fields{s/\[\]$//r} ? argument($_) : 'NULL' } @{ $fields{$type} }) . ")::$type";
+}
+
 sub argument
 {
 	my ($type, $name) = @_;
 	my $any = $type =~ /any/;
+	my $one = $type =~ s/\[\]$//r;
 	return pick('NULL::int', 'NULL::text', 'NULL::iblt_internal.run_head') if $any and pick(0 .. 14) == 0;
 	return "NULL::$type" if not $any and pick(0 .. 14) == 0;
 	return $likely{$name}->() if $likely{ $name // '' } and pick(0 .. 9) < 6;
+	return composite($type) if $fields{$type} and not $values{$type};
+	return 'ARRAY[' . join(', ', map { composite($one) } 1 .. pick(0, 1, 1, 2, 3)) . "]::$type" if $fields{$one};
 	return pick(@texts) . "::text::$type" if not $values{$type};
 	return $values{$type}->() . ($any ? '' : "::$type");
 }
@@ -233,6 +250,8 @@ my $functions = qq{SELECT p.oid::regproc, CASE WHEN p.prokind = 'a' THEN 'a' WHE
 	FROM pg_proc p LEFT JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' LEFT JOIN pg_extension e ON e.oid = d.refobjid
 	WHERE p.prokind = 'f' AND @{[ of_extensions() ]} AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
 		OR p.prokind = 'a' AND (@{[ of_extensions() ]} OR p.proowner = 'mallory'::regrole) ORDER BY p.oid};
+push @{ $fields{ $_->[0] } }, $_->[1] foreach map { [ split /\|/ ] } split /\n/, $node->safe_psql('postgres', "SELECT c.reltype::regtype, format_type(a.atttypid, NULL)
+	FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relkind = 'c' AND c.relnamespace = 'iblt_internal'::regnamespace ORDER BY 1, a.attnum");
 my %called;
 foreach (split /\n/, $node->safe_psql('postgres', $functions))
 {
@@ -379,7 +398,8 @@ my $finish = "SELECT iblt_internal.iblt_track_set_base('mine.t', (SELECT generat
 unshift @calls, map { [$_] } map({; "SELECT iblt_internal.iblt_live_base('mine.t', iblt_new($_, key_size => 8))" } 100, 1000000),
 	map({; ("$finish, iblt_new($_, key_size => 8))", "SELECT iblt_live('mine.t')") } 100, 1000000),
 	"SELECT iblt_internal.iblt_compare_check_expression('mine.t', 'id > 5 OR (SELECT true)', true, true)", 'SELECT iblt_live(0)', 'SELECT iblt_internal.iblt_track_row()',
-	"SELECT iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{}'))", 'SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_head)';
+	"SELECT iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{}'))", 'SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_head)',
+	map({; "SELECT iblt_internal.iblt_repair_put('a', $_, ARRAY[1])" } 178956971, 2147483647), q{SELECT iblt_internal.key_size(ARRAY[jsonb_populate_record(NULL::iblt_internal.plan_column, '{"cast_to": ""}')])};
 my $number = scalar @calls;
 while (@calls)
 {
@@ -415,8 +435,8 @@ foreach my $i (0 .. $#entries)
 	my $following = join('', @entries[ $i + 1 .. ($i + 5 > $#entries ? $#entries : $i + 5) ]);
 	next if $entries[$i] !~ / ERROR:  (XX000: .*|.*(?:during a parallel operation|in a parallel worker).*)/;
 	my $message = $1;
-	# two functions raise what they are told to
-	next if $following =~ /LOCATION:  iblt_(?:peer|repair)_raise,/;
+	# it raises what it is told to
+	next if $following =~ /LOCATION:  iblt_raise,/;
 	my ($statement) = $following =~ /STATEMENT:  (.*)/;
 	$internal{ $message =~ s/\d+/N/gr } //= "$message\n\t" . substr($statement // '', 0, 1500);
 }
