@@ -8,7 +8,41 @@
 -- An error for options that do not fit.  Of nodes, all sketches and keys are in memory.
 CREATE FUNCTION check_options(relation regclass, options options, of_nodes boolean DEFAULT false)
 RETURNS void
-	AS 'MODULE_PATHNAME', 'iblt_check_options' LANGUAGE C STABLE PARALLEL SAFE;
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	most integer := CASE WHEN of_nodes THEN 200000 ELSE 2147483647 END;
+	problem text := CASE
+		WHEN relation IS NULL THEN 'relation must not be null'
+		WHEN coalesce(options.max_differences, 0) NOT BETWEEN 1 AND most
+			THEN format('max_differences must be between 1 and %s', most)
+		WHEN coalesce(options.recheck, 0) NOT BETWEEN 0 AND 1000
+			THEN 'recheck must be between 0 and 1000'
+		WHEN coalesce(options.extra_columns, '') NOT IN ('warn', 'error', 'ignore')
+			THEN 'extra_columns must be warn, error or ignore'
+		WHEN coalesce(options.timeout, '-1 s') NOT BETWEEN '0 s' AND '1 year'
+			THEN 'timeout must be between 0 and 1 year'
+		WHEN cardinality(options.columns) = 0 OR cardinality(options.key_columns) = 0
+			THEN 'columns and key_columns must not be empty'
+		WHEN array_position(options.columns || options.exclude || options.key_columns, NULL) > 0
+			THEN 'columns, exclude and key_columns must not contain nulls'
+		WHEN options.content IS NULL OR options.cast_types IS NULL OR options.progress IS NULL
+				OR options.by_index IS NULL
+			THEN 'rows, cast_types, progress and by_index must not be null'
+		WHEN options.content = '' THEN 'rows must be false, columns, changed or true'
+		WHEN coalesce(options.live, '') NOT IN ('off', 'auto', 'require')
+			THEN 'live must be off, auto or require'
+		WHEN coalesce(options.method, '') NOT IN ('sketch', 'plain', 'auto')
+			THEN 'method must be sketch, plain or auto' END;
+BEGIN
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
+	ELSIF pg_table_is_visible(relation) IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('relation with OID %s does not exist', relation::oid);
+	END IF;
+END
+$$;
 
 -- A relation of this database as schema.name, quoted.
 CREATE FUNCTION relation_name(relation regclass) RETURNS text
