@@ -76,7 +76,8 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 	}
 	if (stored != 0)
 	{
-		base->bytes = toast_raw_datum_size(stored);
+		base->bytes = toast_raw_datum_size(scan.values[BASE_SKETCH]) +
+			(scan.nulls[BASE_FOLD] ? 0 : toast_raw_datum_size(scan.values[BASE_FOLD]));
 		if (part != IBLT_BASE_HEADER)
 		{
 			base->value = pg_detoast_datum_copy((struct varlena *) DatumGetPointer(stored));
