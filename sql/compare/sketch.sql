@@ -291,6 +291,7 @@ BEGIN
 					ELSE iblt_compare_join(one.sample, found.keys, one.keys) END;
 			END IF;
 			found := one;
+			one := NULL;		-- of the memory of its keys
 			IF NOT found.exact THEN
 				found.keys := NULL;
 				found.number := found.number * coalesce(plan.parts, 1) / (part + 1);

@@ -315,6 +315,7 @@ converted(Datum value, Oid type, Oid wanted)
 	Oid			param;
 	bool		varlena;
 	char	   *text;
+	Datum		made;
 
 	if (type == wanted)
 		return get_typlen(type) == -1 ? PointerGetDatum(PG_DETOAST_DATUM_COPY(value))
@@ -322,7 +323,9 @@ converted(Datum value, Oid type, Oid wanted)
 	getTypeOutputInfo(type, &function, &varlena);
 	text = OidOutputFunctionCall(function, value);
 	getTypeInputInfo(wanted, &function, &param);
-	return OidInputFunctionCall(function, text, param, -1);
+	made = OidInputFunctionCall(function, text, param, -1);
+	pfree(text);
+	return made;
 }
 
 /* A row that this database answers with, as a value of that type. */
@@ -446,11 +449,14 @@ iblt_ask_values(PG_FUNCTION_ARGS)
 	int16		length;
 	bool		by_value;
 	char		align;
+	Datum		result;
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext work = AllocSetContextCreate(caller, "iblt answers", ALLOCSET_DEFAULT_SIZES);
 
+	/* a sketch of many keys is in it several times */
+	MemoryContextSwitchTo(work);
 	take_arguments(fcinfo, &a);
 	wanted = a.at_once ? get_array_type(a.form) : a.form;
-	if (a.n == 0)
-		PG_RETURN_NULL();
 	answers = palloc0(sizeof(Datum) * a.n);
 	nulls = palloc0(sizeof(bool) * a.n);
 	/* the questions to other servers first, so that all answer at the same time */
@@ -463,10 +469,12 @@ iblt_ask_values(PG_FUNCTION_ARGS)
 	for (int i = 0; i < a.n; i++)
 		if (a.places[i] != NULL)
 			answers[i] = receive(a.places[i], wanted, &nulls[i]);
-	if (a.at_once && nulls[0])
+	MemoryContextSwitchTo(caller);
+	if (a.n == 0 || (a.at_once && nulls[0]))
 		PG_RETURN_NULL();
-	if (a.at_once)
-		PG_RETURN_DATUM(answers[0]);
 	get_typlenbyvalalign(a.form, &length, &by_value, &align);
-	PG_RETURN_ARRAYTYPE_P(construct_md_array(answers, nulls, 1, &a.n, &lower, a.form, length, by_value, align));
+	result = a.at_once ? PointerGetDatum(PG_DETOAST_DATUM_COPY(answers[0]))
+		: PointerGetDatum(construct_md_array(answers, nulls, 1, &a.n, &lower, a.form, length, by_value, align));
+	MemoryContextDelete(work);
+	return result;
 }
