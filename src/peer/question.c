@@ -255,11 +255,11 @@ static const char *
 array_literal(Datum array, Oid type)
 {
 	Oid			output;
-	bool		varlena;
+	bool		is_varlena;
 
 	if (array == 0)
 		return "NULL";
-	getTypeOutputInfo(type, &output, &varlena);
+	getTypeOutputInfo(type, &output, &is_varlena);
 	return literal(OidOutputFunctionCall(output, array));
 }
 
@@ -313,14 +313,14 @@ converted(Datum value, Oid type, Oid wanted)
 {
 	Oid			function;
 	Oid			param;
-	bool		varlena;
+	bool		is_varlena;
 	char	   *text;
 	Datum		made;
 
 	if (type == wanted)
 		return get_typlen(type) == -1 ? PointerGetDatum(PG_DETOAST_DATUM_COPY(value))
 			: datumCopy(value, get_typbyval(type), get_typlen(type));
-	getTypeOutputInfo(type, &function, &varlena);
+	getTypeOutputInfo(type, &function, &is_varlena);
 	text = OidOutputFunctionCall(function, value);
 	getTypeInputInfo(wanted, &function, &param);
 	made = OidInputFunctionCall(function, text, param, -1);
