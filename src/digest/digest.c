@@ -352,7 +352,13 @@ live_value(FunctionCallInfo fcinfo, int32 cells, double failure)
 		params.subtable_cells = (uint32) cells;
 	}
 	if (!PG_ARGISNULL(1))
-		params.subtable_cells = iblt_params_fold_cells(&params, PG_GETARG_INT32(1), failure);
+	{
+		uint32		least = iblt_params_fold_cells(&params, PG_GETARG_INT32(1), failure);
+		uint32		of_fold = fold == 0 || cells == 0 ? 0 : iblt_core_fold_cells(fold, least);
+
+		/* among our own, a few cells more are cheaper than the whole base */
+		params.subtable_cells = of_fold != 0 && params.subtable_cells % of_fold == 0 ? of_fold : least;
+	}
 	iblt_base_read(&base, &config, snapshot, fold != 0 && fold % params.subtable_cells == 0
 				   ? IBLT_BASE_FOLD : IBLT_BASE_WHOLE);
 	sketch = base.sketch;
