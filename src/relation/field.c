@@ -110,16 +110,17 @@ iblt_texts_of(FunctionCallInfo fcinfo, int arg, int *n)
 	return texts;
 }
 
-/* An error unless rows of an array have a field of type text with this name. */
-static void
-require_text(ArrayType *array, const char *name)
+/* The rows of an array, which have a field of type text with this name; an error for any other array. */
+static Datum *
+rows_with_text(Datum array, const char *name, int *n)
 {
-	Oid			relid = get_typ_typrelid(ARR_ELEMTYPE(array));
+	Oid			relid = get_typ_typrelid(ARR_ELEMTYPE(DatumGetArrayTypeP(array)));
 	AttrNumber	number = OidIsValid(relid) ? get_attnum(relid, name) : InvalidAttrNumber;
 
 	if (number <= 0 || get_atttype(relid, number) != TEXTOID)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 						errmsg("rows have no field \"%s\" of type text", name)));
+	return iblt_rows_of(array, n);
 }
 
 PG_FUNCTION_INFO_V1(iblt_field);
@@ -134,8 +135,7 @@ iblt_field(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0) || name == NULL)
 		PG_RETURN_ARRAYTYPE_P(construct_empty_array(TEXTOID));
-	require_text(PG_GETARG_ARRAYTYPE_P(0), name);
-	values = iblt_rows_of(PG_GETARG_DATUM(0), &n);
+	values = rows_with_text(PG_GETARG_DATUM(0), name, &n);
 	for (int i = 0; i < n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -151,14 +151,12 @@ PG_FUNCTION_INFO_V1(iblt_rows_named);
 Datum
 iblt_rows_named(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
 	int			n;
 	int			m;
-	Datum	   *rows = iblt_rows_of(PG_GETARG_DATUM(0), &n);
+	Datum	   *rows = rows_with_text(PG_GETARG_DATUM(0), "name", &n);
 	char	  **names = iblt_texts_of(fcinfo, 1, &m);
 	Datum	   *found = palloc0(sizeof(Datum) * Max(m, 1));
 
-	require_text(array, "name");
 	for (int i = 0; i < m; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -166,5 +164,5 @@ iblt_rows_named(PG_FUNCTION_ARGS)
 			if (rows[k] != 0 && strcmp(iblt_text_field(rows[k], "name", ""), names[i]) == 0)
 				found[i] = rows[k];
 	}
-	return array_of(found, m, ARR_ELEMTYPE(array), TYPALIGN_DOUBLE);
+	return array_of(found, m, ARR_ELEMTYPE(PG_GETARG_ARRAYTYPE_P(0)), TYPALIGN_DOUBLE);
 }

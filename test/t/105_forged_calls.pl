@@ -399,7 +399,7 @@ unshift @calls, map { [$_] } map({; "SELECT iblt_internal.iblt_live_base('mine.t
 	map({; ("$finish, iblt_new($_, key_size => 8))", "SELECT iblt_live('mine.t')") } 100, 1000000),
 	"SELECT iblt_internal.iblt_compare_check_expression('mine.t', 'id > 5 OR (SELECT true)', true, true)", 'SELECT iblt_live(0)', 'SELECT iblt_internal.iblt_track_row()',
 	"SELECT iblt_internal.iblt_run_add(jsonb_populate_record(NULL::iblt_internal.run_head, '{}'))", 'SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_head)',
-	map({; "SELECT iblt_internal.iblt_repair_put('a', $_, ARRAY[1])" } 178956971, 2147483647), q{SELECT iblt_internal.key_size(ARRAY[jsonb_populate_record(NULL::iblt_internal.plan_column, '{"cast_to": ""}')])};
+	q{SELECT iblt_internal.iblt_rows_named(array_fill(2000000000, ARRAY[9]), '{a}')}, map({; "SELECT iblt_internal.iblt_repair_put('a', $_, ARRAY[1])" } 178956971, 2147483647), q{SELECT iblt_internal.key_size(ARRAY[jsonb_populate_record(NULL::iblt_internal.plan_column, '{"cast_to": ""}')])};
 my $number = scalar @calls;
 while (@calls)
 {
