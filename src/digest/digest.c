@@ -43,16 +43,23 @@ iblt_base_fold_cells(uint32 subtable_cells)
 static bool
 base_fits(const IbltTrackConfig *config, IbltParams params, IbltBasePart part)
 {
-	IbltSketch	template;
-
-	iblt_value_open(&iblt_type, &template, PointerGetDatum(config->template));
 	if (part == IBLT_BASE_FOLD)
 	{
+		IbltSketch	template;
+
+		iblt_value_open(&iblt_type, &template, PointerGetDatum(config->template));
 		if (params.subtable_cells != iblt_base_fold_cells(template.params.subtable_cells))
 			return false;
 		params.subtable_cells = template.params.subtable_cells;
 	}
 	return iblt_config_fits(config, &params);
+}
+
+/* The size of a column, 0 if it is null. */
+static Size
+column_size(Datum value)
+{
+	return value == 0 ? 0 : toast_raw_datum_size(value);
 }
 
 void
@@ -76,8 +83,7 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 	}
 	if (stored != 0)
 	{
-		base->bytes = toast_raw_datum_size(scan.values[BASE_SKETCH]) +
-			(scan.nulls[BASE_FOLD] ? 0 : toast_raw_datum_size(scan.values[BASE_FOLD]));
+		base->bytes = column_size(scan.values[BASE_SKETCH]) + column_size(scan.values[BASE_FOLD]);
 		if (part != IBLT_BASE_HEADER)
 		{
 			base->value = pg_detoast_datum_copy((struct varlena *) DatumGetPointer(stored));
@@ -203,8 +209,7 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
 			continue;
 		changes->bytes += tuple->t_len;
-		if (scan.values[CHANGE_SKETCH] != 0)
-			changes->bytes += toast_raw_datum_size(scan.values[CHANGE_SKETCH]);
+		changes->bytes += column_size(scan.values[CHANGE_SKETCH]);
 		read_change(changes, config, &applier, scan.values);
 		if (strchr(IBLT_CHANGES_MERGED, DatumGetChar(scan.values[CHANGE_KIND])) != NULL)
 			note_merged(changes, &tuple->t_self);

@@ -139,6 +139,7 @@ iblt_store_next(IbltStoreScan *scan)
 			continue;
 		heap_deform_tuple(tuple, desc, scan->values, scan->nulls);
 		memset(scan->nulls + desc->natts, true, IBLT_STORE_WIDTH - desc->natts);
+		memset(scan->values + desc->natts, 0, sizeof(Datum) * (IBLT_STORE_WIDTH - desc->natts));
 		return tuple;
 	}
 	return NULL;
