@@ -16,11 +16,7 @@ CREATE TYPE reading AS (
 
 -- What each of these places answers to its question: one value of the type of "form", or the rows
 -- of keys if that is found_rows; a label is the application_name there, from the first question on.
--- Questions to one place are put as one statement, so the answers are of one snapshot.  Two would
--- show what was written in between as a difference.
--- An error names the statements under way, and the log shows them with it, also those of
--- parallel workers.  So keys and bounds are not part of a question: it has them as its
--- parameters.  Another server gets them in a message that it does not show.
+-- Questions to one place are put as one statement.
 CREATE FUNCTION ask_values(places text[], queries text[], label text DEFAULT NULL,
 	how reading DEFAULT NULL, form anyelement DEFAULT NULL::text) RETURNS anyarray
 	AS 'MODULE_PATHNAME', 'iblt_ask_values' LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -119,7 +119,7 @@ wait_for_result(IbltConnection *c, TimestampTz until)
 static IbltConnection *
 open_connection(const char *name)
 {
-	IbltConnection *c = name == NULL ? NULL : iblt_connection(name);
+	IbltConnection *c = iblt_connection(name);
 
 	if (c == NULL || !c->checked)
 		ereport(ERROR,

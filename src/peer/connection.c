@@ -92,7 +92,7 @@ iblt_connection(const char *name)
 	{
 		IbltConnection *connection = lfirst(cell);
 
-		if (connection->name != NULL && strcmp(connection->name, name) == 0
+		if (name != NULL && connection->name != NULL && strcmp(connection->name, name) == 0
 			&& connection->role == GetUserId())
 			return connection;
 	}
@@ -237,7 +237,7 @@ PG_FUNCTION_INFO_V1(iblt_peer_is_open);
 Datum
 iblt_peer_is_open(PG_FUNCTION_ARGS)
 {
-	IbltConnection *c = PG_ARGISNULL(0) ? NULL : iblt_connection(iblt_text_arg(fcinfo, 0, NULL));
+	IbltConnection *c = iblt_connection(iblt_text_arg(fcinfo, 0, NULL));
 
 	PG_RETURN_BOOL(c != NULL && c->checked && PQstatus(c->pg) == CONNECTION_OK);
 }

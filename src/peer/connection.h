@@ -53,7 +53,7 @@ extern bool iblt_looks_like_string(const char *peer);
 /* Is there a foreign server of this name? */
 extern bool iblt_is_foreign_server(const char *peer);
 
-/* The caller's connection of this name, which may be unchecked; NULL if there is none. */
+/* The caller's connection of this name, which may be unchecked; NULL if there is none, or for NULL. */
 extern IbltConnection *iblt_connection(const char *name);
 
 /* One of this name to the peer, which may be kept from before, or is still to be opened. */

@@ -269,7 +269,7 @@ array_literal(Datum array, Oid type)
  * has them as its parameters.  Another server gets them in a message that it does not show.
  */
 static void
-send(const Asking *a, int i)
+send_to(const Asking *a, int i)
 {
 	const char *place = a->places[i];
 	Datum		described = described_at(a, place);
@@ -332,7 +332,8 @@ converted(Datum value, Oid type, Oid wanted)
 static Datum
 local_value(const Asking *a, HeapTuple row, TupleDesc desc, Oid wanted, bool *isnull)
 {
-	int			columns = a->columns == NULL || a->at_once ? 1 : a->columns->natts;
+	bool		one = a->columns == NULL || a->at_once;
+	int			columns = one ? 1 : a->columns->natts;
 	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
 	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
 
@@ -344,11 +345,9 @@ local_value(const Asking *a, HeapTuple row, TupleDesc desc, Oid wanted, bool *is
 	for (int i = 0; i < columns; i++)
 		if (!nulls[i])
 			values[i] = converted(values[i], TupleDescAttr(desc, i)->atttypid,
-								  a->columns == NULL || a->at_once ? wanted
-								  : TupleDescAttr(a->columns, i)->atttypid);
-	*isnull = (a->columns == NULL || a->at_once) && nulls[0];
-	return a->columns == NULL || a->at_once ? values[0]
-		: HeapTupleGetDatum(heap_form_tuple(a->columns, values, nulls));
+								  one ? wanted : TupleDescAttr(a->columns, i)->atttypid);
+	*isnull = one && nulls[0];
+	return one ? values[0] : HeapTupleGetDatum(heap_form_tuple(a->columns, values, nulls));
 }
 
 /* What this database answers with a reader.  As a function in FROM it would write a large row to a file. */
@@ -394,7 +393,7 @@ ask_here(const Asking *a, int i, Oid wanted, bool *isnull)
 
 /* What another server answers; its error is raised here, and says so. */
 static Datum
-receive(const char *place, Oid wanted, bool *isnull)
+receive_from(const char *place, Oid wanted, bool *isnull)
 {
 	Oid			types[] = {TEXTOID, type_of("failure")};
 	Datum		args[2];
@@ -462,13 +461,13 @@ iblt_ask_values(PG_FUNCTION_ARGS)
 	/* the questions to other servers first, so that all answer at the same time */
 	for (int i = 0; i < a.n; i++)
 		if (a.places[i] != NULL)
-			send(&a, i);
+			send_to(&a, i);
 	for (int i = 0; i < a.n; i++)
 		if (a.places[i] == NULL)
 			answers[i] = a.reader == NULL ? ask_here(&a, i, wanted, &nulls[i]) : read_here(&a, i, wanted, &nulls[i]);
 	for (int i = 0; i < a.n; i++)
 		if (a.places[i] != NULL)
-			answers[i] = receive(a.places[i], wanted, &nulls[i]);
+			answers[i] = receive_from(a.places[i], wanted, &nulls[i]);
 	MemoryContextSwitchTo(caller);
 	if (a.n == 0 || (a.at_once && nulls[0]))
 		PG_RETURN_NULL();
