@@ -196,7 +196,7 @@ BEGIN
 			': ' || result.detail));
 		rows[n] := result;
 	END LOOP;
-	PERFORM peers_close(a.conns, true);
+	PERFORM peers_close(a.conns);
 	RETURN rows;
 END
 $$;

@@ -200,7 +200,7 @@ BEGIN
 						FROM (SELECT unnest(b.differences) AS d) AS u;
 				END LOOP;
 			END IF;
-			PERFORM peers_close(a.conns, true);
+			PERFORM peers_close(a.conns);
 			EXIT;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;

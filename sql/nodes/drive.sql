@@ -60,7 +60,7 @@ BEGIN
 				rows := rows || ARRAY(SELECT r FROM nodes_left(names, s.named,
 					compared.differences, source, (compared.waited).problem) AS r);
 			END IF;
-			PERFORM peers_close(a.conns, NOT repairs);
+			PERFORM peers_close(a.conns);
 			RETURN;
 		EXCEPTION WHEN @on_any_error@ THEN
 			@take_failure@;

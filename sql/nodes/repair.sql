@@ -143,7 +143,7 @@ BEGIN
 			concat_ws(' ', e.message || '.', nullif(e.detail, ''), nullif(e.hint, '')));
 		-- what is open there is rolled back
 		broken := nodes_failed(names, e.message);
-		PERFORM peers_close(array_agg(x.place)) FROM (SELECT (s.sides[pairs[1].target]).place
+		PERFORM peers_close(array_agg(x.place), false) FROM (SELECT (s.sides[pairs[1].target]).place
 			UNION SELECT (s.sides[p.source]).place FROM unnest(pairs) AS p
 			UNION SELECT (s.sides[broken]).place) AS x(place);
 	END;

@@ -38,9 +38,9 @@ CREATE FUNCTION iblt_peer_fetch(conn text, before integer, INOUT answer anyeleme
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
--- The session keeps connections over which nothing was written and nothing went wrong.  The other
+-- The session keeps connections over which no rows were written and no question failed.  The other
 -- session keeps its last sketch until the next one takes its place.
-CREATE FUNCTION peers_close(conns text[], keep boolean DEFAULT false) RETURNS void
+CREATE FUNCTION peers_close(conns text[], keep boolean DEFAULT true) RETURNS void
 	AS 'MODULE_PATHNAME', 'iblt_peers_close' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION @extschema@.iblt_disconnect() RETURNS integer
@@ -152,7 +152,7 @@ CREATE FUNCTION peers_fail(conns text[], secret boolean, e failure) RETURNS fail
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peers_close(conns);
+	PERFORM peers_close(conns, false);
 	e.secret := coalesce(secret, false);
 	IF e.state IN ('IB002', 'IB003') THEN
 		e.datatype_name := NULL;		-- see told_too_many

@@ -56,7 +56,7 @@ BEGIN
 				answers := false;
 			END;
 		END IF;
-		PERFORM peers_close(ARRAY[conn]);
+		PERFORM peers_close(ARRAY[conn], false);
 	EXCEPTION WHEN @on_any_error@ THEN
 		-- of this side, also a cancel
 		@take_failure@;

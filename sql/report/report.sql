@@ -16,10 +16,10 @@ BEGIN
 	conn := (connect(ARRAY[peer], ARRAY[conn], '5 s'))[1];
 	PERFORM peers_bare(ARRAY[conn]);
 	answer := ask_one(conn, query);
-	PERFORM peers_close(ARRAY[conn], true);
+	PERFORM peers_close(ARRAY[conn]);
 	RETURN answer;
 EXCEPTION WHEN @on_any_error@ THEN
-	PERFORM peers_close(ARRAY[conn]);
+	PERFORM peers_close(ARRAY[conn], false);
 	IF SQLSTATE = '57014' THEN
 		RAISE;
 	END IF;

@@ -164,7 +164,7 @@ DECLARE
 	answer structure;
 BEGIN
 	answer := structure_of(conns, peers, schema, peer_schema, rights);
-	PERFORM peers_close(conns, true);
+	PERFORM peers_close(conns);
 	RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
 		ORDER BY array_position(structure_severities(), d.severity), d.kind COLLATE "C",
 			d.object COLLATE "C", d.property COLLATE "C";

@@ -326,6 +326,7 @@ iblt_question_answer(const char *name, int before, Oid type, bool *isnull, Tuple
 	answer->callback.func = let_go;
 	answer->callback.arg = answer;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &answer->callback);
+	c->failed = true;
 	take_results(c, before, answer);
 	*isnull = true;
 	*failed = 0;
@@ -336,6 +337,10 @@ iblt_question_answer(const char *name, int before, Oid type, bool *isnull, Tuple
 		count_message(0, answer->row == NULL ? 0 : bytes_of(answer->row));
 		if (answer->row != NULL)
 			value = answer_of(answer->row, type, isnull);
+		/* the connection may be closed by now */
+		c = iblt_connection(name);
+		if (c != NULL)
+			c->failed = false;
 	}
 	PQclear(answer->row);
 	answer->row = NULL;

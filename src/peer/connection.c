@@ -273,8 +273,8 @@ PG_FUNCTION_INFO_V1(iblt_peers_close);
 
 /*
  * iblt_peers_close(conns, keep) -> void: a driver has ended.  Connections may be kept if
- * they are free.  If something is under way there, its server ends that soon after it is
- * closed (client_connection_check_interval).
+ * they are free, and have not failed.  If something is under way there, its server ends that soon
+ * after it is closed (client_connection_check_interval).
  */
 Datum
 iblt_peers_close(PG_FUNCTION_ARGS)
@@ -290,7 +290,7 @@ iblt_peers_close(PG_FUNCTION_ARGS)
 
 		if (c == NULL)
 			continue;
-		if (!c->checked || c->large || PG_ARGISNULL(1) || !PG_GETARG_BOOL(1)
+		if (!c->checked || c->large || c->failed || PG_ARGISNULL(1) || !PG_GETARG_BOOL(1)
 			|| PQtransactionStatus(c->pg) != PQTRANS_IDLE)
 		{
 			iblt_connection_close(c);

@@ -26,6 +26,7 @@ typedef struct IbltConnection
 	TimestampTz kept;			/* since when no driver uses it */
 	int64		arrived;		/* bytes that were not those of an answer */
 	bool		large;			/* libpq's buffer has grown, and does not shrink */
+	bool		failed;			/* the last answer was an error, or is no answer, or has not come */
 } IbltConnection;
 
 /* A connection that nobody has used for so long is closed: what is between may have forgotten it. */

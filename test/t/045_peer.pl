@@ -114,13 +114,16 @@ like(slurp_file($here->logfile, $log), qr/FATAL:  connection to client lost/, 'a
 IbltTest::share_sessions(0);
 my $session = IbltTest::Session->new($here);
 my $sessions = "FROM pg_stat_activity WHERE datname = 'there' AND application_name LIKE 'iblt%'";
-my $kept = "SELECT count(*) $sessions";
 is($session->run("SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3')"), '0', 'a comparison');
-my $before = $here->safe_psql('postgres', "$kept AND state = 'idle'");
-is($before, 1, 'keeps its connection');
-is($session->run($_), '0', 'which the next one uses') || diag($session->{err}) foreach "SELECT count(*) FROM iblt_compare('items', $peer, method => 'plain', condition => 'id < 3')", "SELECT count(*) FROM iblt_audit($peer, '{one}') WHERE status <> 'equal'",
+my $before = $here->safe_psql('postgres', "SELECT pid $sessions AND state = 'idle'");
+like($before, qr/^\d+$/, 'keeps its connection');
+$here->safe_psql('postgres', 'CREATE TABLE only_here (id int PRIMARY KEY)');
+is($session->run($_), '0', 'which the next one uses') || diag($session->{err}) foreach "SELECT count(*) FROM iblt_compare('items', $peer, method => 'plain', condition => 'id < 3')", "SELECT count(*) FROM iblt_audit($peer, '{only_here,one}') WHERE status = 'failed'", "SELECT count(*) FROM iblt_repair('items', $peer, direction => 'push', condition => 'id < 3')",
 	"SELECT count(*) FROM iblt_compare_nodes('public.items', ARRAY[NULL, $peer], condition => 'id < 3')", "SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3')";
-is($here->safe_psql('postgres', $kept), 1, 'so there is one still');
+is($here->safe_psql('postgres', "SELECT pid $sessions"), $before, 'so it is the same one still');
+is($session->run("SELECT count(*) FROM iblt_repair('items', $peer, direction => 'push', condition => 'id = 3', apply => true)"), '1', 'a repair writes over it');
+wait_for($here, "SELECT count(*) = 0 $sessions");
+pass('and closes it');
 $session->run("SET statement_timeout = '1s'; SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}', method => 'plain')");
 $session->run('RESET statement_timeout');
 wait_for($here, "SELECT count(*) = 0 $sessions");
@@ -135,7 +138,7 @@ is($session->run('SELECT iblt_disconnect()'), '0', 'once');
 nothing_left('after the cancels', $here);
 $here->safe_psql('postgres', "CREATE SERVER moves FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host '${\ $here->host}', port '${\ $here->port}', dbname 'there'); CREATE USER MAPPING FOR CURRENT_USER SERVER moves");
 is($session->run("SELECT count(c) FROM iblt_internal.connect('{moves,moves}', '{x,y}') AS c; SELECT iblt_internal.peers_close('{x,y}', true); ALTER SERVER moves OPTIONS (SET dbname 'postgres');
-	SELECT iblt_internal.connect('{moves}', '{z}'); SELECT iblt_internal.ask_one('z', 'SELECT pg_catalog.current_database()'); SELECT iblt_internal.peers_close('{z}')"), "1\n\n{z}\npostgres\n", 'none of several that were kept leads where a server has led before');
+	SELECT iblt_internal.connect('{moves}', '{z}'); SELECT iblt_internal.ask_one('z', 'SELECT pg_catalog.current_database()'); SELECT iblt_internal.peers_close('{z}', false)"), "1\n\n{z}\npostgres\n", 'none of several that were kept leads where a server has led before');
 $session->start("SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
 my $asleep = "FROM pg_stat_activity WHERE datname = 'there' AND wait_event = 'PgSleep'";
 wait_for($here, "SELECT count(*) = 1 $asleep");
