@@ -82,7 +82,7 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 				FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
 				JOIN pg_am m ON m.oid = x.relam
 				WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
-				AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
+				AND i.indpred IS NULL AND i.indexprs IS NULL OFFSET 0) AS u	-- once
 			WHERE cardinality(u.columns) = u.indnkeyatts)) || (
 			WITH RECURSIVE tree AS (
 				SELECT c.oid AS member

@@ -28,6 +28,8 @@ fi
 pgxs_test=$(dirname "$("$PG_CONFIG" --pgxs)")/../test
 rc=0
 mkdir -p "$work/data" "$work/log" "$work/bin"
+# the C library gives less memory back to the system, only to ask for it again
+export MALLOC_TOP_PAD_=2097152 MALLOC_TRIM_THRESHOLD_=67108864 MALLOC_MMAP_THRESHOLD_=33554432
 ln -sf "$PWD/test/lib/initdb.sh" "$work/bin/initdb"
 env -u PGHOST -u PGPORT PATH="$work/bin:$PATH" PG_REGRESS="$pgxs_test/regress/pg_regress" TESTDIR="$work" \
 	TESTDATADIR="$work/data" TESTLOGDIR="$work/log" PG_TEST_TIMEOUT_DEFAULT=180 \

@@ -2,8 +2,6 @@
 # memory of aggregates, large sketches, interrupts and parallel plans.
 use IbltTest;
 
-IbltTest::share_sessions(0);
-
 my $node = PostgreSQL::Test::Cluster->new('storage');
 $node->init;
 $node->append_conf('postgresql.conf', "jit = off\nmax_parallel_workers_per_gather = 0\n");

@@ -13,8 +13,6 @@ use File::Basename;
 use File::Find;
 use IbltTest;
 
-IbltTest::share_sessions(0);
-
 my $top = abs_path(dirname(__FILE__) . '/../..');
 
 # The parts of a page in order: setup, sql or sh, the line it begins at, and the
