@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # fuzz.sh PROGRAM
-#	Run one fuzzer as one test (TAP), for FUZZ_SECONDS (10).  Its corpus is
+#	Run one fuzzer as one test (TAP), for FUZZ_SECONDS (5).  Its corpus is
 #	temporary and starts from test/unit/corpus/NAME if there is one.  Inputs that
 #	crash are kept in FUZZ_FINDINGS, and the first one is printed, because the
 #	directory may not stay.
@@ -13,7 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 program=$1
 name=${program##*/}
-seconds=${FUZZ_SECONDS:-10}
+seconds=${FUZZ_SECONDS:-5}
 findings=${FUZZ_FINDINGS:-build/fuzz/findings}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
