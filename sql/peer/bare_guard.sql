@@ -100,8 +100,8 @@ CREATE FUNCTION plain_lock_sql(d described) RETURNS text
 					OR r.oid IN (SELECT relowner FROM pg_class WHERE relkind = 'v'))) THEN
 				IF (%5$s) THEN
 					RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = %6$L,
-						DETAIL = 'An index, statistics, a partition key or a view would run code of '
-							'another role.',
+						DETAIL = 'An index, statistics, a partition key or a view would run code '
+							'of another role.',
 						HINT = 'Install iblt there, or compare as that role.';
 				END IF;
 			END IF;

@@ -3,12 +3,11 @@
 -- peer_send starts a query, and peer_value waits for its single value.  What is asked of both
 -- sides goes through ask (ask.sql).
 
--- A statement that does something if the schema iblt_internal of the peer is a superuser's, and
--- otherwise ends in an error.
-CREATE FUNCTION peer_trust_sql(act text) RETURNS text
+-- Statements that end in an error unless the schema iblt_internal of the peer is a superuser's.
+CREATE FUNCTION peer_trust_sql() RETURNS text
 	AS 'MODULE_PATHNAME', 'iblt_peer_trust_sql' LANGUAGE C STABLE PARALLEL SAFE;
 
--- The two statements that go before each query on the peer; a label is its application_name
+-- The statements that go before each query on the peer; a label is its application_name
 -- from then on, and what is to be shown takes the place of the message in its log.
 CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) RETURNS text
 	AS 'MODULE_PATHNAME', 'iblt_peer_settings_sql' LANGUAGE C STABLE PARALLEL SAFE;
@@ -44,13 +43,13 @@ BEGIN
 END
 $$;
 
--- The single value that a query sent to the peer gives, in the result behind so many (as a rule 2,
--- of the settings); an error of the peer's is raised here, and says so.
-CREATE FUNCTION peer_value(conn text, before integer DEFAULT 2) RETURNS text
+-- The single value that a query sent to the peer gives; an error of the peer's is raised here, and
+-- says so.
+CREATE FUNCTION peer_value(conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	fetched record := iblt_peer_fetch(conn, before, NULL::text);
+	fetched record := iblt_peer_fetch(conn, NULL::text);
 BEGIN
 	IF (fetched.e).state IS NOT NULL THEN
 		PERFORM peer_refuse(conn, fetched.e);

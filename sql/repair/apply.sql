@@ -41,7 +41,6 @@ DECLARE
 	n bigint[] := ARRAY(SELECT (u.s).n FROM (SELECT unnest(statements) AS s) AS u);
 	at_most boolean[] := ARRAY(SELECT (u.s).at_most FROM (SELECT unnest(statements) AS s) AS u);
 	many text := cardinality(statements) || ' statements';
-	before integer;			-- results before the answer
 	answers jsonb;
 	answer jsonb;
 BEGIN
@@ -65,18 +64,16 @@ BEGIN
 				(current_setting('iblt.block')::text[])[3]::boolean[],
 				(current_setting('iblt.block')::text[])[4],
 				(current_setting('iblt.block')::text[])[5]::boolean)$q$)));
-		before := 4;
 	ELSE
 		PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_execute of ' || many)
 			|| format('SELECT iblt_internal.repair_execute_statements(false, %L, %L, %L, %L, %L)',
 				sql, n, at_most, path, separately));
-		before := 2;
 	END IF;
 	IF conn IS NOT NULL THEN
 		WHILE NOT iblt_peer_wait(conn, clock_timestamp() + interval '10 s') LOOP
 			PERFORM progress_timely('running ' || many);
 		END LOOP;
-		answers := peer_value(conn, before);
+		answers := peer_value(conn);
 		IF answers IS NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 				MESSAGE = format('%s''s answer was lost', peer_title(conn)),

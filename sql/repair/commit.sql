@@ -45,7 +45,7 @@ BEGIN
 	END IF;
 	BEGIN
 		PERFORM peer_send(conn, 'COMMIT');
-		tried := iblt_peer_fetch(conn, 0, NULL::text);
+		tried := iblt_peer_fetch(conn, NULL::text);
 		e := tried.e;
 		answer := tried.answer;
 		IF e.state IS NOT NULL THEN

@@ -39,7 +39,7 @@ BEGIN
 	FOREACH place IN ARRAY array_remove(places, NULL) LOOP
 		PERFORM peer_send(place, 'BEGIN ISOLATION LEVEL READ COMMITTED READ '
 				|| CASE WHEN place = target_place THEN 'WRITE' ELSE 'ONLY' END),
-			peer_value(place, 0);
+			peer_value(place);
 	END LOOP;
 	IF locked <> '{}' THEN
 		-- how long a transaction waits for a lock, unless its session waits less
@@ -70,7 +70,7 @@ BEGIN
 		PERFORM repair_describe_sides(plan, true);
 	END LOOP;
 	FOREACH place IN ARRAY array_remove(array_remove(places, target_place), NULL) LOOP
-		PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0);
+		PERFORM peer_send(place, 'COMMIT'), peer_value(place);
 	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
 	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',

@@ -125,7 +125,7 @@ BEGIN
 	answer := structure_of(conns, peers, schema, peer_schema, false, '{sequence}');
 	IF apply AND conns[1] IS NOT NULL THEN
 		PERFORM peer_send(conns[1], 'BEGIN ISOLATION LEVEL READ COMMITTED'),
-			peer_value(conns[1], 0), ask_call(conns[1], 'repair_open(false)');
+			peer_value(conns[1]), ask_call(conns[1], 'repair_open(false)');
 	END IF;
 	FOR step IN SELECT p.* FROM unnest(answer.here) AS h
 		FULL JOIN unnest(answer.there) AS t ON t.object = h.object,
@@ -139,7 +139,7 @@ BEGIN
 				PERFORM set_config('lock_timeout', patience, true);
 			ELSE
 				PERFORM peer_send(conns[1], plain_settings(writes => true) || query);
-				moved := peer_value(conns[1], 3);
+				moved := peer_value(conns[1]);
 			END IF;
 			step.here := moved[1];
 			step.increment := moved[2];

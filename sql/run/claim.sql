@@ -150,7 +150,7 @@ BEGIN
 					RAISE;
 				END IF;
 				-- takes what the other side still answers
-				PERFORM iblt_peer_fetch(place, 0, ''::text) FROM unnest(places_of(w.plan)) AS place
+				PERFORM iblt_peer_fetch(place, ''::text) FROM unnest(places_of(w.plan)) AS place
 				WHERE place IS NOT NULL;
 				t.slice_rows := NULL;
 				t.how := 'compared in one slice: ' || SQLERRM;

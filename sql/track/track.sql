@@ -23,7 +23,7 @@ $$;
 -- The value of a query that writes on the peer, in a transaction of its own.
 CREATE FUNCTION track_run(conn text, query text) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	RETURN CASE WHEN peer_send(conn, peer_trust_sql('NULL') || query) THEN peer_value(conn, 1) END;
+	RETURN CASE WHEN peer_send(conn, peer_trust_sql() || query) THEN peer_value(conn) END;
 
 -- The first transaction of iblt_track with a peer, or of a table of iblt_track_all, which makes a
 -- digest there if there is none that is live.  Then one that was made for nothing goes again, and

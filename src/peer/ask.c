@@ -2,7 +2,7 @@
  * ask.c
  *	  Sends a question over a connection, waits for its answer, and takes it.
  *
- * A question is a message of several statements, of which one answers with one
+ * A question is a message of several statements, of which the last answers with one
  * row.  Nothing else of an answer is kept, however much the other server sends.
  */
 #include "sketch/iblt.h"
@@ -251,14 +251,15 @@ let_go(void *arg)
 #define REST_MS		2000
 
 /*
- * Takes results until the connection is free.  The first row of the one behind so
- * many is kept, and the first error.  A connection that does not become free is closed.
+ * Takes results until the connection is free.  The first row of the last statement is kept, and
+ * the first error.  A connection that does not become free is closed.
  */
 static void
-take_results(IbltConnection *c, int before, Answer *answer)
+take_results(IbltConnection *c, Answer *answer)
 {
 	TimestampTz until = DT_NOEND;
 	PGresult   *result;
+	bool		has_row = false;	/* has this statement given one? */
 
 	for (;;)
 	{
@@ -281,15 +282,16 @@ take_results(IbltConnection *c, int before, Answer *answer)
 		switch (status)
 		{
 			case PGRES_SINGLE_TUPLE:
-			case PGRES_COMMAND_OK:
-				keep = before == 0 && answer->row == NULL;
-				before -= status == PGRES_COMMAND_OK;
-				if (keep)
-					answer->row = result;
-				break;
 			case PGRES_TUPLES_OK:
+			case PGRES_COMMAND_OK:
 			case PGRES_EMPTY_QUERY:
-				before--;
+				if (!has_row)
+				{
+					PQclear(answer->row);
+					keep = status == PGRES_SINGLE_TUPLE || status == PGRES_COMMAND_OK;
+					answer->row = keep ? result : NULL;
+				}
+				has_row = status == PGRES_SINGLE_TUPLE;
 				break;
 			case PGRES_FATAL_ERROR:
 				keep = answer->error == NULL;
@@ -317,7 +319,7 @@ take_results(IbltConnection *c, int before, Answer *answer)
 }
 
 Datum
-iblt_question_answer(const char *name, int before, Oid type, bool *isnull, TupleDesc failure, Datum *failed)
+iblt_question_answer(const char *name, Oid type, bool *isnull, TupleDesc failure, Datum *failed)
 {
 	IbltConnection *c = open_connection(name);
 	Answer	   *answer = palloc0(sizeof(Answer));
@@ -327,7 +329,7 @@ iblt_question_answer(const char *name, int before, Oid type, bool *isnull, Tuple
 	answer->callback.arg = answer;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &answer->callback);
 	c->failed = true;
-	take_results(c, before, answer);
+	take_results(c, answer);
 	*isnull = true;
 	*failed = 0;
 	if (answer->error != NULL)
@@ -349,7 +351,7 @@ iblt_question_answer(const char *name, int before, Oid type, bool *isnull, Tuple
 
 PG_FUNCTION_INFO_V1(iblt_peer_fetch);
 
-/* iblt_peer_fetch(conn, before, answer) -> (answer, failure) */
+/* iblt_peer_fetch(conn, answer) -> (answer, failure) */
 Datum
 iblt_peer_fetch(PG_FUNCTION_ARGS)
 {
@@ -359,8 +361,8 @@ iblt_peer_fetch(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	values[0] = iblt_question_answer(iblt_text_arg(fcinfo, 0, NULL), PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
-									 get_fn_expr_argtype(fcinfo->flinfo, 2), &nulls[0],
+	values[0] = iblt_question_answer(iblt_text_arg(fcinfo, 0, NULL),
+									 get_fn_expr_argtype(fcinfo->flinfo, 1), &nulls[0],
 									 lookup_rowtype_tupdesc_copy(TupleDescAttr(desc, 1)->atttypid, -1), &values[1]);
 	nulls[1] = values[1] == 0;
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));

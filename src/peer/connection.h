@@ -64,10 +64,10 @@ extern IbltConnection *iblt_connection_take(const char *name, const char *peer);
 extern bool iblt_question_send(const char *name, const char *query);
 
 /*
- * The answer to it, as a value of a type, in the result behind so many; null without a row.  An error
- * that the query ended with there, or a lost connection, is a value of the type failure, else 0.
+ * The answer to it, as a value of a type: the first row of its last statement; null without a row.
+ * An error that the query ended with there, or a lost connection, is a value of the type failure, else 0.
  */
-extern Datum iblt_question_answer(const char *name, int before, Oid type, bool *isnull,
+extern Datum iblt_question_answer(const char *name, Oid type, bool *isnull,
 								  TupleDesc failure, Datum *failed);
 
 /* Counts what libpq is about to read; false if that is more than a server has to say. */

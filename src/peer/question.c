@@ -96,21 +96,16 @@ literal(const char *text)
 }
 
 /*
- * Does something if the schema iblt_internal of the peer is a superuser's, and otherwise ends in
- * an error.  Where iblt is not, anybody may make a schema of that name.  Its functions would run as
- * the role that asks.  A superuser has the rights of all roles, of OID 10 too.  A view of iblt is
- * locked, so that the role that has installed it does not drop it before the message ends.
+ * Two statements that end in an error unless the schema iblt_internal of the peer is a superuser's.
+ * Where iblt is not, anybody may make a schema of that name.  Its functions would run as the role
+ * that asks.  What follows is not even analyzed before these have run.  A superuser has the rights of
+ * all roles, of OID 10 too.  Without PL/pgSQL, a name that no schema has makes the error.  A view of
+ * iblt is locked, so that the role that has installed it does not drop it before the message ends.
  */
-static void
-append_trust(StringInfo to, const char *act)
-{
-	appendStringInfo(to, "DO %s; ", literal(psprintf(
-		"BEGIN LOCK iblt_internal.installed IN ACCESS SHARE MODE;\n"
-		"IF (SELECT NOT pg_catalog.pg_has_role(nspowner, 10, 'USAGE') FROM pg_catalog.pg_namespace\n"
-		"WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal')\n"
-		"THEN RAISE 'schema iblt_internal does not belong to a superuser' USING ERRCODE = '3F000';\n"
-		"END IF; %s; END", act)));
-}
+#define TRUST "LOCK iblt_internal.installed IN ACCESS SHARE MODE; " \
+	"SELECT FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal' AND " \
+	"CASE WHEN pg_catalog.pg_has_role(nspowner, 10, 'USAGE') THEN NULL " \
+	"ELSE '\"iblt_internal of a superuser\"' END::pg_catalog.text::pg_catalog.regnamespace IS NOT NULL; "
 
 /*
  * Behind a pooler the next question may meet another session, so the settings go with each and end
@@ -121,21 +116,21 @@ append_trust(StringInfo to, const char *act)
 static void
 append_settings(StringInfo to, const char *label, const char *shown)
 {
-	char	   *settings = psprintf("iblt_internal.iblt_peer_settings(%s, %s, %s, %s)",
-									literal(GetConfigOption("DateStyle", false, false)),
-									literal(GetConfigOption("IntervalStyle", false, false)),
-									literal(GetConfigOption("timezone_abbreviations", false, false)),
-									literal(label == NULL ? NULL
-											: pnstrdup(label, pg_mbcharcliplen(label, (int) strlen(label), 63))));
-
-	appendStringInfoString(to, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ");
-	append_trust(to, shown == NULL ? psprintf("PERFORM %s", settings)
-				 : psprintf("PERFORM pg_catalog.concat(iblt_internal.iblt_peer_show(%s), %s)",
-							literal(shown), settings));
+	appendStringInfoString(to, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; " TRUST);
+	if (shown != NULL)
+		appendStringInfo(to, "SELECT WHERE iblt_internal.iblt_peer_show(%s) IS NULL; ", literal(shown));
+	appendStringInfo(to, "SELECT WHERE iblt_internal.iblt_peer_settings(%s, %s, %s, %s) IS NULL; ",
+					 literal(GetConfigOption("DateStyle", false, false)),
+					 literal(GetConfigOption("IntervalStyle", false, false)),
+					 literal(GetConfigOption("timezone_abbreviations", false, false)),
+					 literal(label == NULL ? NULL
+							 : pnstrdup(label, pg_mbcharcliplen(label, (int) strlen(label), 63))));
 }
 
+/* iblt_peer_trust_sql() -> text */
+IBLT_FUNCTION(iblt_peer_trust_sql, ((void) fcinfo, CStringGetTextDatum(TRUST)))
+
 PG_FUNCTION_INFO_V1(iblt_peer_settings_sql);
-PG_FUNCTION_INFO_V1(iblt_peer_trust_sql);
 
 /* iblt_peer_settings_sql(label, shown) -> text */
 Datum
@@ -145,17 +140,6 @@ iblt_peer_settings_sql(PG_FUNCTION_ARGS)
 
 	initStringInfo(&sql);
 	append_settings(&sql, iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, NULL));
-	return CStringGetTextDatum(sql.data);
-}
-
-/* iblt_peer_trust_sql(act) -> text */
-Datum
-iblt_peer_trust_sql(PG_FUNCTION_ARGS)
-{
-	StringInfoData sql;
-
-	initStringInfo(&sql);
-	append_trust(&sql, iblt_text_arg(fcinfo, 0, "NULL"));
 	return CStringGetTextDatum(sql.data);
 }
 
@@ -397,7 +381,7 @@ receive_from(const char *place, Oid wanted, bool *isnull)
 {
 	Oid			types[] = {TEXTOID, type_of("failure")};
 	Datum		args[2];
-	Datum		value = iblt_question_answer(place, 2, wanted, isnull,
+	Datum		value = iblt_question_answer(place, wanted, isnull,
 											 lookup_rowtype_tupdesc_copy(types[1], -1), &args[1]);
 
 	if (args[1] != 0)

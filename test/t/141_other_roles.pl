@@ -147,7 +147,7 @@ $node->safe_psql('postgres', q{CREATE TABLE long AS SELECT string_agg('v = ''x''
 my %endless = (
 	'a long condition' => "SELECT iblt_internal.iblt_compare_check_expression('theirs.shown', condition, true) FROM long",
 	'a long wait' => "SELECT iblt_internal.iblt_peer_send('c', 'SELECT pg_sleep(1000)'), iblt_internal.iblt_peer_wait('c')",
-	'a late answer' => "SELECT iblt_internal.iblt_peer_send('c', 'SELECT pg_sleep(1000)'), iblt_internal.iblt_peer_fetch('c', 0, ''::text)");
+	'a late answer' => "SELECT iblt_internal.iblt_peer_send('c', 'SELECT pg_sleep(1000)'), iblt_internal.iblt_peer_fetch('c', ''::text)");
 foreach my $name (sort keys %endless)
 {
 	foreach my $how ('cancel', $name =~ /condition/ ? () : 'terminate')
