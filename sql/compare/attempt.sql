@@ -81,7 +81,6 @@ BEGIN
 	END IF;
 	PERFORM peers_close(conns);
 	BEGIN
-		-- peers are asked over new connections
 		conns := connect(peers, conns, names => iblt_field(plan.sides, 'side'));
 		PERFORM peers_bare(ARRAY(SELECT CASE WHEN s.bare THEN s.place END
 			FROM unnest(sides_of(plan)) AS s));

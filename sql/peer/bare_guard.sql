@@ -84,7 +84,7 @@ CREATE FUNCTION plain_code_sql(id text) RETURNS text
 -- any relation will do.
 -- PREPARE takes the lock that a query takes, needs no right, and calls nothing.  The name is
 -- looked up before, so that it is not prepared in vain, and after that once more.  The question of
--- code takes long to plan, and is put only where other roles have functions or views.
+-- code takes long to plan, and is put only of a view, or where other roles have functions.
 CREATE FUNCTION plain_lock_sql(d described) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 	RETURN (SELECT format($q$
@@ -95,9 +95,9 @@ CREATE FUNCTION plain_lock_sql(d described) RETURNS text
 			ELSIF iblt_look = 1 THEN
 				EXECUTE %2$L;
 				EXECUTE %3$L;
-			ELSIF EXISTS (SELECT FROM pg_roles r WHERE NOT r.rolsuper AND r.rolname <> current_user
-				AND (r.oid IN (SELECT proowner FROM pg_proc WHERE oid >= 16384)
-					OR r.oid IN (SELECT relowner FROM pg_class WHERE relkind = 'v'))) THEN
+			ELSIF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(%7$L) AND relkind = 'v')
+				OR EXISTS (SELECT FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
+					WHERE p.oid >= 16384 AND NOT r.rolsuper AND r.rolname <> current_user) THEN
 				IF (%5$s) THEN
 					RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = %6$L,
 						DETAIL = 'An index, statistics, a partition key or a view would run code '
@@ -112,5 +112,5 @@ CREATE FUNCTION plain_lock_sql(d described) RETURNS text
 		format('PREPARE %I AS SELECT FROM %s', p.name, d.relation), format('DEALLOCATE %I', p.name),
 		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
 		plain_code_sql(format('to_regclass(%L)', d.relation)),
-		format('refusing to read %s', d.relation))
+		format('refusing to read %s', d.relation), d.relation)
 	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name));

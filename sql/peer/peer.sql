@@ -37,8 +37,8 @@ CREATE FUNCTION iblt_peer_fetch(conn text, INOUT answer anyelement, OUT e failur
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
--- The session keeps connections over which no rows were written and no question failed.  The other
--- session keeps its last sketch until the next one takes its place.
+-- The session keeps connections over which no rows were written, and whose last question did not
+-- fail.  The other session keeps its last sketch until the next one takes its place.
 CREATE FUNCTION peers_close(conns text[], keep boolean DEFAULT true) RETURNS void
 	AS 'MODULE_PATHNAME', 'iblt_peers_close' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 

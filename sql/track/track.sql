@@ -79,7 +79,7 @@ BEGIN
 		END IF;
 		RAISE;
 	END;
-	PERFORM peers_close(ARRAY[conn]);
+	PERFORM peers_close(ARRAY[conn], false);
 	RETURN begun;
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;

@@ -222,6 +222,7 @@ answer_of(const PGresult *row, Oid type, bool *isnull)
 	return OidInputFunctionCall(input, values[0], param, -1);
 }
 
+/* 0 for NULL */
 static int64
 bytes_of(const PGresult *row)
 {
@@ -309,11 +310,12 @@ take_results(IbltConnection *c, Answer *answer)
 						(errcode(ERRCODE_PROTOCOL_VIOLATION),
 						 errmsg("the peer did not answer with rows")));
 		}
-		/* of an answer in short records of TLS, up to eight times as much was counted */
-		c->arrived = Max(0, c->arrived - bytes * (keep ? 8 : 1));
+		c->arrived = Max(0, c->arrived - bytes);
 		if (!keep)
 			PQclear(result);
 	}
+	/* of an answer in short records of TLS, up to eight times as much was counted */
+	c->arrived = Max(0, c->arrived - 7 * bytes_of(answer->row));
 	if (PQstatus(c->pg) != CONNECTION_OK)
 		iblt_connection_close(c);
 }

@@ -96,16 +96,18 @@ literal(const char *text)
 }
 
 /*
- * Two statements that end in an error unless the schema iblt_internal of the peer is a superuser's.
- * Where iblt is not, anybody may make a schema of that name.  Its functions would run as the role
- * that asks.  What follows is not even analyzed before these have run.  A superuser has the rights of
- * all roles, of OID 10 too.  Without PL/pgSQL, a name that no schema has makes the error.  A view of
- * iblt is locked, so that the role that has installed it does not drop it before the message ends.
+ * Two statements that end in an error unless a superuser owns the schema iblt_internal of the peer.
+ * Where iblt is not, anybody may make a schema of that name, and give it away and back between two
+ * statements.  Its functions would run as the role that asks.  What follows is not even analyzed
+ * before these have run.  A superuser has the rights of all roles, of OID 10 too.  Without PL/pgSQL,
+ * a schema that is not there makes the error: nobody can make one whose name begins with pg_.  A view
+ * of iblt is locked, so that the role that has installed it does not drop it before the message ends.
  */
 #define TRUST "LOCK iblt_internal.installed IN ACCESS SHARE MODE; " \
-	"SELECT FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal' AND " \
-	"CASE WHEN pg_catalog.pg_has_role(nspowner, 10, 'USAGE') THEN NULL " \
-	"ELSE '\"iblt_internal of a superuser\"' END::pg_catalog.text::pg_catalog.regnamespace IS NOT NULL; "
+	"SELECT WHERE CASE WHEN (SELECT pg_catalog.pg_has_role(nspowner, 10, 'USAGE') " \
+	"FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) 'iblt_internal') THEN NULL " \
+	"ELSE '\"pg_no superuser owns the schema iblt_internal\"' END" \
+	"::pg_catalog.text::pg_catalog.regnamespace IS NOT NULL; "
 
 /*
  * Behind a pooler the next question may meet another session, so the settings go with each and end

@@ -21,8 +21,8 @@ sub row { return message('D', pack('n', scalar @_) . join '', map { pack('N', le
 
 my $ready = message('Z', 'I');
 my $hello = message('R', pack('N', 0)) . message('S', "server_version\0" . "15.0\0") . message('S', "client_encoding\0UTF8\0") . message('K', pack('NN', 1, 2)) . $ready;
-# behind the results of the two statements with settings
-my $settings = message('C', "SET\0") . message('C', "DO\0");
+# behind the results of the statements with settings
+my $settings = message('C', "SET\0") . message('C', "LOCK TABLE\0") . message('C', "SELECT 0\0") x 2;
 my $selected = message('C', "SELECT 1\0") . $ready;
 my $notice = message('N', "SNOTICE\0C00000\0Mlisten to me\0\0");
 

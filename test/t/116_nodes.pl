@@ -276,7 +276,7 @@ sql('n1', 'UPDATE far.t SET v = 2');
 like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{n1,n2}')"), qr/22023: node "n2" reads rows of other servers\nDETAIL:  Its rows may come from another node, and both would have a vote for them\./, 'which has no vote of its own in a repair');
 is(sql('here', "SELECT count(*) FROM iblt_repair_nodes('far.t', '{n1,n2}', source => 'n1')"), '0', 'unless a source is named');
 sql($_, 'DROP SCHEMA far CASCADE') foreach qw(n1 n2);
-# after an error, the next table has new connections; and locks are freed
+# an error of one table does not keep the next one from being compared; and locks are freed
 sql('n3', 'ALTER TABLE shop.a RENAME v TO w');
 sql('here', 'CREATE VIEW held AS SELECT count(*) AS n FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = \'shop\'');
 like(sql('here', "BEGIN; SELECT concat_ws(' ', relation, status, detail) FROM iblt_audit_nodes(${\ list(@audited)}, tables => ARRAY['shop.\"B b\"', 'shop.a', 'shop.t'], recheck => 0); SELECT n FROM held; COMMIT"),

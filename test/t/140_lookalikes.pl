@@ -313,9 +313,15 @@ my @refused = ("SELECT * FROM genuine.iblt_compare($both)", "SELECT * FROM genui
 foreach my $call (@refused)
 {
 	(undef, undef, $err) = $server->psql('owned', $call);
-	like($err, qr/ERROR: .*(iblt is not installed|schema "iblt_internal of a superuser" does not exist)/, "a schema iblt_internal that somebody else made is refused: " . $call =~ s/\(.*//r =~ s/.*[.]//r) or diag($err);
+	like($err, qr/ERROR: .*(iblt is not installed|schema "pg_no superuser owns the schema iblt_internal" does not exist)/, "a schema iblt_internal that somebody else made is refused: " . $call =~ s/\(.*//r =~ s/.*[.]//r) or diag($err);
 }
 run('owned', "SELECT * FROM genuine.iblt_compare($both, method => 'plain')");
+# the name of a schema that the check makes its error of, and a schema that has another name during the check
+like(($server->psql('bare', 'CREATE SCHEMA "pg_no superuser owns the schema iblt_internal"'))[2], qr/unacceptable schema name/, 'nobody can make the schema that the check names');
+my $renames = IbltTest::background($server, 'DO $$ BEGIN LOOP ALTER SCHEMA iblt_internal RENAME TO away; COMMIT; ALTER SCHEMA away RENAME TO iblt_internal; COMMIT; END LOOP; END $$', 'bare');
+(undef, undef, $err) = $server->psql('owned', join(";\n", ($refused[0]) x 150), on_error_stop => 0);
+is(scalar(() = $err =~ /ERROR: .*(?:iblt is not installed|no superuser owns|does not exist)/g), 150, 'a schema that goes and comes is refused each time');
+$renames->{run}->kill_kill;
 nothing_ran('a peer without iblt');
 
 # --- builds that follow FIPS: md5 is an error ---------------------------------------------------------
