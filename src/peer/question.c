@@ -97,7 +97,7 @@ literal(const char *text)
 
 /*
  * Two statements that end in an error unless a superuser owns the schema iblt_internal of the peer.
- * Where iblt is not, anybody may make a schema of that name, and give it away and back between two
+ * Where iblt is not, anybody may make a schema of that name, and rename it away and back between two
  * statements.  Its functions would run as the role that asks.  What follows is not even analyzed
  * before these have run.  A superuser has the rights of all roles, of OID 10 too.  Without PL/pgSQL,
  * a schema that is not there makes the error: nobody can make one whose name begins with pg_.  A view

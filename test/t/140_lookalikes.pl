@@ -321,7 +321,8 @@ like(($server->psql('bare', 'CREATE SCHEMA "pg_no superuser owns the schema iblt
 my $renames = IbltTest::background($server, 'DO $$ BEGIN LOOP ALTER SCHEMA iblt_internal RENAME TO away; COMMIT; ALTER SCHEMA away RENAME TO iblt_internal; COMMIT; END LOOP; END $$', 'bare');
 (undef, undef, $err) = $server->psql('owned', join(";\n", ($refused[0]) x 150), on_error_stop => 0);
 is(scalar(() = $err =~ /ERROR: .*(?:iblt is not installed|no superuser owns|does not exist)/g), 150, 'a schema that goes and comes is refused each time');
-$renames->{run}->kill_kill;
+run('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'bare' AND query LIKE 'DO %'");
+IbltTest::finish($renames);
 nothing_ran('a peer without iblt');
 
 # --- builds that follow FIPS: md5 is an error ---------------------------------------------------------
