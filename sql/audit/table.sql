@@ -324,10 +324,7 @@ BEGIN
 			EXIT WHEN result.status IS NOT NULL;
 			@take_failure@;
 			stuck := coalesce((told_too_many(e)).stuck, stuck);
-			-- these two are raised here, between questions to the peer
-			IF e.state NOT IN ('IB002', 'IB003') THEN
-				PERFORM peers_close(a.conns);
-			END IF;
+			PERFORM peers_close(a.conns);
 		END;
 		next := next_attempt(a, plan, e);
 		a := next.a;

@@ -87,6 +87,16 @@
 
 #endif
 
+/* 16: a client may delegate its GSSAPI credentials.  Its own header needs those of GSSAPI. */
+#if PG_VERSION_NUM >= 160000 && defined(ENABLE_GSS)
+struct Port;
+extern bool be_gssapi_get_delegation(struct Port *port);
+#define iblt_gss_is_delegated()	(MyProcPort != NULL && be_gssapi_get_delegation(MyProcPort))
+#else
+#define iblt_gss_is_delegated()	false
+#define PQconnectionUsedGSSAPI(pg)	false
+#endif
+
 #if PG_VERSION_NUM >= 170000
 /* 17: belongs to a resource owner, no longer to a memory context */
 #define iblt_wait_event_set(n)	CreateWaitEventSet(CurrentResourceOwner, n)

@@ -4,8 +4,8 @@
  *
  * The rules are those of dblink and postgres_fdw.  A role needs USAGE on a foreign
  * server and a user mapping, and one that is no superuser must give a password for
- * which the other server asks.  Otherwise it could use what the server's operating
- * system user may do.
+ * which the other server asks, or have delegated its GSSAPI credentials.  Otherwise
+ * it could use what the server's operating system user may do.
  *
  * No error shows a connection string.
  */
@@ -244,7 +244,8 @@ read_peer(Opening *o)
 	}
 	if (o->failure[IBLT_FAILURE_STATE] == NULL && o->given == NULL)
 		refuse(o, "08001", NULL);
-	else if (o->failure[IBLT_FAILURE_STATE] == NULL && o->needs_password && *value_of(o, "password") == '\0')
+	else if (o->failure[IBLT_FAILURE_STATE] == NULL && o->needs_password && *value_of(o, "password") == '\0'
+			 && !iblt_gss_is_delegated())
 		refuse(o, "2F003", "Non-superusers must give a password in the user mapping or the connection string.");
 	if (o->failure[IBLT_FAILURE_STATE] != NULL)
 		return;
@@ -384,7 +385,10 @@ finish(Opening *o)
 
 	if (o->poll == PGRES_POLLING_FAILED && o->failure[IBLT_FAILURE_STATE] == NULL)
 		refuse(o, "08001", failure_of(o));
-	else if (o->poll == PGRES_POLLING_OK && o->needs_password && !PQconnectionUsedPassword(c->pg))
+	else if (o->poll == PGRES_POLLING_OK && o->needs_password
+			 /* without one, libpq may have found that of the server's user */
+			 && !(PQconnectionUsedPassword(c->pg) && *value_of(o, "password") != '\0')
+			 && !(iblt_gss_is_delegated() && PQconnectionUsedGSSAPI(c->pg)))
 		refuse(o, "2F003", "Non-superusers cannot connect if the server does not ask for the password.");
 	if (o->failure[IBLT_FAILURE_STATE] == NULL)
 		c->checked = PQsetnonblocking(c->pg, 1) == 0;
