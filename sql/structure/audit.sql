@@ -18,9 +18,9 @@ CREATE FUNCTION structure_severity(property text, a jsonb, b jsonb, absence text
 			THEN 'unknown'
 		WHEN property = 'next value' AND (cycle OR falling AND a < b OR NOT falling AND a > b)
 			THEN 'change'
-		WHEN property = ANY ('{owner,rights,tablespace,access method,storage,compression,'
-				'statistics,options,inherited,clustered,cost,rows,support,parallel,cache,start}'
-				::text[]) THEN 'change'
+		WHEN property = ANY ('{owner,tablespace,access method,storage,compression,statistics,'
+				'options,inherited,clustered,cost,rows,support,parallel,cache,start}'::text[])
+			OR starts_with(property, 'rights of ') THEN 'change'
 		WHEN property = 'view options' THEN 'danger'
 		ELSE absence END;
 
@@ -37,6 +37,13 @@ AS $$
 	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b)
 $$;
 
+-- What a list has and another one has not, as text; NULL if there is nothing.
+CREATE FUNCTION structure_without(list jsonb, other jsonb) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT to_jsonb(string_agg(item, ', ' ORDER BY n))
+		FROM jsonb_array_elements_text(list) WITH ORDINALITY AS l(item, n)
+		WHERE other ? item IS NOT TRUE);
+
 -- A property as users see it.
 CREATE FUNCTION structure_said(value jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -46,7 +53,7 @@ CREATE FUNCTION structure_said(value jsonb) RETURNS text
 		ELSE value #>> '{}' END;
 
 -- The differences of two structures.
--- Where one side lacks a relation, the parts of the relation are not named.
+-- Where one side lacks a relation or a publication, its parts are not named.
 CREATE FUNCTION structure_differences(s structure)
 RETURNS TABLE (kind text, object text, property text, here text, there text, severity text)
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -63,17 +70,26 @@ AS $$
 		AND (h.facts IS NOT NULL OR t.parent IS NULL
 			OR structure_unquoted(t.parent) IN (SELECT h.name FROM h))
 	)
-	SELECT p.kind, p.object, x.property, structure_said(y.a), structure_said(y.b)
+	SELECT p.kind, p.object, x.property,
+		coalesce(p.mine ->> (x.property || ' text'), structure_said(y.a)),
+		coalesce(p.theirs ->> (x.property || ' text'), structure_said(y.b))
 			|| CASE WHEN x.property = 'next value' AND structure_unsure(y.a, y.b, p.theirs)
 			THEN ', or up to 32 steps before, as a standby says' ELSE '' END,
-		structure_severity(x.property, y.a, y.b, p.absence,
+		structure_severity(x.property, y.a, y.b,
+			-- a view that is there may show other rows, and nobody notices
+			CASE WHEN p.kind ~ 'view$' AND x.property IN ('definition', 'not populated')
+				THEN 'danger' ELSE p.absence END,
 			(p.facts ->> 'increment')::numeric < 0,
 			'true' IN (p.mine ->> 'cycle', p.theirs ->> 'cycle'), p.theirs)
 	FROM pair AS p,
 	LATERAL jsonb_object_keys(coalesce(p.mine, '{}') || coalesce(p.theirs, '{}')) AS x(property),
 	LATERAL (SELECT nullif(p.mine -> x.property, 'false'), nullif(p.theirs -> x.property, 'false'))
 		AS v(m, t),
-	LATERAL (SELECT v.m, v.t WHERE x.property <> 'column order'
+	LATERAL (SELECT v.m, v.t WHERE x.property !~ '^(column order$|rights of )'
+		UNION ALL
+		-- the rights that the other side lacks
+		SELECT structure_without(v.m, v.t), structure_without(v.t, v.m)
+		WHERE starts_with(x.property, 'rights of ')
 		UNION ALL
 		-- of the columns that both have
 		SELECT v.m - ARRAY(SELECT jsonb_array_elements_text(v.m - ARRAY(
@@ -82,7 +98,7 @@ AS $$
 				SELECT jsonb_array_elements_text(v.m))))
 		WHERE x.property = 'column order') AS y(a, b)
 	WHERE x.property NOT IN ('reached', 'numbers', 'tools', 'logged', 'logged ahead',
-		'naming')
+		'naming', 'rights', 'source text')
 	AND NOT (x.property = 'next value' AND coalesce(s.one_system AND p.mine -> 'logged'
 		= p.theirs -> 'logged' AND 'true' IN (p.mine ->> 'logged ahead',
 			p.theirs ->> 'logged ahead'), false))

@@ -4,10 +4,10 @@
 -- a later release added is read through to_jsonb.  Deparsed text is used where all releases
 -- print the same, and facts of the catalogs elsewhere.
 --
--- A query gives objects: the kind, a name that is unique in it, the relation that it is a
--- part of, the severity of its absence, and its properties.  A property is a text, a number,
--- true where it holds, false or null where there is none, or {"unknown": reason}.  A regular
--- expression finds the word for a letter of the catalogs.
+-- A query gives objects: the kind, a name that is unique in it, the relation or publication that
+-- it is a part of, the severity of its absence, and its properties.  A property is a text, a
+-- number, true where it holds, false or null where there is none, or {"unknown": reason}.  A
+-- regular expression finds the word for a letter of the catalogs.
 --
 -- structure_sql (structure.sql) puts the queries together.  It defines spaces (the schemas that
 -- are compared), members (what belongs to an extension), tools (the extensions of an audit),
@@ -242,6 +242,10 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			'source', CASE WHEN p.prosqlbody IS NULL THEN left(encode(sha256(convert_to(
 				concat_ws(' ', p.prosrc, p.probin), CASE getdatabaseencoding()
 				WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32) END,
+			-- to be shown, if no encoding stands between
+			'source text', CASE WHEN p.prosqlbody IS NULL AND (getdatabaseencoding()
+					= current_setting('client_encoding') OR p.prosrc !~ '[^\x01-\x7f]')
+				THEN concat_ws(' ', p.prosrc, p.probin) END,
 			'body', pg_get_function_sqlbody(p.oid),
 			'aggregate', (SELECT concat_ws(' ', g.aggkind, g.aggnumdirectargs, g.aggtransfn,
 					g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
@@ -344,7 +348,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	FROM pg_publication p
 	UNION ALL
 	SELECT 'published table', format('%s in %I', y.name, t.pubname),
-		y.name, 'change', jsonb_build_object('filter', y.j ->> 'rowfilter',
+		quote_ident(t.pubname), 'change', jsonb_build_object('filter', y.j ->> 'rowfilter',
 			'columns left out', (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 				FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 				AND a.attgenerated = '' AND NOT coalesce(nullif(y.j -> 'attnames', 'null')

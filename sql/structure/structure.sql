@@ -8,7 +8,7 @@
 CREATE TYPE structure_object AS (
 	kind text,
 	object text,			-- unique in its kind
-	parent text,			-- the relation that it is a part of
+	parent text,			-- the relation or publication that it is a part of
 	severity text,			-- of its absence, and of most properties
 	facts jsonb				-- property: value
 );
@@ -70,13 +70,14 @@ AS $$
 				'\{owned (\S+) (\S+) (\w)\}',
 				$q$'owner', pg_get_userbyid(\2), {granted \1 \2 \3}$q$),
 				'\{granted (\S+) (\S+) (\w)\}',
-				$q$'rights', (SELECT string_agg(g.item, ', ' ORDER BY g.item COLLATE "C") FROM (
-					SELECT concat(CASE g.grantee WHEN 0 THEN 'PUBLIC'
-						ELSE quote_ident(pg_get_userbyid(g.grantee)) END, ' ', string_agg(DISTINCT
-							g.privilege_type || CASE WHEN g.is_grantable THEN '*' ELSE '' END, '+'))
+				$q$'rights', (SELECT jsonb_object_agg(g.role, g.rights) FROM (
+					SELECT CASE g.grantee WHEN 0 THEN 'PUBLIC' WHEN \2 THEN 'the owner'
+							ELSE quote_ident(pg_get_userbyid(g.grantee)) END,
+						jsonb_agg(DISTINCT
+							g.privilege_type || CASE WHEN g.is_grantable THEN '*' ELSE '' END)
 					FROM aclexplode(coalesce(\1, acldefault('\3', \2))) AS g
 					WHERE g.privilege_type <> 'MAINTAIN' OR g.grantee <> \2
-					GROUP BY g.grantee) AS g(item))$q$)
+					GROUP BY g.grantee) AS g(role, rights))$q$)
 			ELSE regexp_replace(k.query, ',\s*\{(owned|granted) [^}]*\}', '') END, '{code c.oid}',
 			'(' || plain_code_sql('c.oid') || ')'), ' UNION ALL '))
 	FROM structure_kinds k
@@ -162,7 +163,9 @@ CREATE FUNCTION structure_objects(answer jsonb, schema text, other text)
 RETURNS structure_object[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT coalesce(array_agg(ROW(o.kind, o.object, o.parent, o.severity,
-		'{"exists": true}' || o.facts || jsonb_strip_nulls(jsonb_build_object(
+		'{"exists": true}' || o.facts || (SELECT coalesce(jsonb_object_agg('rights of ' || r.key,
+			r.value), '{}') FROM jsonb_each(o.facts -> 'rights') AS r)
+		|| jsonb_strip_nulls(jsonb_build_object(
 			'behind its column', CASE
 				WHEN o.facts -> 'reached' IS NULL OR o.facts @> '{"cycle": true}' THEN NULL
 				WHEN jsonb_typeof(o.facts -> 'reached') = 'object' THEN o.facts -> 'reached'
@@ -177,7 +180,8 @@ RETURNS structure_object[]
 		SELECT p.kind, CASE p.kind WHEN 'schema' THEN other
 			ELSE structure_renamed(p.object, schema, other || '.') END,
 			structure_renamed(p.parent, schema, other || '.'), p.severity,
-			(SELECT coalesce(jsonb_object_agg(f.key, CASE jsonb_typeof(f.value) WHEN 'string'
+			(SELECT coalesce(jsonb_object_agg(f.key, CASE
+				WHEN jsonb_typeof(f.value) = 'string' AND f.key <> 'source text'
 				THEN to_jsonb(structure_renamed(f.value #>> '{}', schema, other || '.'))
 				ELSE f.value END), '{}') FROM jsonb_each(p.facts) AS f)
 		WHERE schema IS NOT NULL) AS o);
