@@ -22,6 +22,10 @@ RETURNS failure[]
 CREATE FUNCTION iblt_peer_is_open(conn text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
+-- Host and port of a connection as this side calls them, NULL if it is not open.
+CREATE FUNCTION iblt_peer_address(conn text) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
 -- Sends a query over a connection, and counts it; false if it could not.
 CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;

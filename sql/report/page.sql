@@ -180,8 +180,9 @@ CREATE FUNCTION report_page(report report) RETURNS text
 		title, '</h1><p class="note">',
 		concat_ws(', ', html(report.name), 'run ' || report.run || coalesce(', which ended at '
 			|| to_char(report.ended, 'YYYY-MM-DD HH24:MI:SS "UTC"'), ''),
-			'database ' || html(current_database()), 'made at '
-			|| to_char(report.made, 'YYYY-MM-DD HH24:MI:SS "UTC"'), html(report.state)),
+			CASE WHEN report.here IS NULL THEN 'database ' || html(current_database()) END,
+			'made at ' || to_char(report.made, 'YYYY-MM-DD HH24:MI:SS "UTC"'), html(report.state)),
+		'</p><p class="note">' || replace(html(report_sides(report), 2000), chr(10), '<br>'),
 		'</p></header>', chr(10),
 		page_list(report, 'Tables that differ', '{differs}', 200),
 		page_list(report, 'Not compared, and why', ARRAY(SELECT DISTINCT t.status
@@ -189,10 +190,12 @@ CREATE FUNCTION report_page(report report) RETURNS text
 		(SELECT html_section(format('Structure and sequences (%s)', grouped(count(*))),
 				CASE count(*) WHEN 0 THEN '<p>No difference.</p>' || chr(10) ELSE
 				html_table('{severity,kind,object,property,here,there}', string_agg('<tr>' || (
-						SELECT string_agg(format('<td>%s</td>', html(s.row ->> c.name)), ''
-							ORDER BY c.n)
-						FROM unnest('{severity,kind,object,property,here,there}'::text[])
-							WITH ORDINALITY AS c(name, n)) || '</tr>' || chr(10), '' ORDER BY s.n)
+						SELECT string_agg(format('<td>%s</td>', html(c.said)), '' ORDER BY c.n)
+						FROM unnest(ARRAY[s.row ->> 'severity', s.row ->> 'kind',
+							s.row ->> 'object', s.row ->> 'property',
+							from_difference(s.row ->> 'here', s.row ->> 'there', 280),
+							from_difference(s.row ->> 'there', s.row ->> 'here', 280)])
+							WITH ORDINALITY AS c(said, n)) || '</tr>' || chr(10), '' ORDER BY s.n)
 					FILTER (WHERE s.n <= 300))
 				|| coalesce(html_left_out(300, count(*), 'differences in structure'), '') END)
 			FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)

@@ -4,26 +4,48 @@
 -- monitoring (metrics.sql), or as a page (page.sql).  It is made of the rows of iblt_audit,
 -- or of a run, and changes nothing.  bin/iblt-audit.sh writes these forms.
 
--- What a server answers to a plain query, or this database without one; NULL after an error
--- there, because a report does without it.
-CREATE FUNCTION report_ask(peer text, query text) RETURNS text
+-- What a server answers to a plain query, or this database without one, and its address; NULL
+-- after an error there, because a report does without it.
+CREATE FUNCTION report_ask(peer text, query text, OUT answer text, OUT address text)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	answer text;
 BEGIN
 	conn := (connect(ARRAY[peer], ARRAY[conn], '5 s'))[1];
 	PERFORM peers_bare(ARRAY[conn]);
+	address := iblt_peer_address(conn);
 	answer := ask_one(conn, query);
 	PERFORM peers_close(ARRAY[conn]);
-	RETURN answer;
 EXCEPTION WHEN @on_any_error@ THEN
 	PERFORM peers_close(ARRAY[conn], false);
 	IF SQLSTATE = '57014' THEN
 		RAISE;
 	END IF;
-	RETURN NULL;
+END
+$$;
+
+-- Which server a side is, and how far; {} if it does not say.
+CREATE FUNCTION report_side(peer text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	said record;
+	facts text[];
+	server text := CASE WHEN NOT iblt_peer_is_string(peer) THEN peer END;
+BEGIN
+	said := report_ask(peer, $q$
+		SELECT ARRAY[concat_ws(':', coalesce(host(inet_server_addr()), 'socket'),
+			current_setting('port')), current_database(),
+			substring(current_setting('server_version') FROM '\S+'),
+			CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text
+				ELSE pg_current_wal_lsn()::text END,
+			to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')]::text$q$);
+	facts := ARRAY(SELECT one_line(left(f, 200)) FROM unnest(said.answer::text[]) AS f);
+	RETURN jsonb_strip_nulls(jsonb_build_object('server', server, 'address',
+		coalesce(said.address, facts[1]), 'database', facts[2], 'version', facts[3],
+		'position', facts[4], 'time', facts[5]));
 END
 $$;
 
@@ -33,21 +55,14 @@ CREATE FUNCTION subscription_state(subscription text, peer text, here_peer text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	said text[] := report_ask(here_peer, format('SELECT ARRAY[u.subslotname::text,'
+	said text[] := (report_ask(here_peer, format('SELECT ARRAY[u.subslotname::text,'
 			' coalesce((%s), %L)]::text FROM pg_subscription AS u WHERE u.subname = %L'
 			' AND u.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())'
 			' AND NOT pg_is_in_recovery()', plain_call('follower_said(u.subslotname::text)'),
-		format('subscription "%s" has no slot', subscription), subscription));
+		format('subscription "%s" has no slot', subscription), subscription))).answer;
 BEGIN
-	IF said[2] IS NOT NULL AND num_nonnulls(peer, here_peer) = 0 THEN
-		BEGIN
-			peer := audit_peer(subscription, NULL);
-		EXCEPTION WHEN insufficient_privilege THEN
-			NULL;	-- the state of the slot is left out
-		END;
-	END IF;
 	RETURN said[2] || coalesce(', ' || CASE WHEN peer IS NOT NULL
-		THEN report_ask(peer, plain_call(format('slot_said(%L)', said[1]))) END, '');
+		THEN (report_ask(peer, plain_call(format('slot_said(%L)', said[1])))).answer END, '');
 END
 $$;
 
@@ -112,13 +127,24 @@ BEGIN
 			-- not that of this database in place of another one
 			WHERE head.identities[1] IS NULL OR here_peer IS NOT NULL);
 	END IF;
+	IF num_nonnulls(peer, here_peer) = 0 AND subscription IS NOT NULL THEN
+		BEGIN
+			peer := audit_peer(subscription, NULL);
+		EXCEPTION WHEN insufficient_privilege OR undefined_object THEN
+			NULL;	-- the publisher is left out
+		END;
+	END IF;
+	IF form IN ('text', 'summary', 'json', 'html') AND num_nonnulls(peer, here_peer) > 0 THEN
+		report.here := report_side(here_peer);
+		report.there := CASE WHEN peer IS NOT NULL THEN report_side(peer) END;
+	END IF;
 	IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
 		report.state := subscription_state(subscription, peer, here_peer);
 	END IF;
 	CASE form
 		WHEN 'text' THEN RETURN report_text(report);
 		WHEN 'summary' THEN RETURN (
-			SELECT concat_ws(chr(10), report_title(report),
+			SELECT concat_ws(chr(10), report_title(report), report_sides(report),
 				string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')),
 					chr(10) ORDER BY c.n) FILTER (WHERE c.n <= 20),
 				CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
@@ -131,6 +157,7 @@ BEGIN
 				' "run": ' || run || ',', ' "tables": [', chr(10),
 				string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10), '], ',
 				'"structure": ' || report.structure::text || ', ',
+				'"here": ' || report.here::text || ', ', '"there": ' || report.there::text || ', ',
 				'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
 				'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
 			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));

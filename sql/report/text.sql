@@ -34,14 +34,55 @@ CREATE FUNCTION report_title(report report) RETURNS text
 		|| to_char(CASE WHEN report.run IS NOT NULL THEN report.ended END,
 			'YYYY-MM-DD HH24:MI:SS "UTC"'));
 
+-- Which servers the sides are, a line each; NULL if it is not known.
+CREATE FUNCTION report_sides(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT string_agg(s.side || ': ' || concat_ws(', ', s.facts ->> 'server',
+			coalesce(s.facts ->> 'address', 'no answer'), 'database ' || (s.facts ->> 'database'),
+			'PostgreSQL ' || (s.facts ->> 'version'), 'at ' || (s.facts ->> 'position'),
+			s.facts ->> 'time'), chr(10))
+		FROM (VALUES ('here', report.here), ('there', report.there)) AS s(side, facts)
+		WHERE s.facts IS NOT NULL);
+
+-- A text of more than one line or that many characters from where it differs from another one, with
+-- what stands before that on its line.
+CREATE FUNCTION from_difference(said text, other text, most integer) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	same integer := 0;		-- so many characters are, up to "least" may be
+	least integer := least(length(said), length(other));
+	half integer;
+	line text;
+BEGIN
+	IF said IS NULL OR strpos(said, chr(10)) = 0 AND length(said) <= most THEN
+		RETURN said;
+	END IF;
+	WHILE same < least LOOP
+		half := (same + least + 1) / 2;
+		IF left(said, half) = left(other, half) COLLATE "C" THEN
+			same := half;
+		ELSE
+			least := half - 1;
+		END IF;
+	END LOOP;
+	line := right(substring(left(said, same) FROM '[^' || chr(10) || ']*$'), most / 3);
+	same := same - length(line);
+	RETURN concat(CASE WHEN same > 0 THEN format('line %s: ... ',
+			cardinality(string_to_array(left(said, same), chr(10)))) END,
+		substr(said, same + 1, most), CASE WHEN length(said) > same + most THEN ' ...' END);
+END
+$$;
+
 -- The differences in structure, a line each, the first ones of many; or NULL.
 CREATE FUNCTION report_structure(report report, most integer) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT nullif(concat_ws(chr(10), string_agg('  ' || one_line(format(
 			'%s %s: %s: %s here, %s there (%s)', s.row ->> 'kind', s.row ->> 'object',
 			s.row ->> 'property',
-			coalesce(left(s.row ->> 'here', 200), 'nothing'),
-			coalesce(left(s.row ->> 'there', 200), 'nothing'), s.row ->> 'severity')), chr(10)
+			coalesce(from_difference(s.row ->> 'here', s.row ->> 'there', 200), 'nothing'),
+			coalesce(from_difference(s.row ->> 'there', s.row ->> 'here', 200), 'nothing'),
+			s.row ->> 'severity')), chr(10)
 			ORDER BY s.n) FILTER (WHERE s.n <= most),
 		CASE WHEN count(*) > most THEN format('  and %s more differences in structure',
 			count(*) - most) END), '')
@@ -75,7 +116,7 @@ CREATE FUNCTION report_text(report report) RETURNS text
 		SELECT c AS n, max(length(l.cells[c])) AS width
 		FROM line l, generate_series(1, 7) AS c GROUP BY c
 	)
-	SELECT concat_ws(chr(10), report_title(report), string_agg((
+	SELECT concat_ws(chr(10), report_title(report), report_sides(report), string_agg((
 				SELECT rtrim(string_agg(CASE WHEN w.n < 3 THEN rpad(l.cells[w.n], w.width)
 					ELSE lpad(coalesce(l.cells[w.n], ''), w.width) END, '  ' ORDER BY w.n))
 				FROM width w)

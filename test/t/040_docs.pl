@@ -60,7 +60,7 @@ sub examples
 	return (\@parts, join("\n", @problems));
 }
 
-# Rows with single spaces, without rules and row counts; errors without places.
+# Rows with single spaces, without rules, row counts and which servers; errors without places.
 sub normalise
 {
 	my ($text) = @_;
@@ -68,6 +68,7 @@ sub normalise
 	$text =~ s/^psql:\S+: //gm;
 	$text =~ s/^[-+]+$//gm;
 	$text =~ s/^\(\d+ rows?\)$//gm;
+	$text =~ s/^(here|there): .*\bPostgreSQL \d.*$/$1: a server/gm;
 	$text =~ s/[ \t]+/ /g;
 	$text =~ s/ ?\n ?/\n/g;
 	$text =~ s/\n+/\n/g;

@@ -12,10 +12,13 @@ both('CREATE SCHEMA shop; CREATE TABLE shop.customers (id int PRIMARY KEY); INSE
 	CREATE TABLE shop.items (id int PRIMARY KEY, v int); INSERT INTO shop.items SELECT g, g FROM generate_series(1, 2000) g');
 my @shop = ('peer=node_b', 'schema=shop');
 
+# Which servers the sides are, which other tests leave out.
+my $sides = qr{^here: socket:\d+, database postgres, PostgreSQL \d\S*, at \w+/\w+, [\d-]+T[\d:]+Z\nthere: node_b, ${\ $there->host}:${\ $there->port}, database postgres, PostgreSQL \d\S*, at \w+/\w+, [\d-]+T[\d:]+Z\n}m;
 sub script_is
 {
 	my ($arguments, $status, $out, $err, $text) = @_;
 	my @got = program($arguments);
+	s/$sides// foreach @got[ 1, 2 ];
 	is($got[0], $status, "$text: status") or note("$got[1]$got[2]");
 	ref $out ? like($got[1], $out, "$text: stdout") : is($got[1], $out, "$text: stdout");
 	ref $err ? like($got[2], $err, "$text: stderr") : is($got[2], $err, "$text: stderr");
@@ -51,6 +54,9 @@ differs: 1 of 3 tables, 1 not compared, schema=shop
   shop.notes not comparable: relation shop.notes does not exist on the peer; create it there, or compare it by iblt_compare under its other name
 END
 script_is(\@shop, 1, $text, $summary, 'differs');
+like($_, qr/\Adiffers: .*\n$sides/, 'both servers are named') foreach (program(\@shop))[ 1, 2 ];
+my $document = JSON::PP->new->utf8->decode((program([ '--json', @shop ]))[1]);
+is(join(' ', map { "$_->{database} $_->{address} " . ($_->{server} // '-') } @$document{qw(here there)}), "postgres socket:${\ $here->port} - postgres ${\ $there->host}:${\ $there->port} node_b", 'in JSON, too');
 script_is([ '--text', @shop ], 1, $text, $summary, '--text');
 script_is([ '--tsv', @shop ], 1, qr/^relation\t/, $summary, '--tsv');
 script_is([ '--json', @shop ], 1, qr/^\{"verdict": "differs"/, $summary, '--json');
@@ -60,7 +66,7 @@ script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" exists n
 my $ended = qr/, ended at \d{4}(?:-\d\d){2} \d\d(?::\d\d){2} UTC\n/;
 my $of_run = join $ended, map { quotemeta } split /(?<=schema=shop)\n/, $summary;
 script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop$ended).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n$of_run\z/s, 'a run');
-like($here->safe_psql('postgres', "SELECT iblt_audit_report(run => 1, form => 'summary', name => 'schema=shop')") . "\n", qr/\A$of_run\z/, 'in SQL');
+like($here->safe_psql('postgres', "SELECT iblt_audit_report(run => 1, form => 'summary', name => 'schema=shop')") =~ s/$sides//r . "\n", qr/\A$of_run\z/, 'in SQL');
 is($here->safe_psql('postgres', "SELECT iblt_audit_report(json_agg(a), 'text', 'schema=shop') FROM iblt_audit('node_b', schema => 'shop', extra_columns => 'error') AS a") . "\n", $text,
 	'in SQL, of an audit');
 script_is([ '--run', @shop, 'max_time=0 s' ], 2, qr/\Acould not tell: 3 of 3 tables not compared, schema=shop\n/, qr/shop\.items waiting\n/, 'a run that has not begun');
@@ -97,8 +103,8 @@ script_is([ '--nagios', @shop ], 2,
 script_is([ '--nagios', 'peer=node_b', 'tables={shop.customers}' ], 0,
 	"IBLT OK - equal: 1 table, tables={shop.customers} | tables=1 differs=0 not_compared=0 missing=0 extra=0 changed=0 unconfirmed=0\n", '', 'Nagios: equal');
 script_is([ '--nagios', 'peer=node_b', 'tables={shop.notes}' ], 3, qr/\AIBLT UNKNOWN - could not tell: 1 of 1 table .*\| tables=1 differs=0 not_compared=1 .*\n\z/, '', 'Nagios: could not tell');
-script_is([ '--nagios', 'peer=nowhere', 'schema=shop' ], 3, "IBLT UNKNOWN - psql ended with status 3\n", qr/neither a foreign server/, 'Nagios: no answer');
-script_is([ '--nagios', 'shop' ], 3, "IBLT UNKNOWN - arguments are NAME=VALUE\n", qr/NAME=VALUE/, 'Nagios: wrong arguments');
+script_is([ '--nagios', 'peer=nowhere', 'schema=shop' ], 3, "IBLT UNKNOWN - no answer, because of the error above\n", qr/neither a foreign server/, 'Nagios: no answer');
+script_is([ '--nagios', 'shop' ], 3, "IBLT UNKNOWN - argument 1 is not NAME=VALUE\n", qr/NAME=VALUE/, 'Nagios: wrong arguments');
 is($here->safe_psql('postgres', q{SELECT iblt_audit_report('[{"relation": "a|b=1", "status": "differs", "missing": null}]'::json, 'nagios')}),
 	'IBLT CRITICAL - differs: 1 of 1 table: a/b=1 differs | tables=1 differs=1 not_compared=0 missing=0 extra=0 changed=0 unconfirmed=0', 'Nagios: a bar in a name');
 
@@ -182,6 +188,13 @@ both('CREATE SCHEMA hall; CREATE TABLE hall.a (id int PRIMARY KEY); INSERT INTO 
 my @hall = ('--all', 'peer=node_b', 'schema=hall');
 script_is(\@hall, 0, "equal: 1 table, structure equal, schema=hall\nstatus  table   here  there  missing  extra  changed\nequal   hall.a     1      1        0      0        0\n", '', '--all: equal');
 script_is([ '--run', @hall ], 0, qr/^equal: 1 table, structure equal, /, qr/is finished/, '--all, a run: equal');
+# rights that are lost are a difference, if they are not left out
+$there->safe_psql('postgres', 'CREATE ROLE clerk; GRANT SELECT ON hall.a TO clerk');
+script_is(\@hall, 1, qr/^differs: 1 table equal, differences in structure: 1 \(without danger to data: 1\), schema=hall\n.*\n  table hall\.a: rights of clerk: nothing here, SELECT there \(change\)\n\z/s,
+	qr/rights of clerk/, '--all: a right that is lost');
+script_is([ @hall, 'rights=false' ], 0, qr/^equal: 1 table, structure equal, /, '', '--all: rights=false');
+script_is([ @$_, 'peer=node_b' ], 2, '', qr/rights=true or rights=false goes with --all/, "@$_") foreach [ '--all', 'rights=no' ], ['rights=true'];
+$there->safe_psql('postgres', 'REVOKE SELECT ON hall.a FROM clerk');
 $there->safe_psql('postgres', 'CREATE VIEW hall.v AS SELECT 1 AS one; CREATE SEQUENCE hall.s');
 script_is(\@hall, 1, qr/^differs: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall\n.*\nequal +hall\.a.*\n  view hall\.v: exists: nothing here, true there \(change\)\n\z/s,
 	qr/\Adiffers: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall\n  sequence hall\.s: exists: nothing here, /, '--all: a view and a sequence that are not here');
