@@ -19,7 +19,8 @@
 #	--nagios          one line with figures, and the exit statuses of Nagios
 #	--prometheus FILE also write series in the text format of Prometheus to FILE
 #	--html FILE       also write a page to look at and to hand on to FILE
-#	--all             compare structure and sequences, too; for a schema or a whole database
+#	--all             compare structure and sequences, too; for a schema or a whole database.
+#	                  rights=false leaves owners and rights out
 #	--run             begin a run: the arguments are those of iblt_audit_run
 #	--resume RUN      go on with a run: those of iblt_audit_resume
 #	--jobs N          let that many sessions work on the run
@@ -77,8 +78,40 @@ could_not_tell() {
 	leave 2
 }
 
+# meant WORD NAME ...: which name is meant, if one is nearly the word. Only the name is shown.
+meant() {
+	printf '%s\n' "$@" | awk '
+		NR == 1 { word = substr($0, 1, 30); m = length(word); next }
+		{
+			n = length($0)
+			for (j = 0; j <= n; j++) last[j] = j
+			for (i = 1; i <= m; i++) {
+				row[0] = i
+				for (j = 1; j <= n; j++) {
+					row[j] = last[j - 1] + (substr(word, i, 1) != substr($0, j, 1))
+					if (last[j] + 1 < row[j]) row[j] = last[j] + 1
+					if (row[j - 1] + 1 < row[j]) row[j] = row[j - 1] + 1
+				}
+				for (j = 0; j <= n; j++) last[j] = row[j]
+			}
+			if (last[n] == 0) { best = ""; exit }
+			if (last[n] < 3 && last[n] * 2 < n && (best == "" || last[n] < least)) { best = $0; least = last[n] }
+		}
+		END { if (best != "") print "; perhaps " best " is meant" }'
+}
+
+# shellcheck disable=SC2086 # each name is a word
 unknown_name() {
-	could_not_tell "argument $((n + 1)) has an unknown name; names are those of $function's arguments, in lower case"
+	could_not_tell "argument $((n + 1)) has an unknown name; names are those of $function's arguments, in lower case$(meant "${argument%%=*}" $names)"
+}
+
+# psql has said why on stderr.
+no_answer() {
+	case $1 in
+	2) could_not_tell 'no connection to the server that conducts' ;;
+	3) could_not_tell 'no answer, because of the error above' ;;
+	*) could_not_tell "psql ended with status $1" ;;
+	esac
 }
 
 # file_of OPTION FILE: the name of a file that can be written, which psql takes for no command.
@@ -206,7 +239,17 @@ for argument in "$@"; do
 	from=* | to=*) own=${own:-yes} far=here_ ;;
 	esac
 done
-[ "$own" != yes ] || conduct "$@"
+# these again, as words for eval
+words=
+if [ "$own" = yes ]; then
+	words=$(for argument in "$@"; do printf "'%s' " "$(printf '%s\n' "$argument" | sed "s/'/'\\\\''/g")"; done)
+fi
+
+# what may be meant
+names='peer from to via subscription tables schema publication peer_schema here_peer here_tables mappings rows rights live method
+	by_index max_differences cast_types extra_columns recheck timeout seed trust_filters max_time max_load max_rate max_lag slice_ms
+	check_indexes capacity progress'
+options='--text --json --tsv --nagios --prometheus --html --all --run --resume --jobs --save --against --help'
 
 function=iblt_audit
 run=
@@ -291,13 +334,16 @@ subscription=
 schema=
 peer_schema=
 rows=
+rights=
 given=$#
 n=0
 [ "$given" -gt 0 ] || [ -n "$run" ] || [ "$function" != "${function%baseline}" ] || could_not_tell 'usage: iblt-audit.sh [OPTION ...] NAME=VALUE ...; see iblt-audit.sh --help'
 for argument in "$@"; do
 	case $argument in
 	*=*) ;;
-	*) could_not_tell 'arguments are NAME=VALUE' ;;
+	# shellcheck disable=SC2086 # each option is a word
+	-*) could_not_tell "argument $((n + 1)) is no option; options come first, each once, and one of --text, --json, --tsv and --nagios$(meant "$argument" $options)" ;;
+	*) could_not_tell "argument $((n + 1)) is not NAME=VALUE" ;;
 	esac
 	case $function:${argument%%=*} in
 	iblt_baseline:tables | iblt_baseline:schema | iblt_baseline:capacity) ;;
@@ -308,15 +354,16 @@ for argument in "$@"; do
 	iblt_audit_resume:* | iblt_audit_run:live | iblt_audit_run:by_index) unknown_name ;;
 	*:subscription | *:tables | *:schema | *:peer_schema | *:publication | *:max_differences | *:cast_types) ;;
 	*:extra_columns | *:recheck | *:timeout | *:seed | *:trust_filters | *:live | *:method) ;;
-	*:by_index | *:here_tables | *:mappings | *:rows) ;;
+	*:by_index | *:here_tables | *:mappings | *:rows | *:rights) ;;
 	*) unknown_name ;;
 	esac
 	case $argument in
 	*[Pp][Aa][Ss][Ss][Ww]*=* | *[Pp][Ww][Dd]*=* | *_[Ss][Ee][Cc][Rr][Ee][Tt]*=* | *[Ss][Cc][Rr][Aa][Mm]_*_[Kk][Ee][Yy]*=* | *://*:*@*)
-		could_not_tell 'a password on a command line is seen by everybody on this machine: use a foreign server' ;;
+		could_not_tell 'a password on a command line is seen by everybody on this machine: put it into ~/.pgpass, or use a service or a foreign server' ;;
 	esac
 	case $argument in
 	via=*) via=${argument#*=} n=$((n + 1)) && continue ;;
+	rights=*) rights=${argument#*=} n=$((n + 1)) && continue ;;
 	from=*) argument=peer=${argument#*=} ;;
 	to=*) argument=here_peer=${argument#*=} ;;
 	esac
@@ -350,6 +397,15 @@ case $all:$function:$peer:$name in
 :* | yes:iblt_audit:?*: | yes:iblt_audit:?*:schema=* | yes:iblt_audit_run:?*: | yes:iblt_audit_run:?*:schema=*) ;;
 *) could_not_tell '--all is for a peer, and for a schema or the whole database' ;;
 esac
+case $all:$rights in
+*: | yes:true | yes:false) ;;
+*) could_not_tell 'rights=true or rights=false goes with --all' ;;
+esac
+
+if [ -n "$words" ]; then
+	eval "set -- $words"
+	conduct "$@"
+fi
 
 export PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT="${PGCONNECT_TIMEOUT:-10}" PGAPPNAME="${PGAPPNAME:-iblt-audit}"
 
@@ -357,7 +413,7 @@ export PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT="${PGCONNECT_TIMEOUT:-10}" PGAPPN
 ask() {
 	statement=$1
 	shift
-	exec psql -X -q -A -t -w ${via:+-d "$via"} -v ON_ERROR_STOP=1 -v SHOW_CONTEXT=never -v form="$form" -v run="$run" "$@" -f - <<SQL
+	exec psql -X -q -A -t -w ${via:+-d "$via"} -v ON_ERROR_STOP=1 -v SHOW_CONTEXT=never -v form="$form" -v run="$run" "$@" <<SQL
 SET search_path = pg_catalog, pg_temp;
 SET standard_conforming_strings = on;
 SET default_transaction_isolation = 'read committed';
@@ -394,7 +450,7 @@ if [ "$function" = iblt_baseline ]; then
 \\o :save
 \\qecho :baseline
 \\o
-\\echo saved" -v save="$baseline.$$" "$@") || { rm -f "$baseline.$$"; could_not_tell "psql ended with status $?"; }
+\\echo saved" -v save="$baseline.$$" "$@") || { status=$?; rm -f "$baseline.$$"; no_answer "$status"; }
 	[ "$saved" = saved ] || could_not_tell 'psql gave no complete answer'
 	put_file "$baseline" '{"sha256"'
 	exit 0
@@ -455,7 +511,7 @@ iblt_audit_r*)
 	case $run in
 	'' | *[!0-9]*)
 		wait "$sessions"
-		could_not_tell "psql ended with status $?" ;;
+		no_answer $? ;;
 	esac
 	n=1
 	while [ "$n" -lt "$jobs" ]; do
@@ -476,7 +532,7 @@ esac
 report="SELECT :schema.iblt_audit_report(tables, f.form, coalesce(f.name, nullif(:'name', '')), nullif(:'subscription', ''),
 	nullif(:'peer', ''), nullif(:'run', '')::bigint, structure, nullif(:'here', ''))"
 structure="NULL::json"
-[ -z "$all" ] || structure="(SELECT coalesce(json_agg(row_to_json(s)), '[]') FROM :schema.iblt_audit_structure(:'peer', nullif(:'schema_name', ''), nullif(:'peer_schema', ''), here_peer => nullif(:'here', '')) AS s)"
+[ -z "$all" ] || structure="(SELECT coalesce(json_agg(row_to_json(s)), '[]') FROM :schema.iblt_audit_structure(:'peer', nullif(:'schema_name', ''), nullif(:'peer_schema', ''), rights => :'rights', here_peer => nullif(:'here', '')) AS s)"
 answer() {
 	ask "${before}WITH audit AS MATERIALIZED (
 	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables, $structure AS structure FROM $audit AS t
@@ -503,17 +559,17 @@ FROM report \\gset
 \\endif
 \\echo verdict :verdict
 \\echo :answer
-\\echo end of answer" -v name="$name" -v peer="$peer" -v here="$here" -v subscription="$subscription" -v schema_name="$schema" -v peer_schema="$peer_schema" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
+\\echo end of answer" -v name="$name" -v peer="$peer" -v here="$here" -v subscription="$subscription" -v schema_name="$schema" -v peer_schema="$peer_schema" -v rights="${rights:-true}" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
 	-v page="${page:+$page.$$}" "$@"
 }
 if [ -n "$files" ]; then
 	(answer "$@") >"$files/answer" &
 	sessions=$!
-	wait "$sessions" || could_not_tell "psql ended with status $?"
+	wait "$sessions" || no_answer $?
 	sessions=
 	answer=$(cat "$files/answer")
 else
-	answer=$(answer "$@") || could_not_tell "psql ended with status $?"
+	answer=$(answer "$@") || no_answer $?
 fi
 
 case $answer in

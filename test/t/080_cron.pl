@@ -1,5 +1,7 @@
 # bin/iblt-audit.sh as cron runs it: 0 only if every table is equal, 1 only if
 # one differs, 2 for all else; and every way to a false 0 that we know of.
+use Cwd qw(abs_path);
+use File::Basename;
 use IbltAudit ();
 use IbltTest;
 use JSON::PP;
@@ -57,6 +59,16 @@ audit_is(\@schema, 0, 'a schema, equal');
 audit_is([ 'peer=node_b', 'publication=shop' ], 0, 'a publication, equal');
 audit_is([ 'peer=node_b', 'tables={shop.stock}' ], 0, 'a table, equal');
 audit_is([ 'subscription=shop' ], 0, "with the subscription's own connection string", env => { PGUSER => getpwuid($<) });
+{
+	# the line of the page, with its role, as cron runs it
+	my $top = abs_path(dirname(__FILE__) . '/../..');
+	my ($line) = slurp_file("$top/doc/operations.md") =~ /^\d+ \d+ \* \* \*\s+(.*)$/m;
+	$line =~ s{/usr/lib/postgresql/\d+/bin/}{$top/bin/};
+	$line =~ s{/var/log/iblt/}{$home/};
+	$line =~ s/PGDATABASE=\S+/PGDATABASE=postgres/;
+	is(system('env', '-i', "HOME=$home", 'LOGNAME=auditor', 'SHELL=/bin/sh', 'PATH=/usr/bin:/bin', 'PGHOST=' . $here->host, 'PGPORT=' . $here->port, '/bin/sh', '-c', $line), 0, "cron: $line");
+	like(slurp_file("$home/shop.txt"), qr/^equal: 2 tables, subscription=shop\n/, 'its answer');
+}
 audit_is([ 'subscription=shop' ], 2, 'without the right to read the connection string', stderr => qr/permission denied to read the connection string/);
 
 $here->safe_psql('postgres', q{UPDATE shop.items SET name = 'other' WHERE id = 7; DELETE FROM shop.items WHERE id IN (8, 9); INSERT INTO shop.items VALUES (1001, 'more')});
@@ -128,16 +140,17 @@ foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT unne
 	my $before = -s $here->logfile;
 	my $host = "host=${\ $there->host} user=auditor";
 	my $uri = 'postgresql://auditor:tops3cret@localhost/postgres';
-	audit_is([ $_, 'schema=shop' ], 2, "a password in an argument: $_", stderr => qr/^iblt-audit\.sh: a password on a command line.*: use a foreign server$/)
+	audit_is([ $_, 'schema=shop' ], 2, "a password in an argument: $_", stderr => qr/^iblt-audit\.sh: a password on a command line.*a foreign server$/)
 	  foreach ("peer=$host password=tops3cret", "peer=$host password = tops3cret", "peer=$host password\n\t=\n\t'tops3cret'", "peer=$host PASSWORD=tops3cret",
 		"peer=$host sslpassword=tops3cret", "peer=$host Passwd=tops3cret", "peer=password='tops3cret' $host", "peer=$host oauth_client_secret=tops3cret", "peer=$uri", "peer=$uri?sslmode=disable",
 		'peer=POSTGRESQL://auditor:tops3cret@localhost/postgres', 'peer=postgresql://auditor@localhost/postgres?password=tops3cret', "subscription=$host password=tops3cret",
 		"schema=$uri", "tables={$uri}", "timeout=$host password=tops3cret");
-	audit_is([ $_, 'schema=shop' ], 2, "a name that is not known: $_", stderr => qr/^iblt-audit\.sh: argument 1 has an unknown name/)
+	audit_is([ $_, 'schema=shop' ], 2, "a name that is not known: $_", stderr => qr/^iblt-audit\.sh: argument 1 has an unknown name; (?!.*tops3cret)/)
 	  foreach ("Peer=$host password=tops3cret", "PEER=$uri?application_name=x", "Peer=tops3cret", "peer =$host password=tops3cret", " peer=$host password=tops3cret", "peer tables=tops3cret",
 		"$host password=tops3cret", 'password=tops3cret', 'tops3cret=1', "$uri?sslmode=disable", "peer_relation=tops3cret", "\"peer=tops3cret\"");
-	audit_is([ $_, 'schema=shop' ], 2, "no name: $_", stderr => qr/^iblt-audit\.sh: arguments are NAME=VALUE$/) foreach ($uri, 'tops3cret', '--tops3cret');
-	audit_is([ '--tsv', "Peer=$uri" ], 2, 'two forms of answer', stderr => qr/^iblt-audit\.sh: arguments are NAME=VALUE$/);
+	audit_is([ $_, 'schema=shop' ], 2, "no name: $_", stderr => qr/^iblt-audit\.sh: argument 1 is (?:not NAME=VALUE|no option; options come first[^;]*)$/) foreach ($uri, 'tops3cret', '--tops3cret');
+	audit_is([ $_->[0], 'schema=shop' ], 2, "$_->[0]: what is meant", stderr => qr/^iblt-audit\.sh: argument 1 .*; perhaps $_->[1] is meant$/) foreach [ 'peeer=node_b', 'peer' ], [ 'Peer=tops3cret', 'peer' ], [ '--htlm', '--html' ], [ '--jsom', '--json' ];
+	audit_is([ '--tsv', "Peer=$uri" ], 2, 'two forms of answer', stderr => qr/^iblt-audit\.sh: argument 1 is no option; options come first, each once, and one of [^;]*$/);
 	is(slurp_file($here->logfile, $before) =~ /tops3cret|unnest|iblt_audit/ ? 'sent' : '', '', 'nothing of them is sent to the server');
 	$here->safe_psql('postgres', 'ALTER ROLE auditor RESET log_statement');
 }
@@ -146,8 +159,8 @@ audit_is([ 'peer=node_b', 'schema=empty' ], 2, 'no tables', stderr => qr/no tabl
 audit_is([ 'peer=node_b', 'tables={}' ], 2, 'an empty list', stderr => qr/no tables to audit/);
 audit_is([ 'peer=node_b', 'tables={items}' ], 2, 'a name without a schema');
 audit_is([ 'subscription=other', 'peer=node_b' ], 2, 'no such subscription');
-audit_is(\@schema, 2, 'connection refused', env => { PGPORT => 1 }, stderr => qr/psql ended with status 2/);
-audit_is(\@schema, 2, 'wrong password, and nobody is asked', env => { PGPASSFILE => '/dev/null' }, stderr => qr/\A(?!.*Password for user).*psql ended with status 2/s);
+audit_is(\@schema, 2, 'connection refused', env => { PGPORT => 1 }, stderr => qr/no connection to the server that conducts/);
+audit_is(\@schema, 2, 'wrong password, and nobody is asked', env => { PGPASSFILE => '/dev/null' }, stderr => qr/\A(?!.*Password for user).*no connection to the server that conducts/s);
 audit_is(\@schema, 2, 'another database, without iblt', env => { PGDATABASE => 'template1' }, stderr => qr/not installed/);
 audit_is(\@schema, 2, 'no psql', env => { PATH => $home, }, shell => '/bin/sh', stderr => qr/psql ended with status 127/);
 foreign_server($here, 'mirror', $here, 'auditor', 'tops3cret');

@@ -69,8 +69,8 @@ audit_is([ '--run', @shop, 'publication=shop' ], 2, 'two lists of tables', stder
 audit_is([ '--resume', $_, '--jobs', 2 ], 2, "--resume $_: no such run", stderr => qr/there is no run/) foreach 987654321, 0;
 audit_is([ '--resume', @$_ ], 2, "--resume @$_", stderr => qr/--resume needs the number of a run/) foreach [], ['x'], ['-1'], ['1;2'], [ '1' . '0' x 18 ];
 audit_is([ '--run', '--jobs', @$_ ], 2, "--jobs @$_", stderr => qr/--jobs needs a number/) foreach [], ['0'], ['x'], ['100'];
-audit_is([ '--jobs', 2, @shop ], 2, '--jobs without a run', stderr => qr/arguments are NAME=VALUE/);
-audit_is([ '--run', '--resume', 1, @shop ], 2, 'a run and another one', stderr => qr/arguments are NAME=VALUE/);
+audit_is([ '--jobs', 2, @shop ], 2, '--jobs without a run', stderr => qr/argument 1 is no option/);
+audit_is([ '--run', '--resume', 1, @shop ], 2, 'a run and another one', stderr => qr/argument 1 is no option/);
 audit_is([ '--resume', $first->{run}, $_ ], 2, "--resume with $_", stderr => qr/argument 1 has an unknown name/) foreach 'schema=shop', 'run=1', 'rows=true', 'max_tim=1 s';
 audit_is([ '--run', $_, @shop ], 2, "--run with $_", stderr => qr/argument 1 has an unknown name/) foreach 'live=require', 'by_index=true';
 audit_is([ @shop, 'max_time=1 s' ], 2, 'an argument of runs alone', stderr => qr/argument 3 has an unknown name/);
