@@ -19,6 +19,7 @@
 #	--nagios          one line with figures, and the exit statuses of Nagios
 #	--prometheus FILE also write series in the text format of Prometheus to FILE
 #	--html FILE       also write a page to look at and to hand on to FILE
+#	--accept FILE     differences that are meant to be, which do not count
 #	--all             compare structure and sequences, too; for a schema or a whole database.
 #	                  rights=false leaves owners and rights out
 #	--run             begin a run: the arguments are those of iblt_audit_run
@@ -47,6 +48,7 @@ metrics=
 page=
 baseline=
 all=
+unset IBLT_ACCEPTED
 
 # leave STATUS: ends with it, or with that of Nagios which means the same.
 leave() {
@@ -249,7 +251,7 @@ fi
 names='peer from to via subscription tables schema publication peer_schema here_peer here_tables mappings rows rights live method
 	by_index max_differences cast_types extra_columns recheck timeout seed trust_filters max_time max_load max_rate max_lag slice_ms
 	check_indexes capacity progress'
-options='--text --json --tsv --nagios --prometheus --html --all --run --resume --jobs --save --against --help'
+options='--text --json --tsv --nagios --prometheus --html --accept --all --run --resume --jobs --save --against --help'
 
 function=iblt_audit
 run=
@@ -276,6 +278,11 @@ while :; do
 		[ -z "$page" ] || break
 		file_of --html "${2-}"
 		page=$file
+		shift ;;
+	--accept)
+		[ -z "${IBLT_ACCEPTED-}" ] || break
+		[ -f "${2-}" ] && [ -r "${2-}" ] || could_not_tell '--accept: there is no such file'
+		export IBLT_ACCEPTED="$2"
 		shift ;;
 	--all)
 		[ -z "$all" ] || break
@@ -316,7 +323,7 @@ while :; do
 	esac
 	shift
 done
-[ "$function" != iblt_baseline ] || [ -z "$form$metrics$page" ] || could_not_tell '--save makes no report'
+[ "$function" != iblt_baseline ] || [ -z "$form$metrics$page${IBLT_ACCEPTED-}" ] || could_not_tell '--save makes no report'
 form=${form:-text}
 jobs=${jobs:-1}
 
@@ -530,14 +537,15 @@ esac
 # One statement gives the whole answer, which is shown between a first and a last line that
 # nothing else could write; without both, there is none.
 report="SELECT :schema.iblt_audit_report(tables, f.form, coalesce(f.name, nullif(:'name', '')), nullif(:'subscription', ''),
-	nullif(:'peer', ''), nullif(:'run', '')::bigint, structure, nullif(:'here', ''))"
+	nullif(:'peer', ''), nullif(:'run', '')::bigint, structure, nullif(:'here', ''), nullif(:'accepted', ''))"
 structure="NULL::json"
 [ -z "$all" ] || structure="(SELECT coalesce(json_agg(row_to_json(s)), '[]') FROM :schema.iblt_audit_structure(:'peer', nullif(:'schema_name', ''), nullif(:'peer_schema', ''), rights => :'rights', here_peer => nullif(:'here', '')) AS s)"
 answer() {
-	ask "${before}WITH audit AS MATERIALIZED (
+	ask "${before}\\set accepted \`cat -- \"\${IBLT_ACCEPTED:-/dev/null}\"\`
+WITH audit AS MATERIALIZED (
 	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables, $structure AS structure FROM $audit AS t
 ), report AS MATERIALIZED (
-	SELECT tables, structure, :schema.iblt_audit_report(tables, 'verdict', structure => structure) AS verdict FROM audit
+	SELECT tables, structure, :schema.iblt_audit_report(tables, 'verdict', structure => structure, accepted => nullif(:'accepted', '')) AS verdict FROM audit
 )
 SELECT verdict, ($report FROM (VALUES (:'form', NULL)) AS f(form, name)) AS answer,
 	CASE WHEN verdict <> 'equal' AND :'form' <> 'nagios' THEN ($report FROM (VALUES ('summary', NULL)) AS f(form, name)) END AS summary,

@@ -200,6 +200,7 @@ CREATE FUNCTION report_page(report report) RETURNS text
 				|| coalesce(html_left_out(300, count(*), 'differences in structure'), '') END)
 			FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
 			HAVING report.structure IS NOT NULL),
+		html_section('Accepted', '<pre>' || html(report_accepted(report), 20000) || '</pre>'),
 		page_details(report),
 		page_list(report, 'Equal', '{equal}', 500),
 		html_section('What this page leaves out', '<ul>' || CASE WHEN report.run IS NULL

@@ -75,7 +75,8 @@ CREATE FUNCTION @extschema@.iblt_audit_report(
 	peer text DEFAULT NULL,
 	run bigint DEFAULT NULL,
 	structure json DEFAULT NULL,
-	here_peer text DEFAULT NULL)
+	here_peer text DEFAULT NULL,
+	accepted text DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@driver '{NULL,NULL}'; peers_secret(ARRAY[here_peer, peer])@
@@ -100,6 +101,9 @@ BEGIN
 		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
 		json_populate_record(NULL::audit_row, t.line) AS r);
 	report.structure := structure;
+	IF accepted IS NOT NULL THEN
+		report := report_accept(report, accepted);
+	END IF;
 	report.verdict := (SELECT CASE
 			WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
 				FROM jsonb_array_elements(report.structure) AS s
@@ -148,7 +152,7 @@ BEGIN
 				string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')),
 					chr(10) ORDER BY c.n) FILTER (WHERE c.n <= 20),
 				CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
-				report_structure(report, 20), one_line(report.state))
+				report_structure(report, 20), report_accepted(report), one_line(report.state))
 			FROM report_concerned(report) AS c);
 		WHEN 'verdict' THEN RETURN report.verdict;
 		-- each row as it came
@@ -157,6 +161,7 @@ BEGIN
 				' "run": ' || run || ',', ' "tables": [', chr(10),
 				string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10), '], ',
 				'"structure": ' || report.structure::text || ', ',
+				'"accepted": ' || report.accepted::text || ', ',
 				'"here": ' || report.here::text || ', ', '"there": ' || report.there::text || ', ',
 				'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
 				'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')

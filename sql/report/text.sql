@@ -21,7 +21,8 @@ CREATE FUNCTION report_headline(report report) RETURNS text
 		CASE jsonb_array_length(report.structure) WHEN 0 THEN ', structure equal'
 			ELSE ', differences in structure: ' || jsonb_array_length(report.structure) END,
 		(SELECT ' (without danger to data: ' || nullif(count(*), 0) || ')'
-			FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = 'change'))
+			FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = 'change'),
+		', accepted: ' || nullif(jsonb_array_length(report.accepted), 0))
 	FROM (SELECT count(*) AS n, count(*) FILTER (WHERE t.status = 'differs') AS differ,
 			count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')) AS others,
 			count(*) || CASE count(*) WHEN 1 THEN ' table' ELSE ' tables' END AS tables
@@ -88,6 +89,21 @@ CREATE FUNCTION report_structure(report report, most integer) RETURNS text
 			count(*) - most) END), '')
 	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n));
 
+-- What is accepted, and which lines of the list are of no use, a line each; or NULL.
+CREATE FUNCTION report_accepted(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT string_agg('  ' || one_line(l.said), chr(10) ORDER BY l.place, l.n) FROM (
+		SELECT 1, n, format('accepted: %s %s: %s (%s)', a ->> 'kind', a ->> 'object',
+				a ->> 'property', a ->> 'reason')
+			FROM jsonb_array_elements(report.accepted) WITH ORDINALITY AS e(a, n)
+		UNION ALL
+		SELECT 2, n, format('accepted, but %s: line %s: %s | %s | %s', CASE
+				WHEN (u ->> 'until')::date < timezone('UTC', now())::date
+				THEN 'until ' || (u ->> 'until') ELSE 'not there' END,
+				u ->> 'line', u ->> 'kind', u ->> 'object', u ->> 'property')
+			FROM jsonb_array_elements(report.unused) WITH ORDINALITY AS e(u, n)
+		) AS l(place, n, said));
+
 -- The tables that are not equal, with what there is to say of each.
 CREATE FUNCTION report_concerned(report report)
 RETURNS TABLE (n bigint, name text, status text, said text)
@@ -121,5 +137,5 @@ CREATE FUNCTION report_text(report report) RETURNS text
 					ELSE lpad(coalesce(l.cells[w.n], ''), w.width) END, '  ' ORDER BY w.n))
 				FROM width w)
 			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''), chr(10) ORDER BY l.n),
-		report_structure(report, 1000), one_line(report.state))
+		report_structure(report, 1000), report_accepted(report), one_line(report.state))
 	FROM line l);

@@ -204,6 +204,24 @@ is(join(' ', $all_status, map { "$_->{kind} $_->{object}" } @{ JSON::PP->new->ut
 $all = metrics_are(\@hall, '1: 0 1 0', '--all: Prometheus');
 is(join(' ', map { $all->{qq(iblt_audit_structure_differences{audit="shop",severity="$_"})} } qw(danger unknown change)), '1 0 1', '--all: its series');
 script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compared, differences in structure: \d+ \(without danger to data: \d+\)\n/, qr/view hall\.v/, '--all: the whole database');
+# --- what is meant to be --------------------------------------------------------------------
+
+sub accepting { my (@lines) = @_; unlink "$dir/known"; append_to_file("$dir/known", join("\n", '# known', '', @lines) . "\n"); return ('--accept', "$dir/known") }
+my $seen_hall = 'view | hall.v | exists | | only there';
+script_is([ accepting($seen_hall), @hall ], 1, qr/^differs: 1 table equal, differences in structure: 1, accepted: 1, schema=hall\n.*\n  sequence hall\.s: .*\n  accepted: view hall\.v: exists \(only there\)\n\z/s,
+	qr/\Adiffers: .*accepted: 1.*accepted: view hall\.v/s, '--accept: everything else decides');
+my @both = ($seen_hall, "seq*\t| hall.? | * | 2999-12-31 | no numbers", 'sequence | hall.* | exists | - | made later');
+script_is([ accepting(@both), @hall ], 0, qr/^equal: 1 table, structure equal, accepted: 2, schema=hall\n.*\n  accepted: sequence hall\.s: exists \(made later\)\n  accepted: view hall\.v: exists \(only there\)\n  accepted, but not there: line 4: seq\* \| hall\.\? \| \*\n\z/s,
+	'', '--accept: all of them, with a line that means nothing');
+script_is([ accepting($seen_hall, 'sequence | hall.s | exists | 2026-01-31 | for a month'), @hall ], 1, qr/accepted: 1,.*\n  accepted, but until 2026-01-31: line 4: sequence \| hall\.s \| exists\n/s, qr/accepted: 1/, '--accept: a line that has expired');
+script_is([ accepting('sequence | hall%s | exists | | not a pattern', 'sequence | hall_s | exists | | nor this', 'SEQUENCE | hall.s | exists | | nor that'), @hall ], 1, qr/differences in structure: 2 [^,]*, schema/, qr/differences in structure: 2 /, '--accept: nothing else is a pattern');
+script_is([ accepting($_), @hall ], 2, '', qr/line 3 of what is accepted does not have the form/, "--accept: $_")
+  foreach 'view', 'view | hall.v | exists | | ', 'view | hall.v | exists | soon | why', 'view | hall.v | exists | | why | not', ' | hall.v | exists | | why', '*|*|*|*|*';
+script_is([ '--accept', "$dir/nosuch", @hall ], 2, '', qr/--accept: there is no such file/, '--accept: no file');
+script_is([ accepting('rows | shop.items | differs | | known', 'rows | shop.notes | not comparable | 2999-01-01 | not moved'), @shop ], 0, qr/^equal: \d tables?, accepted: 2, schema=shop\n.*\n  accepted: rows shop\.items: differs \(known\)\n  accepted: rows shop\.notes: not comparable \(not moved\)\n\z/s, '', '--accept: rows');
+script_is([ accepting('rows | * | equal | | none', 'rows | shop.items | not comparable | | none'), @shop ], 1, qr/^differs: 1 of \d tables?, 1 not compared, schema=shop\n/, qr/shop\.items differs/, '--accept: another status');
+script_is([ accepting('rows | * | * | | all'), 'peer=node_b', 'tables={shop.items,shop.notes}' ], 2, qr/^could not tell: no tables, accepted: 2, /, qr/^could not tell/, '--accept: nothing is left');
+is(join(' ', map { "$_->{kind} $_->{object} $_->{reason}" } @{ JSON::PP->new->utf8->decode((program([ '--json', accepting($seen_hall), @hall ]))[1])->{accepted} }), 'view hall.v only there', '--accept: JSON');
 foreach ([ '--all', 'subscription=shop' ], [ '--all', 'peer=node_b', 'tables={hall.a}' ], [ '--all', '--resume', 1 ], [ '--all', '--save', "$dir/x" ], [ '--all', 'schema=hall' ])
 {
 	script_is($_, 2, '', qr/--all is for a peer, and for a schema or the whole database/, "@$_");
