@@ -31,11 +31,13 @@ DECLARE
 BEGIN
 	IF jsonb_path_exists(mappings, 'strict $ ? (@.type() != "object")')
 			OR jsonb_path_exists(mappings, '$.* ? (@.type() != "object")')
-			OR jsonb_path_exists(mappings, '$.*.keyvalue() ? (@.key != "peer_columns"
-				&& @.key != "expressions" && @.key != "peer_expressions")') THEN
+			OR jsonb_path_exists(mappings, '$.*.keyvalue() ? (@.key != "peer_columns" && @.key '
+				'!= "expressions" && @.key != "peer_expressions" && @.key != "exclude")')
+			OR jsonb_path_exists(mappings, '$.*.keyvalue() ? (@.key == "exclude" && (@.value.type()'
+				' != "array" || exists (@.value[*] ? (@.type() != "string"))))') THEN
 		PERFORM refuse_early('mappings must be a JSON object of tables',
 			'Write it as ''{"shop.items": {"peer_columns": {"price": "unit_price"}, '
-			'"expressions": {"price": "round(price, 2)"}}}''. '
+			'"expressions": {"price": "round(price, 2)"}, "exclude": ["seen"]}}''. '
 			'peer_expressions may be there, too.');
 	END IF;
 	BEGIN
@@ -51,7 +53,8 @@ BEGIN
 				FROM unnest(parse_ident(key)) AS part), jsonb_build_object(
 			'here', make_mapping(NULL, value -> 'expressions'), 'there', make_mapping(
 				value -> 'peer_columns',
-				coalesce(value -> 'peer_expressions', value -> 'expressions'))))
+				coalesce(value -> 'peer_expressions', value -> 'expressions')),
+			'exclude', value -> 'exclude'))
 		FROM jsonb_each(mappings));
 	RETURN options;
 END

@@ -55,10 +55,16 @@ BEGIN
 		'null');
 	mapping := CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
 		WHEN 'there' THEN compare.mapping END;
-	-- a publisher may have expressions in their place
+	excluded := ARRAY(SELECT jsonb_array_elements_text(nullif(compare.mappings
+		#> ARRAY[compare.relation_name, 'exclude'], 'null')));
+	IF excluded <> '{}' THEN
+		item.notes := item.notes || ('columns left out: ' || quoted(excluded));
+	END IF;
+	-- a publisher may have expressions in place of what is not published
 	compare.exclude := ARRAY(SELECT name FROM unnest(item.exclude) AS own,
 			mapped_name(mapping, own) AS name
-		WHERE NOT coalesce(mapping -> 'expressions' ? name, false));
+		WHERE NOT coalesce(mapping -> 'expressions' ? name, false)
+		UNION SELECT x FROM unnest(excluded) AS x);
 	-- of published columns, audit_adjust_plan says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;

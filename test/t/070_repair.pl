@@ -260,7 +260,18 @@ is($here->safe_psql('postgres', "SELECT key, differs FROM iblt_audit_differences
 like(failure("SELECT * FROM iblt_repair(peer => $peer, run => $run, direction => 'pull')"), qr/0A000: values of expressions cannot be repaired/, 'and is not repaired');
 like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '{\"public.mappd\": {}}')"), qr/42P01: mappings names tables that are not compared: public\.mappd/, 'a name that is not among the tables is an error');
 like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '{\"public.mapped\": {}, \"PUBLIC.mapped\": {}}')"), qr/22023: mappings names a table twice/, 'nor is one with two');
-like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '$_')"), qr/22023: mappings must be a JSON object of tables/, "not a mapping: $_") foreach ('[]', '{"mapped": 1}', '{"mapped": {"columns": {}}}');
+like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '$_')"), qr/22023: mappings must be a JSON object of tables/, "not a mapping: $_") foreach ('[]', '{"mapped": 1}', '{"mapped": {"columns": {}}}', '{"mapped": {"exclude": "id"}}', '{"mapped": {"exclude": [1]}}');
+# columns that an audit leaves out, and a run and its repair
+both('CREATE TABLE visits (id int PRIMARY KEY, v int, seen int); INSERT INTO visits SELECT g, g, g FROM generate_series(1, 9) g');
+$there->safe_psql('postgres', 'UPDATE visits SET seen = 0 WHERE id > 3; UPDATE visits SET v = 0 WHERE id = 5; INSERT INTO visits VALUES (10, 10, 10)');
+my $seen = q{mappings => '{"public.visits": {"exclude": ["seen"]}}'};
+like($here->safe_psql('postgres', "SELECT changed, missing, detail FROM iblt_audit($peer, tables => '{visits}', $seen$_)"), qr/^1\|1\|(?:compared by plain .*; )?columns left out: "seen"$/, "an audit without a column$_") foreach '', ", method => 'plain'";
+is($here->safe_psql('postgres', "SELECT changed FROM iblt_audit($peer, tables => '{visits}')"), 6, 'with it');
+like(failure("SELECT detail FROM iblt_audit($peer, tables => '{visits}', mappings => '{\"public.visits\": {\"exclude\": [\"seem\"]}}')") || $here->safe_psql('postgres', "SELECT detail FROM iblt_audit($peer, tables => '{visits}', mappings => '{\"public.visits\": {\"exclude\": [\"seem\"]}}')"), qr/seem/, 'a column that is not there');
+$run = $here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{visits}', $seen, rows => 'columns')");
+is($here->safe_psql('postgres', "SELECT changed, missing FROM iblt_audit_tables WHERE run = $run; SELECT key, differs FROM iblt_audit_differences WHERE run = $run ORDER BY (key ->> 'id')::int"), "1|1\n{\"id\": 5}|{v}\n{\"id\": 10}|", 'a run');
+$here->safe_psql('postgres', "SELECT count(*) FROM iblt_repair(peer => $peer, run => $run, direction => 'pull', apply => true)");
+is($here->safe_psql('postgres', 'SELECT * FROM visits WHERE id IN (4, 5, 10) ORDER BY id'), "4|4|4\n5|0|5\n10|10|", 'and its repair leave it alone');
 
 repair('mapped', 'pull', "exclude => '{price,email}', $mapping, apply => true");
 is($here->safe_psql('postgres', 'SELECT n FROM mapped WHERE id = 7'), '0', 'a pull writes the names of this side');
