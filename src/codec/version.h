@@ -94,7 +94,6 @@ extern bool be_gssapi_get_delegation(struct Port *port);
 #define iblt_gss_is_delegated()	(MyProcPort != NULL && be_gssapi_get_delegation(MyProcPort))
 #else
 #define iblt_gss_is_delegated()	false
-#define PQconnectionUsedGSSAPI(pg)	false
 #endif
 
 #if PG_VERSION_NUM >= 170000

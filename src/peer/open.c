@@ -2,10 +2,11 @@
  * open.c
  *	  Opens connections to other servers, all at the same time.
  *
- * The rules are those of dblink and postgres_fdw.  A role needs USAGE on a foreign
+ * The rules are those of dblink and postgres_fdw, or stricter.  A role needs USAGE on a foreign
  * server and a user mapping, and one that is no superuser must give a password for
- * which the other server asks, or have delegated its GSSAPI credentials.  Otherwise
- * it could use what the server's operating system user may do.
+ * which the other server asks, or have delegated its GSSAPI credentials, by which the
+ * other server must authenticate it.  Otherwise it could use what the server's operating
+ * system user may do.  (postgres_fdw also lets a delegating role use that user's passwords.)
  *
  * No error shows a connection string.
  */
@@ -216,6 +217,14 @@ needs_superuser(const PQconninfoOption *option)
 		|| strncmp(option->keyword, "oauth_", 6) == 0;
 }
 
+static int
+add_option(Opening *o, int n, const char *keyword, const char *value)
+{
+	o->keywords[n] = keyword;
+	o->values[n] = value;
+	return n + 1;
+}
+
 /* Reads what the peer gives, and checks the rights of the role. */
 static void
 read_peer(Opening *o)
@@ -245,7 +254,8 @@ read_peer(Opening *o)
 	if (o->failure[IBLT_FAILURE_STATE] == NULL && o->given == NULL)
 		refuse(o, "08001", NULL);
 	else if (o->failure[IBLT_FAILURE_STATE] == NULL && o->needs_password && *value_of(o, "password") == '\0'
-			 && !iblt_gss_is_delegated())
+			 /* not the session's, in a function of another role's */
+			 && !(iblt_gss_is_delegated() && GetUserId() == GetSessionUserId()))
 		refuse(o, "2F003", "Non-superusers must give a password in the user mapping or the connection string.");
 	if (o->failure[IBLT_FAILURE_STATE] != NULL)
 		return;
@@ -255,24 +265,25 @@ read_peer(Opening *o)
 			refuse(o, "42501", psprintf("Only superusers may give the option %s.", option->keyword));
 			return;
 		}
-	o->keywords = palloc0(sizeof(char *) * (n + lengthof(defaults) + 2));
-	o->values = palloc0(sizeof(char *) * (n + lengthof(defaults) + 2));
-	for (n = 0; n < (int) lengthof(defaults); n++)
-	{
-		o->keywords[n] = defaults[n][0];
-		o->values[n] = defaults[n][1];
-	}
+	o->keywords = palloc0(sizeof(char *) * (n + lengthof(defaults) + 4));
+	o->values = palloc0(sizeof(char *) * (n + lengthof(defaults) + 4));
+	for (n = 0; n < (int) lengthof(defaults);)
+		n = add_option(o, n, defaults[n][0], defaults[n][1]);
 	initStringInfo(&options);
 	for (PQconninfoOption *option = o->given; option->keyword != NULL; option++)
 	{
 		if (option->val == NULL)
 			continue;
-		o->keywords[n] = option->keyword;
-		o->values[n++] = option->val;
+		n = add_option(o, n, option->keyword, option->val);
 		appendStringInfo(&options, "%s=%zu:%s ", option->keyword, strlen(option->val), option->val);
 	}
-	o->keywords[n] = "client_encoding";
-	o->values[n] = GetDatabaseEncodingName();
+	n = add_option(o, n, "client_encoding", GetDatabaseEncodingName());
+	if (o->needs_password && *value_of(o, "password") == '\0')
+	{
+		/* no password of the server's user, and libpq takes encryption by GSSAPI for authentication */
+		n = add_option(o, n, "require_auth", "gss");
+		n = add_option(o, n, "gssencmode", "disable");
+	}
 	o->options = options.data;
 }
 
@@ -386,9 +397,7 @@ finish(Opening *o)
 	if (o->poll == PGRES_POLLING_FAILED && o->failure[IBLT_FAILURE_STATE] == NULL)
 		refuse(o, "08001", failure_of(o));
 	else if (o->poll == PGRES_POLLING_OK && o->needs_password
-			 /* without one, libpq may have found that of the server's user */
-			 && !(PQconnectionUsedPassword(c->pg) && *value_of(o, "password") != '\0')
-			 && !(iblt_gss_is_delegated() && PQconnectionUsedGSSAPI(c->pg)))
+			 && *value_of(o, "password") != '\0' && !PQconnectionUsedPassword(c->pg))
 		refuse(o, "2F003", "Non-superusers cannot connect if the server does not ask for the password.");
 	if (o->failure[IBLT_FAILURE_STATE] == NULL)
 		c->checked = PQsetnonblocking(c->pg, 1) == 0;
