@@ -82,7 +82,9 @@ could_not_tell() {
 
 # meant WORD NAME ...: which name is meant, if one is nearly the word. Only the name is shown.
 meant() {
-	printf '%s\n' "$@" | awk '
+	word=$(printf '%s' "$1" | tr '\n' ' ')
+	shift
+	printf '%s\n' "$word" "$@" | awk '
 		NR == 1 { word = substr($0, 1, 30); m = length(word); next }
 		{
 			n = length($0)
@@ -244,7 +246,10 @@ done
 # these again, as words for eval
 words=
 if [ "$own" = yes ]; then
-	words=$(for argument in "$@"; do printf "'%s' " "$(printf '%s\n' "$argument" | sed "s/'/'\\\\''/g")"; done)
+	words=$(for argument in "$@"; do
+		argument=$(printf '%sx' "$argument" | sed "s/'/'\\\\''/g")
+		printf "'%s' " "${argument%x}"
+	done)
 fi
 
 # what may be meant

@@ -22,7 +22,8 @@ RETURNS failure[]
 CREATE FUNCTION iblt_peer_is_open(conn text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- Host and port of a connection as this side calls them, NULL if it is not open.
+-- Host and port of a connection as this side calls them; NULL if it is not open, or if its string
+-- may hold a password where libpq finds a host.
 CREATE FUNCTION iblt_peer_address(conn text) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 

@@ -5,7 +5,7 @@
 -- or of a run, and changes nothing.  bin/iblt-audit.sh writes these forms.
 
 -- What a server answers to a plain query, or this database without one, and its address; NULL
--- after an error there, because a report does without it.
+-- after an error there, or 5 seconds without an answer, because a report does without it.
 CREATE FUNCTION report_ask(peer text, query text, OUT answer text, OUT address text)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -13,10 +13,16 @@ AS $$
 DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 BEGIN
+	IF conn IS NULL THEN
+		answer := ask_one(NULL, query);
+		RETURN;
+	END IF;
 	conn := (connect(ARRAY[peer], ARRAY[conn], '5 s'))[1];
-	PERFORM peers_bare(ARRAY[conn]);
 	address := iblt_peer_address(conn);
-	answer := ask_one(conn, query);
+	PERFORM peer_send(conn, plain_settings('iblt_audit_report', asks => true) || query);
+	IF iblt_peer_wait(conn, clock_timestamp() + interval '5 s') THEN
+		answer := peer_value(conn);
+	END IF;
 	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	PERFORM peers_close(ARRAY[conn], false);
@@ -42,7 +48,14 @@ BEGIN
 			CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text
 				ELSE pg_current_wal_lsn()::text END,
 			to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')]::text$q$);
-	facts := ARRAY(SELECT one_line(left(f, 200)) FROM unnest(said.answer::text[]) AS f);
+	BEGIN
+		facts := left(said.answer, 2000);
+	EXCEPTION WHEN @on_any_error@ THEN
+		NULL;		-- no such answer
+	END;
+	FOR n IN 1 .. 5 LOOP
+		facts[n] := one_line(left(facts[n], 200));
+	END LOOP;
 	RETURN jsonb_strip_nulls(jsonb_build_object('server', server, 'address',
 		coalesce(said.address, facts[1]), 'database', facts[2], 'version', facts[3],
 		'position', facts[4], 'time', facts[5]));

@@ -46,17 +46,21 @@ CREATE FUNCTION report_sides(report report) RETURNS text
 		WHERE s.facts IS NOT NULL);
 
 -- A text of more than one line or that many characters from where it differs from another one, with
--- what stands before that on its line.
+-- what stands before that on its line.  If only white space differs, it is made visible.
 CREATE FUNCTION from_difference(said text, other text, most integer) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	same integer := 0;		-- so many characters are, up to "least" may be
-	least integer := least(length(said), length(other));
+	least integer;
 	half integer;
 	line text;
+	place text;
 BEGIN
-	IF said IS NULL OR strpos(said, chr(10)) = 0 AND length(said) <= most THEN
+	said := left(said, 100000);
+	other := left(other, 100000);
+	least := least(length(said), length(other));
+	IF said IS NULL OR strpos(said || other, chr(10)) = 0 AND length(said) <= most THEN
 		RETURN said;
 	END IF;
 	WHILE same < least LOOP
@@ -69,9 +73,14 @@ BEGIN
 	END LOOP;
 	line := right(substring(left(said, same) FROM '[^' || chr(10) || ']*$'), most / 3);
 	same := same - length(line);
-	RETURN concat(CASE WHEN same > 0 THEN format('line %s: ... ',
-			cardinality(string_to_array(left(said, same), chr(10)))) END,
-		substr(said, same + 1, most), CASE WHEN length(said) > same + most THEN ' ...' END);
+	place := CASE WHEN same > 0 THEN format('line %s: ... ',
+		cardinality(string_to_array(left(said, same), chr(10)))) END;
+	line := substr(said, same + 1, most);
+	IF regexp_replace(said, '[[:space:]]+', '', 'g')
+			= regexp_replace(other, '[[:space:]]+', '', 'g') THEN
+		line := replace(replace(replace(line, chr(13), '<CR>'), chr(10), '<LF>'), chr(9), '<TAB>');
+	END IF;
+	RETURN concat(place, line, CASE WHEN length(said) > same + most THEN ' ...' END);
 END
 $$;
 

@@ -52,6 +52,11 @@ CREATE FUNCTION structure_said(value jsonb) RETURNS text
 			FROM jsonb_array_elements_text(value) WITH ORDINALITY AS u(name, n))
 		ELSE value #>> '{}' END;
 
+-- The name by which parts of an object call it.
+CREATE FUNCTION structure_whole(kind text, name text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN CASE kind WHEN 'publication' THEN 'publication ' ELSE '' END || name;
+
 -- The differences of two structures.
 -- Where one side lacks a relation or a publication, its parts are not named.
 CREATE FUNCTION structure_differences(s structure)
@@ -60,19 +65,23 @@ RETURNS TABLE (kind text, object text, property text, here text, there text, sev
 AS $$
 	WITH h AS MATERIALIZED (SELECT *, structure_unquoted(object) AS name FROM unnest(s.here)),
 		t AS MATERIALIZED (SELECT *, structure_unquoted(object) AS name FROM unnest(s.there)),
+		mine AS MATERIALIZED (SELECT structure_whole(h.kind, h.name) FROM h),
+		theirs AS MATERIALIZED (SELECT structure_whole(t.kind, t.name) FROM t),
 	pair AS (
 		SELECT kind, coalesce(h.object, t.object) AS object, h.facts AS mine, t.facts AS theirs,
 			CASE WHEN 'danger' IN (h.severity, t.severity) THEN 'danger' ELSE 'change' END
 				AS absence, coalesce(h.facts, t.facts) AS facts
 		FROM h FULL JOIN t USING (kind, name)
 		WHERE (t.facts IS NOT NULL OR h.parent IS NULL
-			OR structure_unquoted(h.parent) IN (SELECT t.name FROM t))
+			OR structure_unquoted(h.parent) IN (TABLE theirs))
 		AND (h.facts IS NOT NULL OR t.parent IS NULL
-			OR structure_unquoted(t.parent) IN (SELECT h.name FROM h))
+			OR structure_unquoted(t.parent) IN (TABLE mine))
 	)
 	SELECT p.kind, p.object, x.property,
-		coalesce(p.mine ->> (x.property || ' text'), structure_said(y.a)),
-		coalesce(p.theirs ->> (x.property || ' text'), structure_said(y.b))
+		CASE WHEN p.mine ? w.text AND p.theirs ? w.text THEN p.mine ->> w.text
+			ELSE structure_said(y.a) END,
+		CASE WHEN p.mine ? w.text AND p.theirs ? w.text THEN p.theirs ->> w.text
+			ELSE structure_said(y.b) END
 			|| CASE WHEN x.property = 'next value' AND structure_unsure(y.a, y.b, p.theirs)
 			THEN ', or up to 32 steps before, as a standby says' ELSE '' END,
 		structure_severity(x.property, y.a, y.b,
@@ -83,6 +92,7 @@ AS $$
 			'true' IN (p.mine ->> 'cycle', p.theirs ->> 'cycle'), p.theirs)
 	FROM pair AS p,
 	LATERAL jsonb_object_keys(coalesce(p.mine, '{}') || coalesce(p.theirs, '{}')) AS x(property),
+	LATERAL (SELECT x.property || ' text') AS w(text),
 	LATERAL (SELECT nullif(p.mine -> x.property, 'false'), nullif(p.theirs -> x.property, 'false'))
 		AS v(m, t),
 	LATERAL (SELECT v.m, v.t WHERE x.property !~ '^(column order$|rights of )'

@@ -12,7 +12,8 @@
 -- structure_sql (structure.sql) puts the queries together.  It defines spaces (the schemas that
 -- are compared), members (what belongs to an extension), tools (the extensions of an audit),
 -- relations and types (those in the schemas), and replaces {owned ACL OWNER TYPE} and
--- {granted ACL OWNER TYPE}, and {code c.oid} by whether reading c would run code of another role.
+-- {granted ACL OWNER TYPE}, {code c.oid} by whether reading c would run code of another role, and
+-- {encoding} by that of who asks.
 
 -- "whole": only if all schemas are compared, because the objects are in none.
 CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
@@ -242,10 +243,11 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			'source', CASE WHEN p.prosqlbody IS NULL THEN left(encode(sha256(convert_to(
 				concat_ws(' ', p.prosrc, p.probin), CASE getdatabaseencoding()
 				WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32) END,
-			-- to be shown, if no encoding stands between
-			'source text', CASE WHEN p.prosqlbody IS NULL AND (getdatabaseencoding()
-					= current_setting('client_encoding') OR p.prosrc !~ '[^\x01-\x7f]')
-				THEN concat_ws(' ', p.prosrc, p.probin) END,
+			-- to be shown, if no encoding stands between, and if it may be
+			'source text', (SELECT y.said FROM concat_ws(' ', p.prosrc, p.probin) AS y(said)
+				WHERE p.prosqlbody IS NULL AND length(y.said) < 30000
+				AND (getdatabaseencoding() = {encoding} AND {encoding} <> 'SQL_ASCII'
+					OR y.said !~ '[^\x01-\x7f]') AND y.said !~* 'passw|pwd|secret|://[^ ]*@'),
 			'body', pg_get_function_sqlbody(p.oid),
 			'aggregate', (SELECT concat_ws(' ', g.aggkind, g.aggnumdirectargs, g.aggtransfn,
 					g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
@@ -348,7 +350,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	FROM pg_publication p
 	UNION ALL
 	SELECT 'published table', format('%s in %I', y.name, t.pubname),
-		quote_ident(t.pubname), 'change', jsonb_build_object('filter', y.j ->> 'rowfilter',
+		format('publication %I', t.pubname), 'change', jsonb_build_object(
+			'filter', y.j ->> 'rowfilter',
 			'columns left out', (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 				FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 				AND a.attgenerated = '' AND NOT coalesce(nullif(y.j -> 'attnames', 'null')

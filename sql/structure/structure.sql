@@ -8,7 +8,7 @@
 CREATE TYPE structure_object AS (
 	kind text,
 	object text,			-- unique in its kind
-	parent text,			-- the relation or publication that it is a part of
+	parent text,			-- the relation, or "publication" and which, that it is a part of
 	severity text,			-- of its absence, and of most properties
 	facts jsonb				-- property: value
 );
@@ -65,7 +65,7 @@ AS $$
 			'objects', (SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind,
 					'object', object, 'parent', parent, 'severity', severity,
 					'facts', jsonb_strip_nulls(facts))), '[]') FROM objects))::text$q$,
-		schema, string_agg(replace(CASE WHEN rights THEN
+		schema, string_agg(replace(replace(CASE WHEN rights THEN
 				regexp_replace(regexp_replace(k.query,
 				'\{owned (\S+) (\S+) (\w)\}',
 				$q$'owner', pg_get_userbyid(\2), {granted \1 \2 \3}$q$),
@@ -79,7 +79,8 @@ AS $$
 					WHERE g.privilege_type <> 'MAINTAIN' OR g.grantee <> \2
 					GROUP BY g.grantee) AS g(role, rights))$q$)
 			ELSE regexp_replace(k.query, ',\s*\{(owned|granted) [^}]*\}', '') END, '{code c.oid}',
-			'(' || plain_code_sql('c.oid') || ')'), ' UNION ALL '))
+			'(' || plain_code_sql('c.oid') || ')'), '{encoding}',
+			quote_literal(getdatabaseencoding())), ' UNION ALL '))
 	FROM structure_kinds k
 	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole)
 $$;

@@ -244,13 +244,16 @@ iblt_peer_is_open(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_peer_address);
 
-/* iblt_peer_address(conn) -> text: host and port of an open connection, as this side calls them */
+/*
+ * iblt_peer_address(conn) -> text: host and port of an open connection, as this side calls them; null
+ * if they may show a secret
+ */
 Datum
 iblt_peer_address(PG_FUNCTION_ARGS)
 {
 	IbltConnection *c = iblt_connection(iblt_text_arg(fcinfo, 0, NULL));
 
-	if (c == NULL || !c->checked || PQstatus(c->pg) != CONNECTION_OK)
+	if (c == NULL || !c->checked || !c->tells || PQstatus(c->pg) != CONNECTION_OK)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s:%s", PQhost(c->pg), PQport(c->pg))));
 }

@@ -23,6 +23,7 @@ typedef struct IbltConnection
 	PGconn	   *pg;
 	bool		checked;		/* opened to the end, and by the rules: nobody may use it before */
 	char	   *options;		/* with which it was opened, as text */
+	bool		tells;			/* its host is no part of a password */
 	TimestampTz kept;			/* since when no driver uses it */
 	int64		arrived;		/* bytes that were not those of an answer */
 	bool		large;			/* libpq's buffer has grown, and does not shrink */

@@ -322,6 +322,7 @@ begin(Opening *o, const char *name, double caller_ms)
 	}
 	o->connection = c;
 	c->kept = 0;
+	c->tells = o->tells;
 	if (c->pg != NULL)
 	{
 		o->poll = PGRES_POLLING_OK;

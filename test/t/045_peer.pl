@@ -152,6 +152,7 @@ is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine'), iblt_internal
 is($session->run("SELECT iblt_internal.ask_values(ARRAY['$mine'], ARRAY['SELECT pg_catalog.array_to_string(\$1, ''+'')'], how => ROW('read_planned', '{a,b}', NULL, NULL, NULL))"), '{a+b}', 'a question with keys');
 $session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 1/0')");
 like($session->{err}, qr/ERROR:  22012: on the peer: division by zero/, 'an error');
+is($session->run("SELECT iblt_internal.iblt_peer_address('$mine')"), '', 'which has no address then');
 is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine')"), 'f', 'with which the transaction and the use of the connection end');
 # The error with which a question ends, as a value.
 sub problem

@@ -130,6 +130,15 @@ foreach my $case (sort keys %cases)
 	is($session->run('SELECT 1'), '1', "$case: the session goes on");
 	is($session->run('SELECT iblt_disconnect()'), '0', "$case: and keeps no connection");
 }
+# a report does without what it would say of itself
+$session->run('RESET statement_timeout');
+foreach my $case (qw(text array empty wide half closing garbage encoding transaction silent))
+{
+	my $started = time;
+	my $said = $session->run("SELECT iblt_audit_report('[{\"relation\": \"t\", \"status\": \"equal\"}]', peer => ${\ peer($case)})");
+	like($said, qr/\Aequal: 1 table\nhere: socket:\d+, .*\nthere: (?:no answer|\Q$dir\E:1)\nstatus /, "$case: a report") or note($session->{err});
+	cmp_ok(time - $started, '<=', 30, "$case: in its time");
+}
 cmp_ok(most_memory() - $before, '<=', 200, 'none of them takes memory') if $^O eq 'linux';
 $session->quit;
 

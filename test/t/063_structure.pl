@@ -60,7 +60,7 @@ my $tables = q{
 	CREATE VIEW s.between AS SELECT id FROM s.dumped WHERE n BETWEEN 1 AND 7 AND v NOT IN ('x', 'y') AND (n, id) = (1, 2) ORDER BY id;
 	CREATE FUNCTION s.between(n int) RETURNS boolean LANGUAGE sql BEGIN ATOMIC SELECT n BETWEEN 1 AND 7 AND n <> 3; END;
 	CREATE FUNCTION s.of_mood(s.mood) RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE CAST (s.mood AS int) WITH FUNCTION s.of_mood(s.mood);
-	GRANT SELECT, UPDATE ON s.orders TO other};
+	GRANT SELECT, UPDATE ON s.orders TO other; CREATE PUBLICATION s FOR TABLE s.child};
 
 $node->safe_psql('postgres', 'CREATE ROLE other');
 foreach my $database (qw(a b bare))
@@ -192,6 +192,9 @@ my @changes = (
 	[ late => q{DROP TABLE s.serials}, 'sequence|s.serials_id_seq|exists||true|danger', 'table|s.serials|exists||true|danger' ],
 	# functions
 	[ twice => q{CREATE OR REPLACE FUNCTION s.twice(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2 * n '}, 'function|s.twice(n integer)|source|SELECT 2 * n |SELECT 2 * n|danger' ],
+	# what may be a secret is not shown
+	[ twice => q{CREATE OR REPLACE FUNCTION s.twice(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2 * n -- PassWord 1'}, qr/^function\|s\.twice\(n integer\)\|source\|[0-9a-f]{32}\|[0-9a-f]{32}\|danger$/ ],
+	[ pub_s => q{DROP PUBLICATION s}, 'publication|s|exists||true|change' ],
 	[ twice => q{ALTER FUNCTION s.twice VOLATILE}, 'function|s.twice(n integer)|volatility|volatile|immutable|danger' ],
 	[ twice => q{ALTER FUNCTION s.twice STRICT}, 'function|s.twice(n integer)|strict|true||danger' ],
 	[ twice => q{ALTER FUNCTION s.twice SECURITY DEFINER}, 'function|s.twice(n integer)|security definer|true||danger' ],

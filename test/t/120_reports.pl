@@ -204,6 +204,20 @@ is(join(' ', $all_status, map { "$_->{kind} $_->{object}" } @{ JSON::PP->new->ut
 $all = metrics_are(\@hall, '1: 0 1 0', '--all: Prometheus');
 is(join(' ', map { $all->{qq(iblt_audit_structure_differences{audit="shop",severity="$_"})} } qw(danger unknown change)), '1 0 1', '--all: its series');
 script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compared, differences in structure: \d+ \(without danger to data: \d+\)\n/, qr/view hall\.v/, '--all: the whole database');
+# where texts differ
+sub shown
+{
+	my ($mine, $theirs) = @_;
+	my $rows = JSON::PP->new->encode([ { kind => 'function', object => 's.f', property => 'source', here => $mine, there => $theirs, severity => 'danger' } ]);
+	return $here->safe_psql('postgres', "SELECT iblt_audit_report('[{\"status\": \"equal\"}]', 'summary', structure => ${\ literal($rows)})") =~ /function s\.f: source: (.*) \(danger\)$/m ? $1 : '';
+}
+is(shown('a', 'b'), 'a here, b there', 'short texts');
+is(shown("begin\n  x := 1;\n  return x;\nend", "begin\n  x := 1;\n  return y;\nend"), 'line 3: ...   return x; end here, line 3: ...   return y; end there', 'lines');
+is(shown('x' x 1000 . 'a' . 'z' x 500, 'x' x 1000 . 'b' . 'z' x 500), join(' here, ', map { 'line 1: ... ' . 'x' x 66 . $_ . 'z' x 133 . ' ...' } qw(a b)) . ' there', 'a long line');
+is(shown("begin\r\n\treturn 1", "begin\n  return 1"), 'begin<CR><LF><TAB>return 1 here, begin<LF>  return 1 there', 'white space');
+is(shown("a\nb", "a\nb\n"), 'line 2: ... b here, line 2: ... b<LF> there', 'the end');
+is(shown("one\ntwo", undef), 'one two here, nothing there', 'one text');
+
 # --- what is meant to be --------------------------------------------------------------------
 
 sub accepting { my (@lines) = @_; unlink "$dir/known"; append_to_file("$dir/known", join("\n", '# known', '', @lines) . "\n"); return ('--accept', "$dir/known") }
