@@ -184,8 +184,9 @@ DECLARE
 	came side := plan.here;
 	lookup text;			-- finds the rows that came as texts
 	texts text := concat_ws(', ', (SELECT string_agg(format(
-			'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END', name), ', ' ORDER BY n)
-			FROM unnest(iblt_field(plan.columns)) WITH ORDINALITY AS c(name, n)),
+			'CASE WHEN %1$s IS DISTINCT FROM NULL THEN format(''%%s'', %1$s) END',
+				plain_value_sql(columns[n])), ', ' ORDER BY n)
+			FROM (SELECT plan.columns) AS p(columns), generate_subscripts(columns, 1) AS n),
 		(SELECT string_agg(CASE name WHEN 'hash' THEN plain_key_sql(plan)
 			ELSE 't.' || name END || '::text', ', ' ORDER BY n)
 			FROM unnest(extra) WITH ORDINALITY AS e(name, n)));

@@ -10,16 +10,36 @@
 --
 -- A type is taken if its text is a function of the value and of the settings above, if
 -- different canonical bytes have different texts, and if the text reads back as the value.
--- test/t/099_plain.pl has a row for each.  Not among them: what an extension may define
--- (texts of its versions), reg* (names of other objects), "char" (raw bytes), money (its
--- decimals), xml (needs a build with libxml), tsquery, jsonpath, aclitem and tid (texts of
--- releases, or of one database), composite types and other ranges (their parts may differ).
+-- test/t/099_plain.pl has a row for each.  "char", xml and money are read through another type
+-- (text_type).  Of others, whose text tells values apart but need not be read back here, the texts
+-- themselves are compared: enums, composite types and ranges made of types above, and some of
+-- well-known extensions, if the output function is a superuser's.  Not among them: other types of
+-- extensions (texts of their versions), reg* (names of other objects), tsquery, jsonpath, aclitem
+-- and tid (texts of releases, or of one database).
+
+-- The condition that a type, of which this is the alias of pg_type, is compared by its text alone.
+CREATE FUNCTION plain_exact_sql(type text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN replace(format($q$CASE ~.typtype WHEN 'e' THEN true
+		WHEN 'c' THEN NOT EXISTS (SELECT FROM pg_attribute m WHERE m.attrelid = ~.typrelid
+			AND m.attnum > 0 AND NOT m.attisdropped AND m.atttypid::bigint <> ALL (%1$L::bigint[]))
+		WHEN 'b' THEN EXISTS (SELECT FROM pg_depend d
+			JOIN pg_extension own ON own.oid = d.refobjid JOIN pg_proc p ON p.oid = ~.typoutput
+			JOIN pg_roles o ON o.oid = p.proowner AND o.rolsuper
+			WHERE d.classid = 'pg_type'::regclass AND d.objid = ~.oid AND d.deptype = 'e'
+			AND d.refclassid = 'pg_extension'::regclass
+			AND concat(own.extname, '.', ~.typname) = ANY ('{citext.citext,hstore.hstore,'
+				'ltree.ltree,postgis.geometry,postgis.geography,vector.vector,vector.halfvec,'
+				'vector.sparsevec}'::text[]))
+		ELSE EXISTS (SELECT FROM pg_range g WHERE ~.oid IN (g.rngtypid, g.rngmultitypid)
+			AND g.rngsubtype::bigint = ANY (%1$L::bigint[])) END$q$, plain_types()), '~', type);
 
 -- A query of built-in functions that describes relations, each as a jsonb in the form of type
 -- side with more of it: its bytes, and an estimate of its rows.
 -- Row versions and what replicates it are as describe_storage and describe_replication give them.
 -- Its unique keys, the best first, are those that iblt_describe gives.
 -- Each column tells how its text is read: the OID of a built-in type, enum, enum[], or null.
+-- "enum" stands for each type whose text is all that is compared.
 -- Domains count as what they are over.  An array of domains is not taken.
 -- OFFSET keeps the planner from planning the columns of a key three times.
 CREATE FUNCTION plain_relations_sql() RETURNS text
@@ -49,24 +69,44 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 					WHEN a.atttypid::bigint = ANY (%5$L::bigint[]) THEN a.atttypmod ELSE -1 END),
 				'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
 				-- of a domain, as iblt_describe_type tells
-				'parts', CASE WHEN a.atttypid <> b.oid AND b.oid < 16384 THEN format_type(b.oid,
+				'parts', CASE WHEN b.oid >= 16384 AND x.typtype <> 'd' THEN concat(CASE x.typtype
+						WHEN 'c' THEN (SELECT concat('(', string_agg(concat(to_json(m.attname), ' ',
+								format_type(m.atttypid, CASE WHEN m.atttypid::bigint
+									= ANY (%5$L::bigint[]) THEN m.atttypmod END)), ', '
+								ORDER BY m.attnum), ')')
+							FROM pg_attribute m WHERE m.attrelid = x.typrelid AND m.attnum > 0
+							AND NOT m.attisdropped)
+						WHEN 'e' THEN format_type(x.oid, NULL) || ' enum'
+						WHEN 'b' THEN format_type(x.oid, NULL)
+						ELSE (SELECT concat(format_type(x.oid, NULL), ' of ', format_type(
+								g.rngsubtype, CASE WHEN g.rngsubtype::bigint
+									= ANY (%5$L::bigint[]) THEN -1 END))
+							FROM pg_range g WHERE x.oid IN (g.rngtypid, g.rngmultitypid)) END,
+						CASE WHEN e.oid IS NOT NULL THEN '[]' END)
+					WHEN a.atttypid <> b.oid THEN format_type(b.oid,
 					CASE WHEN b.oid::bigint = ANY (%5$L::bigint[]) THEN b.modifier END) END,
 				-- values that are equal may differ
 				'vague', NOT coalesce((SELECT collisdeterministic FROM pg_collation
 					WHERE oid = a.attcollation), true),
-				'text', CASE WHEN b.oid::bigint = ANY (%4$L::bigint[]) THEN b.oid::text
-					WHEN b.typtype = 'e' THEN 'enum'
-					WHEN e.oid::bigint = ANY (%4$L::bigint[]) THEN b.oid::text
-					WHEN e.typtype = 'e' THEN 'enum[]' END) ORDER BY a.attnum), '[]')
+				'text', CASE WHEN b.oid::bigint = ANY (%4$L::bigint[])
+						OR e.oid::bigint = ANY (%4$L::bigint[]) THEN b.oid::text
+					-- through another type (text_type): "char", xml, money
+					WHEN b.oid < 16384 AND b.oid IN (18, 1002, 142, 143, 790, 791) THEN (
+						'{"18": 23, "1002": 1007, "142": 25, "143": 1009, "790": 1700, "791": 1231}'
+						::jsonb ->> b.oid::text)
+					WHEN coalesce(e.typdelim = ',', true) AND %6$s
+					THEN 'enum' || CASE WHEN e.oid IS NOT NULL THEN '[]' ELSE '' END END)
+				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a, LATERAL (
 				WITH RECURSIVE base AS (
-					SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS above, t.typtypmod
+					SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS modifier, t.typtypmod
 					FROM pg_type t WHERE t.oid = a.atttypid
 					UNION ALL
 					SELECT t.oid, t.typtype, t.typbasetype, base.typtypmod, t.typtypmod FROM base
 						JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
-				SELECT oid, typtype, above AS modifier FROM base WHERE typtype <> 'd') AS b
+				SELECT * FROM base WHERE typtype <> 'd') AS b
 			LEFT JOIN pg_type e ON e.typarray = b.oid
+			JOIN pg_type x ON x.oid = coalesce(e.oid, b.oid)
 			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
 			'keys', (
 			SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || (%3$s)
@@ -108,4 +148,4 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
 		plain_call('describe_order(u.indexrelid)'), plain_types(),
 		-- canonical bytes of char, bit, numeric and their arrays depend on the modifier
-		'{1042,1014,1560,1561,1700,1231}');
+		'{1042,1014,1560,1561,1700,1231}', plain_exact_sql('x'));

@@ -9,8 +9,14 @@
 --
 -- To look at rows again, both sides are asked for those whose keys have given hashes.
 
+-- The expression of a column's value, in the type through which it is read.
+CREATE FUNCTION plain_value_sql(c plan_column) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN format('t.%I', c.name) || coalesce('::' || text_type(c), '');
+
 -- The expressions of texts that columns are hashed as, which are never null.
--- A NULL is hashed as a random text that no value has.  A cast to text is faster than format, which
+-- A NULL is hashed as a random text that no value has.  IS NOT NULL would be false of a row with a
+-- NULL in it.  A cast to text is faster than format, which
 -- always uses the type's output.  It loses the blanks of a character(n), and that of an enum may
 -- be a function of its owner's.
 CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint) RETURNS text[]
@@ -19,10 +25,11 @@ CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint) RETURNS text
 		THEN ARRAY[format('ROW(%s)::text', string_agg(c.name, ', ' ORDER BY i))]
 		ELSE coalesce(array_agg(format('coalesce(%s, %L)', format(
 				CASE WHEN c.base < 16384 AND c.base NOT IN (650, 869, 1042) THEN '%s::text'
-				ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END, c.name),
+				ELSE 'CASE WHEN %1$s IS DISTINCT FROM NULL THEN format(''%%s'', %1$s) END' END,
+				c.name),
 			left(encode(sha256(('null ' || seed)::bytea), 'hex'), 32)) ORDER BY i), '{}') END
 	FROM generate_subscripts(columns, 1) AS i,
-	LATERAL (SELECT format('t.%I', (columns[i]).name), (columns[i]).base) AS c(name, base));
+	LATERAL (SELECT plain_value_sql(columns[i]), (columns[i]).base) AS c(name, base));
 
 -- The expression of a hash of texts, given as expressions, that goes on from another hash.
 -- The hash of each text is the seed of the next one.  Hashes of columns must not be added

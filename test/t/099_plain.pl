@@ -83,7 +83,10 @@ my @types = ([ 'bool', qw(t f) ], [ 'bytea', '', '\x00', '\x0001', '\x5c' ], [ '
 	[ 'datemultirange', '{}', '{[2000-01-01,)}' ],
 	[ 'int4[]', '{}', '{NULL}', '{1}', '{{1}}', '{1,2}', '{{1,2}}', '{{1},{2}}', '[0:1]={1,2}', '[2:3]={1,2}' ], [ 'text[]', '{}', '{NULL}', '{"NULL"}', '{""}', '{"a,b"}', '{a,b}', '{"{}"}', '{"\""}' ],
 	[ 'box[]', '{(1,1),(0,0)}', '{(1,1),(0,0);(1,1),(0,0)}' ], [ 'numeric[]', '{1}', '{1.0}' ], [ 'bpchar[]', '{a}', '{"a "}' ], [ 'varbit[]', '{101}', '{1}' ], [ 'jsonb[]', '{1}', '{1.0}', '{NULL}', '{"null"}' ],
-	[ 'public.mood', 'sad', 'ok' ], [ 'public.mood[]', '{sad}', '{ok}', '{}', '{NULL}' ], [ 'public.shout', 'A', 'B', '' ], [ 'public.letters', 'a', 'b' ], [ 'public.moody', 'sad', 'ok' ]);
+	[ 'public.mood', 'sad', 'ok' ], [ 'public.mood[]', '{sad}', '{ok}', '{}', '{NULL}' ], [ 'public.shout', 'A', 'B', '' ], [ 'public.letters', 'a', 'b' ], [ 'public.moody', 'sad', 'ok' ],
+	[ 'public.citext', 'a', 'A', '' ], [ 'public.citext[]', '{a}', '{A}' ], [ 'public.anycase', 'a', 'A' ], [ 'public.hstore', '', 'a=>1', 'a=>NULL', 'a=>"NULL"', '"a"=>"1", "b"=>"2"', '"a=>1"=>2' ], [ 'public.ltree', '', 'a.b', 'a_b' ],
+	[ 'money', '1', '1.01', '-1' ], [ 'money[]', '{}', '{1}', '{1.01}' ], [ '"char"', '', 'a', 'A', '\\\\377' ], [ '"char"[]', '{}', '{a}' ], [ 'xml[]', '{<a/>}', '{<b/>}' ], [ 'xml', '<a/>', '<a></a>', '<a b="1"/>' ], [ 'public.twin', '(1,)', '(,1)', '(1,"")', '(1,"a,b")', '(1,"(1,a)")' ], [ 'public.twin[]', '{}', '{"(1,)"}', '{"(1,\\"\\")"}' ],
+	[ 'public.floats', 'empty', '[0,1)', '[0,1]', '[-0,1)', '(,)' ], [ 'public.floatss', '{}', '{[0,1)}' ]);
 my @values;
 my $id = 0;
 foreach my $n (0 .. $#types)
@@ -108,7 +111,8 @@ sub fill_types
 	return "CREATE TABLE $name (id int PRIMARY KEY, " . join(', ', map { "c$_ $types[$_][0]" } 0 .. $#types) . ');'
 	  . insert_types($name, $which) . "ANALYZE $name";
 }
-both(q{CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN shout AS text CHECK (VALUE = upper(VALUE)); CREATE DOMAIN letters AS character(4); CREATE DOMAIN moody AS mood});
+both(q{CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN shout AS text CHECK (VALUE = upper(VALUE)); CREATE DOMAIN letters AS character(4); CREATE DOMAIN moody AS mood; CREATE EXTENSION citext; CREATE EXTENSION hstore; CREATE EXTENSION ltree; CREATE DOMAIN anycase AS citext;
+	CREATE TYPE twin AS (a int, b text); CREATE TYPE floats AS RANGE (subtype = float8, multirange_type_name = floatss)});
 $here->safe_psql('postgres', "BEGIN;" . fill_types('v', 2) . ';' . fill_types('w', 3) . '; COMMIT');
 $there->safe_psql('postgres', "BEGIN;" . fill_types('v', 3) . '; COMMIT');
 my $expected = compare("'v'", "peer_relation => 'w'", peer => 'NULL');
@@ -144,8 +148,8 @@ $there->safe_psql('postgres', 'TRUNCATE v;' . insert_types('v', 2));
 is(plain("'v'"), '', 'the same values, where the role has other settings');
 unlike(stages("'v'"), qr/reading the rows/, 'no row had to travel');
 
-both(q{CREATE TYPE pair AS (a int, b text); CREATE TYPE textrange AS RANGE (subtype = text); CREATE DOMAIN word AS text;
-	CREATE TABLE unsafe (id int PRIMARY KEY, a regclass, b "char", c money, d xml, e tsquery, f jsonpath, g tid, h pair, i textrange, j word[], k xid, l regtype[], m int2vector, n pair[], o aclitem, p word)});
+both(q{CREATE DOMAIN word AS text; CREATE TYPE pair AS (a int, b regclass); CREATE TYPE lsnrange AS RANGE (subtype = xid8); CREATE EXTENSION seg;
+	CREATE TABLE unsafe (id int PRIMARY KEY, a regclass, b regproc, c seg, d seg[], e tsquery, f jsonpath, g tid, h pair, i lsnrange, j word[], k xid, l regtype[], m int2vector, n pair[], o aclitem, p word)});
 my $unsafe = join(', ', map { qr/"$_" is \S+/ } 'a' .. 'o');
 refused(qr/0A000: cannot compare by plain queries: their text does not tell all values of some columns apart: $unsafe$/m, "'unsafe'", '', 'columns that are refused');
 is(plain("'unsafe'", "columns => '{p}'"), '', 'a domain alone is not');
@@ -157,8 +161,12 @@ refused(qr/0A000: cannot compare.*"id" is integer here and bigint on the peer/, 
 both("CREATE TYPE same_name AS ENUM ('1', '2'); CREATE TYPE no_enum AS ENUM ('(1)')");
 $there->safe_psql('postgres', 'DROP TYPE same_name; CREATE DOMAIN same_name AS text; DROP TYPE no_enum; CREATE TYPE no_enum AS (a int)');
 both('CREATE TABLE named (id int PRIMARY KEY, v same_name, w no_enum)');
-refused(qr/42804: column types differ: "v" is public.same_name \(made of public.same_name enum\) here and public.same_name \(made of text\) on the peer\nHINT:  Exclude the columns, or use method => 'sketch'/, "'named'", '', 'a type of the same name');
-refused(qr/0A000: .*their text does not tell all values of some columns apart: "w" is public.no_enum\nHINT:  Exclude these columns, or use method => 'sketch'/m, "'named'", "columns => '{w}'", 'and another one');
+refused(qr/42804: column types differ: "v" is public.same_name \(made of public.same_name enum\) here and public.same_name \(made of text\) on the peer\nHINT:  Exclude the columns, or use method => 'sketch'/, "'named'", "columns => '{v}'", 'a type of the same name');
+refused(qr/42804: column types differ: "w" is public.no_enum \(made of public.no_enum enum\) here and public.no_enum \(made of \("a" integer\)\) on the peer/, "'named'", "columns => '{w}'", 'and another one');
+both('CREATE TYPE below AS (a int, b text); CREATE TYPE ranged AS RANGE (subtype = int4)');
+$there->safe_psql('postgres', 'DROP TYPE below; CREATE TYPE below AS (a int, b varchar); DROP TYPE ranged; CREATE TYPE ranged AS RANGE (subtype = int8)');
+both('CREATE TABLE parts (id int PRIMARY KEY, v below, w below[], x ranged, y ranged[])');
+refused(qr/42804: column types differ: "$_" is public/, "'parts'", "columns => '{$_}'", "other parts of $_") foreach qw(v w x y);
 both('CREATE SCHEMA s');
 $here->safe_psql('postgres', 'CREATE DOMAIN s.d AS character(3)');
 $there->safe_psql('postgres', 'CREATE DOMAIN s.d AS character(4)');
@@ -294,7 +302,7 @@ is(plain("'c'", "columns => '{v}', condition => 'own.is_even(id)', peer_conditio
 # The peer publishes some tables, and is subscribed to others.
 
 both(q{CREATE TABLE down (id int PRIMARY KEY, v text); CREATE TABLE up (id int PRIMARY KEY, v text); CREATE TABLE down_keyless (a text, b int); ALTER TABLE down_keyless REPLICA IDENTITY FULL;
-	CREATE TABLE down_money (id int PRIMARY KEY, v money); CREATE TABLE down_half (id int PRIMARY KEY, v text, twice int GENERATED ALWAYS AS (id * 2) STORED)});
+	CREATE TABLE down_money (id int PRIMARY KEY, v tsquery); CREATE TABLE down_half (id int PRIMARY KEY, v text, twice int GENERATED ALWAYS AS (id * 2) STORED)});
 $there->safe_psql('postgres', q{INSERT INTO down SELECT g, 'key' || g FROM generate_series(70001, 70300) g; INSERT INTO down_keyless SELECT 'k' || g % 10, g % 3 FROM generate_series(1, 100) g;
 	INSERT INTO down_half SELECT g, g FROM generate_series(1, 50) g; CREATE PUBLICATION down FOR TABLE down, down_keyless, down_money});
 $here->safe_psql('postgres', q{INSERT INTO up SELECT g, g FROM generate_series(1, 300) g; CREATE PUBLICATION up FOR TABLE up});
@@ -357,7 +365,7 @@ $there->wait_for_catchup('down');
 	my $details = details($got);
 	is($details->{'public.down'}, 'compared by plain queries', 'it says how it compared');
 	like($details->{'public.down_half'}, major_version() >= 15 ? qr/^compared by plain queries; row filter \(\(id <= 30\)\)$/ : qr/^compared by plain queries$/, 'and which rows');
-	like($details->{'public.down_money'}, qr/^cannot compare by plain queries: .*"v" is money; exclude these columns, or use method => 'sketch' with iblt on both sides$/, 'and what it cannot');
+	like($details->{'public.down_money'}, qr/^cannot compare by plain queries: .*"v" is tsquery; exclude these columns, or use method => 'sketch' with iblt on both sides$/, 'and what it cannot');
 	is($messages, '', 'and needs no message');
 	($got, $messages) = IbltAudit::rows("iblt_audit(subscription => 'down', peer => $peer, method => 'auto')", node => $here);
 	is(line($got->{'public.down'}), 'differs 299 299 0 0 1 0', 'auto');
@@ -389,7 +397,7 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 }
 
 # Many small tables are described in one message and summed up in another.
-both('CREATE SCHEMA many; ' . join(' ', map { "CREATE TABLE many.t$_ (id int PRIMARY KEY, v text); INSERT INTO many.t$_ SELECT g, g FROM generate_series(1, $_) g;" } 1 .. 40) . ' CREATE TABLE many.other (id int PRIMARY KEY, v text); CREATE TABLE many.gone (id int); CREATE TABLE many.coins (id int PRIMARY KEY, v money)');
+both('CREATE SCHEMA many; ' . join(' ', map { "CREATE TABLE many.t$_ (id int PRIMARY KEY, v text); INSERT INTO many.t$_ SELECT g, g FROM generate_series(1, $_) g;" } 1 .. 40) . ' CREATE TABLE many.other (id int PRIMARY KEY, v text); CREATE TABLE many.gone (id int); CREATE TABLE many.coins (id int PRIMARY KEY, v tsquery)');
 $there->safe_psql('postgres', q{UPDATE many.t37 SET v = '' WHERE id = 5; ALTER TABLE many.other ALTER v TYPE varchar; ALTER TABLE many.t5 ADD w int; DROP TABLE many.gone; DELETE FROM many.t39; CREATE TABLE many.twice (id int); REVOKE pg_read_all_data FROM reader; GRANT USAGE ON SCHEMA many TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA many TO reader});
 sub many_tables
 {
@@ -425,7 +433,7 @@ both(q{CREATE SCHEMA runs; SET search_path = runs, public; CREATE TABLE numbers 
 	CREATE TABLE pairs (a timestamptz, b numeric, v int, PRIMARY KEY (b, a)); INSERT INTO pairs SELECT '2000-01-01'::timestamptz + g * interval '1 h', g / 700 / 8.0, g FROM generate_series(1, 4000) g;
 	CREATE TABLE bits (id bit(16) PRIMARY KEY, v int); INSERT INTO bits SELECT g::bit(16), g FROM generate_series(1, 3000) g; CREATE TABLE blanks (id character(6) COLLATE "C" PRIMARY KEY, v int); INSERT INTO blanks SELECT g, g FROM generate_series(1, 3000) g;
 	CREATE TABLE floats (id float8 PRIMARY KEY, v int); INSERT INTO floats SELECT sqrt(g) * CASE WHEN g % 2 = 0 THEN -1 ELSE 1 END, g FROM generate_series(1, 3000) g; INSERT INTO floats VALUES ('-0', 0), ('NaN', 0), ('Infinity', 0);
-	CREATE TABLE loose (a int, b text); INSERT INTO loose SELECT g % 300, 'x' || g % 7 FROM generate_series(1, 3000) g; CREATE TABLE coins (id int PRIMARY KEY, v money)});
+	CREATE TABLE loose (a int, b text); INSERT INTO loose SELECT g % 300, 'x' || g % 7 FROM generate_series(1, 3000) g; CREATE TABLE coins (id int PRIMARY KEY, v tsquery)});
 $here->safe_psql('postgres', q{SET search_path = runs; CREATE TABLE parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (1800); CREATE TABLE parts_2 PARTITION OF parts DEFAULT;
 	CREATE TABLE emptied (id int PRIMARY KEY); INSERT INTO emptied SELECT generate_series(1, 2500); DELETE FROM numbers WHERE id IN (-9000, 300); UPDATE uuids SET v = 0 WHERE v % 1000 = 7; DELETE FROM floats WHERE id = 'NaN'});
 $there->safe_psql('postgres', q{SET search_path = runs; CREATE TABLE parts (id int PRIMARY KEY, v text); CREATE TABLE emptied (id int PRIMARY KEY); UPDATE numbers SET v = NULL WHERE id % 5001 = 0; INSERT INTO numbers SELECT g, 'new' FROM generate_series(27001, 29500) g;
@@ -460,7 +468,7 @@ sub run_found { my ($run, $table) = @_; return $here->safe_psql('postgres', "SEL
 		else { cmp_ok($slices, '>', 1, "$table: in slices") }
 	}
 	like($got->{'runs.numbers'}{detail}, qr/^compared by plain queries; .*read by index runs.numbers_pkey \(not checked\) here, runs.numbers_pkey \(not checked\) there; a scan counted as many rows$/, 'what it rests on');
-	like($got->{'runs.coins'}{detail}, qr/^cannot compare by plain queries: .*"v" is money; exclude these columns, /, 'types that are not taken');
+	like($got->{'runs.coins'}{detail}, qr/^cannot compare by plain queries: .*"v" is tsquery; exclude these columns, /, 'types that are not taken');
 }
 $there->safe_psql('postgres', "UPDATE runs.numbers SET v = 'v100' WHERE id = 300; INSERT INTO runs.bits VALUES (2999::bit(16), 2999)");
 is($here->safe_psql('postgres', "SELECT before, after, status FROM iblt_audit_recheck(1, $peer) WHERE relation = 'runs.bits'"), '1|0|equal', 'looking again');
