@@ -22,6 +22,7 @@
 #	--accept FILE     differences that are meant to be, which do not count
 #	--all             compare structure and sequences, too; for a schema or a whole database.
 #	                  rights=false leaves owners and rights out
+#	--watch SECONDS   again, with so long a pause, until all is equal
 #	--run             begin a run: the arguments are those of iblt_audit_run
 #	--resume RUN      go on with a run: those of iblt_audit_resume
 #	--jobs N          let that many sessions work on the run
@@ -237,15 +238,17 @@ conduct() {
 
 own=
 far=
+again=
 for argument in "$@"; do
 	case $argument in
 	via=*) own=no ;;
 	from=* | to=*) own=${own:-yes} far=here_ ;;
+	--watch) again=yes ;;
 	esac
 done
 # these again, as words for eval
 words=
-if [ "$own" = yes ]; then
+if [ "$own$again" != no ] && [ -n "$own$again" ]; then
 	words=$(for argument in "$@"; do
 		argument=$(printf '%sx' "$argument" | sed "s/'/'\\\\''/g")
 		printf "'%s' " "${argument%x}"
@@ -256,11 +259,12 @@ fi
 names='peer from to via subscription tables schema publication peer_schema here_peer here_tables mappings rows rights live method
 	by_index max_differences cast_types extra_columns recheck timeout seed trust_filters max_time max_load max_rate max_lag slice_ms
 	check_indexes capacity progress'
-options='--text --json --tsv --nagios --prometheus --html --accept --all --run --resume --jobs --save --against --help'
+options='--text --json --tsv --nagios --prometheus --html --accept --all --watch --run --resume --jobs --save --against --help'
 
 function=iblt_audit
 run=
 jobs=
+watch=
 while :; do
 	case ${1-} in
 	--help)
@@ -305,6 +309,13 @@ while :; do
 		esac
 		baseline=$file
 		shift ;;
+	--watch)
+		[ -z "$watch" ] || break
+		watch=${2-}
+		case $watch in
+		'' | *[!0-9]* | ??????*) could_not_tell '--watch needs a number of seconds' ;;
+		esac
+		shift ;;
 	--run)
 		[ "$function" = iblt_audit ] || break
 		function=iblt_audit_run ;;
@@ -329,6 +340,10 @@ while :; do
 	shift
 done
 [ "$function" != iblt_baseline ] || [ -z "$form$metrics$page${IBLT_ACCEPTED-}" ] || could_not_tell '--save makes no report'
+case $watch:$function in
+:* | *:iblt_audit | *:iblt_audit_baseline) ;;
+*) could_not_tell '--watch makes audits, and no runs' ;;
+esac
 form=${form:-text}
 jobs=${jobs:-1}
 
@@ -414,9 +429,28 @@ case $all:$rights in
 *) could_not_tell 'rights=true or rights=false goes with --all' ;;
 esac
 
-if [ -n "$words" ]; then
+if [ "$own" = yes ]; then
 	eval "set -- $words"
 	conduct "$@"
+fi
+
+# Each pass is an audit with the other arguments, and says on stderr what is not equal.
+if [ -n "$watch" ]; then
+	eval "set -- $words"
+	last=
+	for argument in "$@"; do
+		shift
+		[ "$argument" = --watch ] || [ "$last" = --watch ] || set -- "$@" "$argument"
+		last=$argument
+	done
+	pass=1
+	until answer=$(sh "$0" "$@"); do
+		printf '%s: that was pass %s, which ended at %s\n' "${0##*/}" "$pass" "$(date -u '+%Y-%m-%d %H:%M:%S UTC')" >&2
+		pass=$((pass + 1))
+		sleep "$watch"
+	done
+	printf '%s\n' "$answer"
+	exit 0
 fi
 
 export PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT="${PGCONNECT_TIMEOUT:-10}" PGAPPNAME="${PGAPPNAME:-iblt-audit}"

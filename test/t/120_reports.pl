@@ -204,6 +204,23 @@ is(join(' ', $all_status, map { "$_->{kind} $_->{object}" } @{ JSON::PP->new->ut
 $all = metrics_are(\@hall, '1: 0 1 0', '--all: Prometheus');
 is(join(' ', map { $all->{qq(iblt_audit_structure_differences{audit="shop",severity="$_"})} } qw(danger unknown change)), '1 0 1', '--all: its series');
 script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compared, differences in structure: \d+ \(without danger to data: \d+\)\n/, qr/view hall\.v/, '--all: the whole database');
+# again, until all is equal
+{
+	my $watched = "$dir/watched page.html";
+	$here->safe_psql('postgres', 'INSERT INTO hall.a VALUES (2)');
+	my ($status, $out, $err) = program([ '--watch', '1', '--html', $watched, 'peer=node_b', 'schema=hall' ], meanwhile => sub {
+		my ($run) = @_;
+		while (!-e $watched && $run->pumpable) { $run->pump_nb; select undef, undef, undef, 0.1 }
+		$here->safe_psql('postgres', 'DELETE FROM hall.a WHERE id = 2');
+	});
+	is($status, 0, '--watch: the first pass in which all is equal');
+	like($out, qr/\Aequal: 1 table, schema=hall\n$sides.*\nequal /s, '--watch: its answer, with positions and times');
+	like($err, qr/\A(?:differs: 1 of 1 table, schema=hall\n$sides  hall\.a differs: 1 extra\niblt-audit\.sh: that was pass \d+, which ended at [-\d]+ [\d:]+ UTC\n)+\z/, '--watch: what was not equal');
+	like(slurp_file($watched), qr/<h1 class="equal">/, '--watch: the last page');
+}
+script_is([ '--watch', $_, @hall ], 2, '', qr/--watch needs a number of seconds/, "--watch $_") foreach '', 'x', '-1';
+script_is([ '--watch', 1, '--run', @hall ], 2, '', qr/--watch makes audits, and no runs/, '--watch: no runs');
+
 # where texts differ
 sub shown
 {
