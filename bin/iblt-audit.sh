@@ -211,7 +211,7 @@ CONF
 	# the settings of from and to are not for this server
 	unset PGSERVICE PGHOSTADDR PGSSLMODE PGREQUIRESSL PGCHANNELBINDING PGREQUIREAUTH PGTARGETSESSIONATTRS PGGSSENCMODE PGOPTIONS
 	via="host='$(quoted "$directory")' port=5432 dbname=postgres user=iblt"
-	psql -X -q -w -d "$via" -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION iblt_audit CASCADE' >&2
+	psql -X -q -w -d "$via" -v ON_ERROR_STOP=1 -c 'SET client_min_messages = warning' -c 'CREATE EXTENSION iblt_audit CASCADE' >&2
 }
 
 # conduct ARGUMENT ...: this script with those arguments and a server of its own.
