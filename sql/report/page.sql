@@ -5,12 +5,10 @@
 -- many rows each column differs, and where, is kept by runs alone.
 
 -- The cells of one side of a difference; "content" is the row, or NULL if it is not kept.
-CREATE FUNCTION page_side(d run_difference, content jsonb, rows bigint, columns text[])
+CREATE FUNCTION page_side(d run_difference, content jsonb, columns text[])
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN CASE WHEN rows = 0 THEN format('<td colspan="%s"><i>no row</i></td>',
-			cardinality(columns))
-		WHEN jsonb_typeof(content) = 'array' THEN format('<td colspan="%s">%s</td>',
+	RETURN CASE WHEN jsonb_typeof(content) = 'array' THEN format('<td colspan="%s">%s</td>',
 			cardinality(columns), html(content::text, 2000))
 		ELSE (SELECT string_agg(format(CASE WHEN c.name = ANY (d.differs)
 				THEN '<td><mark>%s</mark></td>' ELSE '<td>%s</td>' END, v.value), '' ORDER BY c.n)
@@ -24,9 +22,12 @@ CREATE FUNCTION page_rows(relation text, kept run_difference[], most integer DEF
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT html_table('{"",""}' || ARRAY(SELECT html(c, 100) FROM unnest(s.shown) AS c), (
-			SELECT string_agg(format('<tbody><tr><th rowspan="2" scope="rowgroup">%s</th>'
-				'<th scope="row">here</th>%s</tr><tr><th scope="row">there</th>%s</tr></tbody>',
+	SELECT html_table('{"",""}' || ARRAY(SELECT format(CASE WHEN k THEN
+				'<span class="key-column">%s</span>' ELSE '%s' END, html(c, 100))
+			FROM unnest(s.shown, s.keys) WITH ORDINALITY AS u(c, k, n) ORDER BY n), (
+			SELECT string_agg(format('<tbody><tr><th rowspan="%s" scope="rowgroup">%s</th>'
+				'%s</tr></tbody>',
+				CASE WHEN 0 IN (d.here_count, d.there_count) THEN 1 ELSE 2 END,
 				concat_ws('<br>', CASE d.side WHEN 'there' THEN 'missing' WHEN 'here' THEN 'extra'
 						ELSE 'changed' END,
 					CASE WHEN greatest(d.here_count, d.there_count) > 1
@@ -34,12 +35,16 @@ AS $$
 					CASE WHEN d.confirmed IS FALSE THEN 'unconfirmed' END,
 					CASE WHEN d.here IS NULL AND d.there IS NULL
 						THEN html(array_to_string(d.differs, ', '), 1000) END),
-				page_side(d, d.here, d.here_count, s.shown),
-				page_side(d, d.there, d.there_count, s.shown)), chr(10) ORDER BY d.number)
+				(SELECT string_agg(format('<th scope="row">%s</th>%s', v.side,
+						page_side(d, v.content, s.shown)), '</tr><tr>' ORDER BY v.side)
+					FROM (VALUES ('here', d.here, d.here_count), ('there', d.there,
+						d.there_count)) AS v(side, content, n) WHERE v.n > 0)),
+				chr(10) ORDER BY d.number)
 			FROM unnest(kept) AS d), 'rows')
 		|| coalesce(html_left_out(most, s.n, 'columns'), '')
 	FROM (SELECT (array_agg(c.name ORDER BY c.in_key DESC, c.differing DESC, c.position, c.name))
-				[1:most], count(*)
+				[1:most], (array_agg(c.in_key ORDER BY c.in_key DESC, c.differing DESC, c.position,
+				c.name))[1:most], count(*)
 		FROM (SELECT n.name, bool_or(n.in_key) AS in_key,
 				count(*) FILTER (WHERE n.name = ANY (f.differs)) AS differing,
 				(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = to_regclass(relation)
@@ -49,7 +54,7 @@ AS $$
 				UNION SELECT k, false FROM unnest(ARRAY[f.here, f.there]) AS r,
 					jsonb_object_keys(CASE jsonb_typeof(r) WHEN 'object' THEN r ELSE '{}' END) AS k
 				) AS n(name, in_key)
-			GROUP BY n.name) AS c) AS s(shown, n)
+			GROUP BY n.name) AS c) AS s(shown, keys, n)
 $$;
 
 -- A range of the key in words.
@@ -105,18 +110,64 @@ $$;
 CREATE FUNCTION page_list(report report, heading text, status text[], most integer) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT html_section(format('%s (%s)', heading, grouped(count(*))),
-		html_table('{table,status,rows here,rows there,missing,extra,changed,unconfirmed,detail}',
-			string_agg(concat('<tr><td>', html(t.name), '</td><td>', html(t.status), '</td>', (
-				SELECT string_agg(format('<td class="n">%s</td>', grouped(c.n)), '' ORDER BY c.i)
-				FROM unnest(ARRAY[t.rows_here, t.rows_there, t.missing, t.extra, t.changed,
-					nullif(t.unconfirmed, 0)]) WITH ORDINALITY AS c(n, i)),
-				'<td>', html(t.detail, 1000), '</td></tr>', chr(10)), '' ORDER BY t.place)
+		html_filled('{table,status,#rows here,#rows there,#missing,#extra,#changed,'
+				'#unconfirmed,detail}', jsonb_agg(jsonb_build_array(html(t.name),
+				CASE WHEN page_list.status <@ '{differs,equal}' THEN '' ELSE html(t.status) END,
+				grouped(t.rows_here),
+				grouped(t.rows_there), grouped(t.missing), grouped(t.extra), grouped(t.changed),
+				grouped(nullif(t.unconfirmed, 0)), html(t.detail, 1000)) ORDER BY t.place)
 				FILTER (WHERE t.place <= most))
 		|| coalesce(html_left_out(most, count(*), 'tables'), ''))
 	FROM (SELECT u.*, row_number() OVER (ORDER BY u.ordinality) AS place
 		FROM unnest(report.tables) WITH ORDINALITY AS u
 		WHERE u.status = ANY (page_list.status)) AS t
 	HAVING count(*) > 0);
+
+-- The differences in structure, the dangerous ones first; the first ones of many.
+-- An object that one side lacks has a word for that in place of values.
+CREATE FUNCTION page_structure(report report, most integer DEFAULT 300) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (WITH line AS (
+		SELECT n, s ->> 'severity' AS severity, s ->> 'property' = 'exists' AS lacks,
+			s ->> 'here' AS here, s ->> 'there' AS there, s ->> 'property' AS property,
+			concat_ws(' ', '<b>' || html(s ->> 'object') || '</b>', '<span class="kind">'
+				|| html(s ->> 'kind') || '</span>') AS object
+		FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS e(s, n) WHERE n <= most
+	), shown AS (
+		SELECT coalesce(severity, 'danger') AS severity, count(*) AS number,
+			jsonb_agg(jsonb_build_array(object,
+				CASE WHEN NOT lacks THEN html(property) WHEN here IS NULL THEN 'only there'
+					ELSE 'only here' END,
+				CASE WHEN lacks THEN '' ELSE coalesce('<code>' || html(from_difference(here,
+					there, 280)) || '</code>', '<i>nothing</i>') END,
+				CASE WHEN lacks THEN '' ELSE coalesce('<code>' || html(from_difference(there,
+					here, 280)) || '</code>', '<i>nothing</i>') END) ORDER BY n) AS lines
+		FROM line GROUP BY 1
+	)
+	SELECT html_section(format('Structure and sequences (%s)', grouped(
+			jsonb_array_length(report.structure))),
+		CASE jsonb_array_length(report.structure) WHEN 0 THEN '<p>No difference.</p>' || chr(10)
+		ELSE (SELECT string_agg(format('<details%s><summary class="%s">%s (%s)</summary>%s'
+					'</details>%s', CASE WHEN g.severity <> 'change' OR g.number <= 20
+						THEN ' open="open"' END, html(g.severity), CASE g.severity
+					WHEN 'danger' THEN 'Dangerous to data' WHEN 'change'
+					THEN 'Without danger to data' ELSE 'Not known' END, grouped(g.number),
+				html_filled('{object,property,here,there}', g.lines), chr(10)), ''
+				ORDER BY array_position(structure_severities(), g.severity)) FROM shown g)
+			|| coalesce(html_left_out(most, jsonb_array_length(report.structure),
+				'differences in structure'), '') END)
+	WHERE report.structure IS NOT NULL);
+
+-- The differences that are accepted, and lines of the list that mean nothing.
+CREATE FUNCTION page_accepted(report report, most integer DEFAULT 300) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT html_section(format('Accepted (%s)', grouped(count(*))),
+		html_filled('{object,property,reason}', jsonb_agg(jsonb_build_array(
+				concat_ws(' ', '<b>' || html(a ->> 'object') || '</b>', '<span class="kind">'
+					|| html(a ->> 'kind') || '</span>'), html(a ->> 'property'),
+				html(a ->> 'reason')) ORDER BY n) FILTER (WHERE n <= most))
+		|| coalesce(html_left_out(most, count(*), 'differences that are accepted'), ''))
+	FROM jsonb_array_elements(report.accepted) WITH ORDINALITY AS e(a, n) HAVING count(*) > 0);
 
 -- The details of the tables that differ, of a run, or of an audit that kept the first rows.
 CREATE FUNCTION page_details(report report) RETURNS text
@@ -162,7 +213,8 @@ BEGIN
 				THEN '<p class="note">The run kept keys and no rows (see its argument rows).</p>'
 				END);
 	END LOOP;
-	RETURN html_section('What differs', result
+	RETURN html_section('What differs', '<p class="note">Columns of the key are underlined, and '
+		'values that differ are marked.</p>' || nullif(result, '')
 		|| coalesce(html_left_out(most_tables, cardinality(listed),
 			'tables that differ in detail'), ''));
 END
@@ -176,7 +228,8 @@ CREATE FUNCTION report_page(report report) RETURNS text
 		'<meta http-equiv="Content-Security-Policy" content="default-src ''none''; style-src ',
 		'''unsafe-inline''"><meta name="viewport" content="width=device-width">',
 		'<meta name="referrer" content="no-referrer"><title>', title, '</title><style>',
-		html_style(), '</style></head><body>', chr(10), '<header><h1 class="', report.verdict, '">',
+		html_style(), '</style></head><body>', chr(10), '<header class="', report.verdict,
+		'"><h1 class="', report.verdict, '">',
 		title, '</h1><p class="note">',
 		concat_ws(', ', html(report.name), 'run ' || report.run || coalesce(', which ended at '
 			|| to_char(report.ended, 'YYYY-MM-DD HH24:MI:SS "UTC"'), ''),
@@ -187,20 +240,8 @@ CREATE FUNCTION report_page(report report) RETURNS text
 		page_list(report, 'Tables that differ', '{differs}', 200),
 		page_list(report, 'Not compared, and why', ARRAY(SELECT DISTINCT t.status
 			FROM unnest(report.tables) AS t WHERE t.status NOT IN ('equal', 'differs')), 200),
-		(SELECT html_section(format('Structure and sequences (%s)', grouped(count(*))),
-				CASE count(*) WHEN 0 THEN '<p>No difference.</p>' || chr(10) ELSE
-				html_table('{severity,kind,object,property,here,there}', string_agg('<tr>' || (
-						SELECT string_agg(format('<td>%s</td>', html(c.said)), '' ORDER BY c.n)
-						FROM unnest(ARRAY[s.row ->> 'severity', s.row ->> 'kind',
-							s.row ->> 'object', s.row ->> 'property',
-							from_difference(s.row ->> 'here', s.row ->> 'there', 280),
-							from_difference(s.row ->> 'there', s.row ->> 'here', 280)])
-							WITH ORDINALITY AS c(said, n)) || '</tr>' || chr(10), '' ORDER BY s.n)
-					FILTER (WHERE s.n <= 300))
-				|| coalesce(html_left_out(300, count(*), 'differences in structure'), '') END)
-			FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
-			HAVING report.structure IS NOT NULL),
-		html_section('Accepted', '<pre>' || html(report_accepted(report), 20000) || '</pre>'),
+		page_structure(report),
+		page_accepted(report),
 		page_details(report),
 		page_list(report, 'Equal', '{equal}', 500),
 		html_section('What this page leaves out', '<ul>' || CASE WHEN report.run IS NULL
