@@ -21,8 +21,10 @@
 CREATE FUNCTION plain_exact_sql(type text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN replace(format($q$CASE ~.typtype WHEN 'e' THEN true
-		WHEN 'c' THEN NOT EXISTS (SELECT FROM pg_attribute m WHERE m.attrelid = ~.typrelid
-			AND m.attnum > 0 AND NOT m.attisdropped AND m.atttypid::bigint <> ALL (%1$L::bigint[]))
+		WHEN 'c' THEN NOT EXISTS (SELECT FROM pg_attribute m
+			LEFT JOIN pg_type i ON i.typarray = m.atttypid
+			WHERE m.attrelid = ~.typrelid AND m.attnum > 0 AND NOT m.attisdropped
+			AND coalesce(i.oid, m.atttypid)::bigint <> ALL (%1$L::bigint[]))
 		WHEN 'b' THEN EXISTS (SELECT FROM pg_depend d
 			JOIN pg_extension own ON own.oid = d.refobjid JOIN pg_proc p ON p.oid = ~.typoutput
 			JOIN pg_roles o ON o.oid = p.proowner AND o.rolsuper
