@@ -50,6 +50,8 @@ page=
 baseline=
 all=
 unset IBLT_ACCEPTED
+one_pass=${IBLT_AUDIT_PASS-}		# of --watch, which tells no answer by a status of its own
+unset IBLT_AUDIT_PASS
 
 # leave STATUS: ends with it, or with that of Nagios which means the same.
 leave() {
@@ -78,6 +80,7 @@ could_not_tell() {
 			printf 'iblt_audit_finished_timestamp_seconds{audit="%s"} %s\n' "$label" "$(date +%s)"
 		} > "$metrics.$$" && mv -f "$metrics.$$" "$metrics" || rm -f "$metrics.$$" "$metrics"
 	fi
+	[ -z "$one_pass" ] || exit 4
 	leave 2
 }
 
@@ -434,22 +437,33 @@ if [ "$own" = yes ]; then
 	conduct "$@"
 fi
 
-# Each pass is an audit with the other arguments, and says on stderr what is not equal.
-if [ -n "$watch" ]; then
+# Each pass is an audit with the same arguments, and says on stderr what is not equal. A shell that
+# waits for a job takes signals.
+if [ -n "$watch" ] && [ -z "$one_pass" ]; then
 	eval "set -- $words"
-	last=
-	for argument in "$@"; do
-		shift
-		[ "$argument" = --watch ] || [ "$last" = --watch ] || set -- "$@" "$argument"
-		last=$argument
-	done
+	kept=$(mktemp) || could_not_tell 'mktemp made no file'
+	job=
+	trap 'rm -f "$kept"' EXIT
+	trap '[ -z "$job" ] || kill "$job"; exit 129' HUP
+	trap '[ -z "$job" ] || kill "$job"; exit 130' INT
+	trap '[ -z "$job" ] || kill "$job"; exit 143' TERM
 	pass=1
-	until answer=$(sh "$0" "$@"); do
+	while :; do
+		IBLT_AUDIT_PASS=1 sh "$0" "$@" > "$kept" &
+		job=$!
+		wait "$job"
+		status=$?
+		[ "$status" != 0 ] || break
 		printf '%s: that was pass %s, which ended at %s\n' "${0##*/}" "$pass" "$(date -u '+%Y-%m-%d %H:%M:%S UTC')" >&2
+		# what has no answer at first will have none
+		[ "$status:$pass" != 4:1 ] || break
 		pass=$((pass + 1))
-		sleep "$watch"
+		sleep "$watch" &
+		job=$!
+		wait "$job"
 	done
-	printf '%s\n' "$answer"
+	cat "$kept"
+	[ "$status" = 0 ] || leave 2
 	exit 0
 fi
 

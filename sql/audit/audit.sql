@@ -30,7 +30,7 @@ DECLARE
 	twice boolean;
 BEGIN
 	IF jsonb_path_exists(mappings, 'strict $ ? (@.type() != "object")')
-			OR jsonb_path_exists(mappings, '$.* ? (@.type() != "object")')
+			OR jsonb_path_exists(mappings, 'strict $.* ? (@.type() != "object")')
 			OR jsonb_path_exists(mappings, '$.*.keyvalue() ? (@.key != "peer_columns" && @.key '
 				'!= "expressions" && @.key != "peer_expressions" && @.key != "exclude")')
 			OR jsonb_path_exists(mappings, '$.*.keyvalue() ? (@.key == "exclude" && (@.value.type()'

@@ -70,7 +70,7 @@ CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found text[];
+	seen text[];
 	altered side;
 BEGIN
 	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
@@ -84,11 +84,11 @@ BEGIN
 		conns := connect(peers, conns, names => iblt_field(plan.sides, 'side'));
 		PERFORM peers_bare(ARRAY(SELECT CASE WHEN s.bare THEN s.place END
 			FROM unnest(sides_of(plan)) AS s));
-		found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
+		seen := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
 				format('pg_catalog.to_regclass(%L)', s.relation))
 			FROM unnest(sides_of(plan)) AS s));
-		FOR n IN REVERSE cardinality(found) .. 1 LOOP
-			IF found[n] IS DISTINCT FROM ((sides_of(plan))[n]).fingerprint THEN
+		FOR n IN REVERSE cardinality(seen) .. 1 LOOP
+			IF seen[n] IS DISTINCT FROM ((sides_of(plan))[n]).fingerprint THEN
 				altered := (sides_of(plan))[n];
 			END IF;
 		END LOOP;

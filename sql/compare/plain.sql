@@ -54,10 +54,12 @@ BEGIN
 				expression.text, expression.is_condition));
 			SELECT string_agg(format('"%s"', name), ', ') INTO problems FROM unnest(used) AS name
 			LEFT JOIN jsonb_to_recordset(told[3 - n] -> 'columns') AS h(name text, text text,
-				vague boolean) USING (name)
+				base bigint, type text, parts text, vague boolean) USING (name)
 			LEFT JOIN jsonb_to_recordset(told[n] -> 'columns') AS t(name text, text text,
-				vague boolean) USING (name)
-			WHERE NOT coalesce(h.text = t.text AND NOT (h.vague OR t.vague), false);
+				base bigint, type text, parts text, vague boolean) USING (name)
+			WHERE NOT coalesce(h.text = t.text AND CASE WHEN h.base < 16384 THEN h.base = t.base
+				ELSE h.type = t.type AND h.parts = t.parts AND h.parts ~ ' enum([[]])?$' END
+				AND NOT (h.vague OR t.vague), false);
 			PERFORM plain_check('an expression may mean something else on the peer, because of '
 					'columns that it names: ' || problems,
 				'Compare columns that both sides have, of the same built-in types or enums.');

@@ -71,20 +71,23 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 					WHEN a.atttypid::bigint = ANY (%5$L::bigint[]) THEN a.atttypmod ELSE -1 END),
 				'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
 				-- of a domain, as iblt_describe_type tells
-				'parts', CASE WHEN b.oid >= 16384 AND x.typtype <> 'd' THEN concat(CASE x.typtype
-						WHEN 'c' THEN (SELECT concat('(', string_agg(concat(to_json(m.attname), ' ',
+				'parts', CASE WHEN b.oid >= 16384 AND x.typtype <> 'd' THEN CASE x.typtype
+						WHEN 'c' THEN (SELECT CASE WHEN coalesce(bool_and(coalesce(i.oid,
+									m.atttypid)::bigint = ANY (%4$L::bigint[])), true)
+								THEN concat('(', string_agg(concat(to_json(m.attname), ' ',
 								format_type(m.atttypid, CASE WHEN m.atttypid::bigint
 									= ANY (%5$L::bigint[]) THEN m.atttypmod END)), ', '
-								ORDER BY m.attnum), ')')
-							FROM pg_attribute m WHERE m.attrelid = x.typrelid AND m.attnum > 0
+								ORDER BY m.attnum), ')') END
+							FROM pg_attribute m LEFT JOIN pg_type i ON i.typarray = m.atttypid
+							WHERE m.attrelid = x.typrelid AND m.attnum > 0
 							AND NOT m.attisdropped)
 						WHEN 'e' THEN format_type(x.oid, NULL) || ' enum'
 						WHEN 'b' THEN format_type(x.oid, NULL)
 						ELSE (SELECT concat(format_type(x.oid, NULL), ' of ', format_type(
 								g.rngsubtype, CASE WHEN g.rngsubtype::bigint
 									= ANY (%5$L::bigint[]) THEN -1 END))
-							FROM pg_range g WHERE x.oid IN (g.rngtypid, g.rngmultitypid)) END,
-						CASE WHEN e.oid IS NOT NULL THEN '[]' END)
+							FROM pg_range g WHERE x.oid IN (g.rngtypid, g.rngmultitypid)) END
+						|| CASE WHEN e.oid IS NULL THEN '' ELSE '[]' END
 					WHEN a.atttypid <> b.oid THEN format_type(b.oid,
 					CASE WHEN b.oid::bigint = ANY (%5$L::bigint[]) THEN b.modifier END) END,
 				-- values that are equal may differ

@@ -167,7 +167,7 @@ DECLARE
 	asked repair_options := @arguments repair_options@;
 	a attempt := first_attempt(ARRAY[here_peer, peer], @arguments options@);
 	plan repair_plan;
-	found found_keys;
+	seen found_keys;
 	works repair_work[];
 	part text;
 	figures figures;
@@ -187,9 +187,9 @@ BEGIN
 			IF run IS NULL THEN
 				a := begin_attempt(a, 'iblt_repair', relation, here_relation);
 				plan := repair_plan_of(prepare(a.conns, relation, peer_relation, a.options), asked);
-				found := find_keys(plan.compared);
-				PERFORM live_notice(found.plan), iblt_tell('notice', by_index_note(found.plan));
-				works := ARRAY[repair_find(plan, found)];
+				seen := find_keys(plan.compared);
+				PERFORM live_notice(seen.plan), iblt_tell('notice', by_index_note(seen.plan));
+				works := ARRAY[repair_find(plan, seen)];
 				plan := NULL;
 			END IF;
 			-- nothing begins again once rows may have been changed

@@ -70,7 +70,7 @@ BEGIN
 		INTO report.tables, tables
 		FROM (SELECT u, row_number() OVER () FROM unnest(report.tables) AS u) AS t(t, n),
 		LATERAL (SELECT CASE WHEN (t.t).status <> 'equal'
-			THEN accepted_by(valid, 'rows', (t.t).name, (t.t).status) END) AS a(r);
+			THEN accepted_by(valid, 'rows', (t.t).raw, (t.t).status) END) AS a(r);
 	IF report.structure IS NOT NULL THEN
 		SELECT coalesce(jsonb_agg(s.row ORDER BY s.n) FILTER (WHERE (r).line IS NULL), '[]'),
 				jsonb_agg(s.row || jsonb_build_object('reason', (r).reason, 'line', (r).line)

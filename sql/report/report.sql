@@ -107,7 +107,8 @@ BEGIN
 		END IF;
 	END IF;
 	report.tables := (SELECT array_agg(ROW((t.line ->> 'table_number')::integer,
-			one_line(coalesce(r.relation, r.peer_relation, '?')),
+			one_line(coalesce(r.relation, r.peer_relation, '?')), coalesce(r.relation,
+				r.peer_relation),
 			coalesce(r.status, 'unknown'), one_line(left(nullif(r.detail, ''), 2000)),
 			@each audit_counts: r.%,@ r.differences)::report_table
 			ORDER BY CASE r.status WHEN 'differs' THEN 1 WHEN 'equal' THEN 3 ELSE 2 END, t.n)

@@ -3,7 +3,8 @@
 -- What a report has of a table.
 CREATE TYPE report_table AS (
 	table_number integer,	-- of a run
-	name text,				-- here, or else on the peer
+	name text,				-- here, or else on the peer, on one line
+	raw text,				-- as it is
 	status text,
 	detail text,
 	@each audit_counts: % bigint,@

@@ -40,7 +40,7 @@ DECLARE
 	begun text;				-- the generation there
 	offer jsonb;
 	wanted tracking;
-	found tracking;
+	seen tracking;
 	e failure;
 BEGIN
 	conn := (connect(ARRAY[peer], ARRAY[conn]))[1];
@@ -63,11 +63,11 @@ BEGIN
 			'null');
 		IF makes THEN
 			wanted := track_accept(relation, offer);
-			found := iblt_live_options(relation);
+			seen := iblt_live_options(relation);
 			capacity := NULL;
 		END IF;
-		IF (found.template::bytea = wanted.template::bytea AND found.columns = wanted.columns
-				AND found.key_columns = wanted.key_columns
+		IF (seen.template::bytea = wanted.template::bytea AND seen.columns = wanted.columns
+				AND seen.key_columns = wanted.key_columns
 				AND track_state(relation::text) = 'live') IS NOT TRUE THEN
 			begun := track_start(relation, NULL, NULL, capacity, offer);
 		ELSE

@@ -173,6 +173,13 @@ $there->safe_psql('postgres', 'CREATE DOMAIN s.d AS character(4)');
 both("CREATE TABLE padded (id int PRIMARY KEY, v s.d); INSERT INTO padded VALUES (1, 'a')");
 refused(qr/42804: column types differ: "v" is s.d \(made of character\(3\)\) here and s.d \(made of character\(4\)\) on the peer/, "'padded'", '', 'domains over other lengths');
 
+# what an expression means depends on the types, of which texts do not tell all
+both(q{CREATE TYPE single AS ENUM ('sad', 'ok')});
+$here->safe_psql('postgres', q{CREATE TYPE twofold AS ENUM ('sad', 'ok'); CREATE TABLE meant (id int PRIMARY KEY, e single, f twofold, c int)});
+$there->safe_psql('postgres', q{CREATE TYPE twofold AS (a int, b text); CREATE TABLE meant (id int PRIMARY KEY, e single, f twofold, c "char"); INSERT INTO meant VALUES (3, 'ok', ROW(3, NULL), '1')});
+refused(qr/0A000: .*an expression may mean something else on the peer, because of columns that it names: "$_->[0]"/, "'meant'", "columns => '{id,e}', condition => '$_->[1]', peer_condition => '$_->[1]'", "a condition of $_->[0]") foreach [ f => 'f IS NOT NULL' ], [ c => q{c <> ''10''} ];
+is(plain("'meant'", q{columns => '{id,e}', condition => 'e = ''ok''', peer_condition => 'e = ''ok'''}), '{"id": 3} there 0 1', 'one of an enum');
+
 # --- keys, columns and rows -------------------------------------------------------------------
 
 both(q{CREATE TABLE t (id bigint PRIMARY KEY, a text NOT NULL, "b ""c" int, t numeric);

@@ -218,6 +218,8 @@ script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compa
 	like($err, qr/\A(?:differs: 1 of 1 table, schema=hall\n$sides  hall\.a differs: 1 extra\niblt-audit\.sh: that was pass \d+, which ended at [-\d]+ [\d:]+ UTC\n)+\z/, '--watch: what was not equal');
 	like(slurp_file($watched), qr/<h1 class="equal">/, '--watch: the last page');
 }
+is((program([ '--watch', 1, 'peer=node_b', 'tables={' ]))[0], 2, '--watch: not again what can have no answer');
+like((program([ '--watch', 1, '--html', "$dir/watched page.html", '--watch', 1, 'peer=node_b', 'schema=hall' ]))[2], qr/argument 1 is no option/, '--watch: twice');
 script_is([ '--watch', $_, @hall ], 2, '', qr/--watch needs a number of seconds/, "--watch $_") foreach '', 'x', '-1';
 script_is([ '--watch', 1, '--run', @hall ], 2, '', qr/--watch makes audits, and no runs/, '--watch: no runs');
 
@@ -250,6 +252,10 @@ script_is([ accepting($_), @hall ], 2, '', qr/line 3 of what is accepted does no
   foreach 'view', 'view | hall.v | exists | | ', 'view | hall.v | exists | soon | why', 'view | hall.v | exists | | why | not', ' | hall.v | exists | | why', '*|*|*|*|*';
 script_is([ '--accept', "$dir/nosuch", @hall ], 2, '', qr/--accept: there is no such file/, '--accept: no file');
 script_is([ accepting('rows | shop.items | differs | | known', 'rows | shop.notes | not comparable | 2999-01-01 | not moved'), @shop ], 0, qr/^equal: \d tables?, accepted: 2, schema=shop\n.*\n  accepted: rows shop\.items: differs \(known\)\n  accepted: rows shop\.notes: not comparable \(not moved\)\n\z/s, '', '--accept: rows');
+both(qq{CREATE SCHEMA forged; CREATE TABLE forged."a b" (id int PRIMARY KEY); CREATE TABLE forged."a\nb" (id int PRIMARY KEY)});
+$there->safe_psql('postgres', qq{INSERT INTO forged."a\nb" VALUES (1)});
+script_is([ accepting('rows | forged."a b" | differs | | known'), 'peer=node_b', 'schema=forged' ], 1, qr/^differs: 1 of 2 tables, schema=forged\n/, qr/accepted, but not there/, '--accept: another name that looks the same');
+both('DROP SCHEMA forged CASCADE');
 script_is([ accepting('rows | * | equal | | none', 'rows | shop.items | not comparable | | none'), @shop ], 1, qr/^differs: 1 of \d tables?, 1 not compared, schema=shop\n/, qr/shop\.items differs/, '--accept: another status');
 script_is([ accepting('rows | * | * | | all'), 'peer=node_b', 'tables={shop.items,shop.notes}' ], 2, qr/^could not tell: no tables, accepted: 2, /, qr/^could not tell/, '--accept: nothing is left');
 is(join(' ', map { "$_->{kind} $_->{object} $_->{reason}" } @{ JSON::PP->new->utf8->decode((program([ '--json', accepting($seen_hall), @hall ]))[1])->{accepted} }), 'view hall.v only there', '--accept: JSON');
