@@ -251,12 +251,13 @@ for argument in "$@"; do
 done
 # these again, as words for eval
 words=
-if [ "$own$again" != no ] && [ -n "$own$again" ]; then
+case $own:$again in
+yes:* | *:yes)
 	words=$(for argument in "$@"; do
 		argument=$(printf '%sx' "$argument" | sed "s/'/'\\\\''/g")
 		printf "'%s' " "${argument%x}"
-	done)
-fi
+	done) ;;
+esac
 
 # what may be meant
 names='peer from to via subscription tables schema publication peer_schema here_peer here_tables mappings rows rights live method

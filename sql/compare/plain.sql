@@ -54,12 +54,12 @@ BEGIN
 				expression.text, expression.is_condition));
 			SELECT string_agg(format('"%s"', name), ', ') INTO problems FROM unnest(used) AS name
 			LEFT JOIN jsonb_to_recordset(told[3 - n] -> 'columns') AS h(name text, text text,
-				base bigint, type text, parts text, vague boolean) USING (name)
+				type text, parts text, vague boolean) USING (name)
 			LEFT JOIN jsonb_to_recordset(told[n] -> 'columns') AS t(name text, text text,
-				base bigint, type text, parts text, vague boolean) USING (name)
-			WHERE NOT coalesce(h.text = t.text AND CASE WHEN h.base < 16384 THEN h.base = t.base
-				ELSE h.type = t.type AND h.parts = t.parts AND h.parts ~ ' enum([[]])?$' END
-				AND NOT (h.vague OR t.vague), false);
+				type text, parts text, vague boolean) USING (name)
+			WHERE NOT coalesce(h.text = t.text AND NOT (h.vague OR t.vague)
+				AND (h.text !~ '^enum' OR h.type = t.type AND h.parts = t.parts
+					AND h.parts ~ ' enum([[]])?$'), false);
 			PERFORM plain_check('an expression may mean something else on the peer, because of '
 					'columns that it names: ' || problems,
 				'Compare columns that both sides have, of the same built-in types or enums.');
@@ -82,7 +82,8 @@ BEGIN
 		-- the type that values of both sides become: text for an enum.  A type has no length here:
 		-- "character" and "bit" would be of one
 		array_agg(CASE h.text WHEN 'enum' THEN 'text' WHEN 'enum[]' THEN '_text'
-			ELSE (SELECT typname FROM pg_type WHERE oid = h.text::oid) END ORDER BY c.ordinality)
+			ELSE (SELECT typname FROM pg_type WHERE oid = coalesce(text_type(
+				plan.columns[c.ordinality])::regtype, h.text::regtype)) END ORDER BY c.ordinality)
 	INTO problems, types
 	FROM unnest(plan.columns) WITH ORDINALITY AS c
 	LEFT JOIN jsonb_to_recordset(mapped[1] -> 'columns') AS h(name text, text text) USING (name)

@@ -37,8 +37,10 @@ CREATE FUNCTION iblt_peer_wait(conn text, until timestamptz DEFAULT 'infinity') 
 
 -- Waits for the peer's answer, the first row of the last statement, and counts it; a value of the
 -- type of "answer", NULL without a row.  The connection is free then.
--- The failure is an error that the query ended with there, or a lost connection.
-CREATE FUNCTION iblt_peer_fetch(conn text, INOUT answer anyelement, OUT e failure) RETURNS record
+-- The failure is an error that the query ended with there, or a lost connection.  An error if it is
+-- not there by then.
+CREATE FUNCTION iblt_peer_fetch(conn text, INOUT answer anyelement,
+	until timestamptz DEFAULT 'infinity', OUT e failure) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.

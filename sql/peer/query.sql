@@ -45,11 +45,11 @@ $$;
 
 -- The single value that a query sent to the peer gives; an error of the peer's is raised here, and
 -- says so.
-CREATE FUNCTION peer_value(conn text) RETURNS text
+CREATE FUNCTION peer_value(conn text, until timestamptz DEFAULT 'infinity') RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	fetched record := iblt_peer_fetch(conn, NULL::text);
+	fetched record := iblt_peer_fetch(conn, NULL::text, until);
 BEGIN
 	IF (fetched.e).state IS NOT NULL THEN
 		PERFORM peer_refuse(conn, fetched.e);

@@ -43,7 +43,7 @@ CREATE FUNCTION plain_exact_sql(type text) RETURNS text
 -- Each column tells how its text is read: the OID of a built-in type, enum, enum[], or null.
 -- "enum" stands for each type whose text is all that is compared.
 -- Domains count as what they are over.  An array of domains is not taken.
--- OFFSET keeps the planner from planning the columns of a key three times.
+-- OFFSET keeps the planner from planning the columns of a key, and what is exact, several times.
 CREATE FUNCTION plain_relations_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN format($q$SELECT jsonb_build_object(
@@ -71,15 +71,12 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 					WHEN a.atttypid::bigint = ANY (%5$L::bigint[]) THEN a.atttypmod ELSE -1 END),
 				'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
 				-- of a domain, as iblt_describe_type tells
-				'parts', CASE WHEN b.oid >= 16384 AND x.typtype <> 'd' THEN CASE x.typtype
-						WHEN 'c' THEN (SELECT CASE WHEN coalesce(bool_and(coalesce(i.oid,
-									m.atttypid)::bigint = ANY (%4$L::bigint[])), true)
-								THEN concat('(', string_agg(concat(to_json(m.attname), ' ',
+				'parts', CASE WHEN y.exact THEN CASE x.typtype
+						WHEN 'c' THEN (SELECT concat('(', string_agg(concat(to_json(m.attname), ' ',
 								format_type(m.atttypid, CASE WHEN m.atttypid::bigint
 									= ANY (%5$L::bigint[]) THEN m.atttypmod END)), ', '
-								ORDER BY m.attnum), ')') END
-							FROM pg_attribute m LEFT JOIN pg_type i ON i.typarray = m.atttypid
-							WHERE m.attrelid = x.typrelid AND m.attnum > 0
+								ORDER BY m.attnum), ')')
+							FROM pg_attribute m WHERE m.attrelid = x.typrelid AND m.attnum > 0
 							AND NOT m.attisdropped)
 						WHEN 'e' THEN format_type(x.oid, NULL) || ' enum'
 						WHEN 'b' THEN format_type(x.oid, NULL)
@@ -94,13 +91,11 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 				'vague', NOT coalesce((SELECT collisdeterministic FROM pg_collation
 					WHERE oid = a.attcollation), true),
 				'text', CASE WHEN b.oid::bigint = ANY (%4$L::bigint[])
-						OR e.oid::bigint = ANY (%4$L::bigint[]) THEN b.oid::text
-					-- through another type (text_type): "char", xml, money
-					WHEN b.oid < 16384 AND b.oid IN (18, 1002, 142, 143, 790, 791) THEN (
-						'{"18": 23, "1002": 1007, "142": 25, "143": 1009, "790": 1700, "791": 1231}'
-						::jsonb ->> b.oid::text)
-					WHEN coalesce(e.typdelim = ',', true) AND %6$s
-					THEN 'enum' || CASE WHEN e.oid IS NOT NULL THEN '[]' ELSE '' END END)
+						OR e.oid::bigint = ANY (%4$L::bigint[])
+						-- through another type (text_type): "char", xml, money
+						OR b.oid IN (18, 1002, 142, 143, 790, 791) THEN b.oid::text
+					WHEN y.exact AND e.oid IS NULL THEN 'enum'
+					WHEN y.exact AND e.typdelim = ',' THEN 'enum[]' END)
 				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a, LATERAL (
 				WITH RECURSIVE base AS (
@@ -112,6 +107,7 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 				SELECT * FROM base WHERE typtype <> 'd') AS b
 			LEFT JOIN pg_type e ON e.typarray = b.oid
 			JOIN pg_type x ON x.oid = coalesce(e.oid, b.oid)
+			CROSS JOIN LATERAL (SELECT x.oid >= 16384 AND %6$s OFFSET 0) AS y(exact)
 			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
 			'keys', (
 			SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || (%3$s)

@@ -16,9 +16,8 @@ CREATE FUNCTION plain_value_sql(c plan_column) RETURNS text
 
 -- The expressions of texts that columns are hashed as, which are never null.
 -- A NULL is hashed as a random text that no value has.  IS NOT NULL would be false of a row with a
--- NULL in it.  A cast to text is faster than format, which
--- always uses the type's output.  It loses the blanks of a character(n), and that of an enum may
--- be a function of its owner's.
+-- NULL in it.  A cast to text is faster than format, which always uses the type's output.  It loses
+-- the blanks of a character(n), and that of an enum may be a function of its owner's.
 CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN (SELECT CASE WHEN count(*) > 100	-- hashes would be nested too deep

@@ -52,7 +52,7 @@ RETURNS accepted_rule
 		AND accepted_name(r.property, accepted_by.property) ORDER BY r.line LIMIT 1);
 
 -- A report whose differences do not have those that are accepted.  Lines that have expired hold no
--- longer, and are told like those that mean nothing that is there.
+-- longer, and are told like those that fit no difference.
 CREATE FUNCTION report_accept(report report, list text) RETURNS report
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$

@@ -39,7 +39,7 @@ CREATE FUNCTION html_filled(heads text[], lines jsonb) RETURNS text
 				SELECT string_agg(format('<td%s>%s</td>', c.class, l.line ->> c.place), ''
 					ORDER BY c.place) FROM used c), '</tr>', chr(10)), '' ORDER BY l.n)
 		FROM jsonb_array_elements(lines) WITH ORDINALITY AS l(line, n)))
-	FROM used u);
+	FROM used u HAVING count(*) > 0);
 
 -- A section with a heading, or nothing if it is empty.
 CREATE FUNCTION html_section(heading text, body text) RETURNS text

@@ -158,16 +158,19 @@ CREATE FUNCTION page_structure(report report, most integer DEFAULT 300) RETURNS 
 				'differences in structure'), '') END)
 	WHERE report.structure IS NOT NULL);
 
--- The differences that are accepted, and lines of the list that mean nothing.
+-- The differences that are accepted, and the lines of the list that are of no use.
 CREATE FUNCTION page_accepted(report report, most integer DEFAULT 300) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT html_section(format('Accepted (%s)', grouped(count(*))),
-		html_filled('{object,property,reason}', jsonb_agg(jsonb_build_array(
+	RETURN (SELECT html_section(format('Accepted (%s)', grouped(count(a))),
+		coalesce(html_filled('{object,property,reason}', jsonb_agg(jsonb_build_array(
 				concat_ws(' ', '<b>' || html(a ->> 'object') || '</b>', '<span class="kind">'
 					|| html(a ->> 'kind') || '</span>'), html(a ->> 'property'),
-				html(a ->> 'reason')) ORDER BY n) FILTER (WHERE n <= most))
-		|| coalesce(html_left_out(most, count(*), 'differences that are accepted'), ''))
-	FROM jsonb_array_elements(report.accepted) WITH ORDINALITY AS e(a, n) HAVING count(*) > 0);
+				html(a ->> 'reason')) ORDER BY n) FILTER (WHERE n <= most)), '')
+		|| coalesce(html_left_out(most, count(a), 'differences that are accepted'), '')
+		|| coalesce('<p class="note">Lines of the list that fit no difference, or have '
+			'expired:</p><code>' || html(report_unused(report), 3000) || '</code>' || chr(10), ''))
+	FROM (SELECT) AS one LEFT JOIN jsonb_array_elements(report.accepted) WITH ORDINALITY AS e(a, n)
+		ON true);
 
 -- The details of the tables that differ, of a run, or of an audit that kept the first rows.
 CREATE FUNCTION page_details(report report) RETURNS text

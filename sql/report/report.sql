@@ -20,9 +20,7 @@ BEGIN
 	conn := (connect(ARRAY[peer], ARRAY[conn], '5 s'))[1];
 	address := iblt_peer_address(conn);
 	PERFORM peer_send(conn, plain_settings('iblt_audit_report', asks => true) || query);
-	IF iblt_peer_wait(conn, clock_timestamp() + interval '5 s') THEN
-		answer := peer_value(conn);
-	END IF;
+	answer := peer_value(conn, clock_timestamp() + interval '5 s');
 	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	PERFORM peers_close(ARRAY[conn], false);
@@ -74,7 +72,7 @@ DECLARE
 			' AND NOT pg_is_in_recovery()', plain_call('follower_said(u.subslotname::text)'),
 		format('subscription "%s" has no slot', subscription), subscription))).answer;
 BEGIN
-	RETURN said[2] || coalesce(', ' || CASE WHEN peer IS NOT NULL
+	RETURN said[2] || coalesce(', ' || CASE WHEN num_nonnulls(said[2], peer) = 2
 		THEN (report_ask(peer, plain_call(format('slot_said(%L)', said[1])))).answer END, '');
 END
 $$;

@@ -98,20 +98,22 @@ CREATE FUNCTION report_structure(report report, most integer) RETURNS text
 			count(*) - most) END), '')
 	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n));
 
--- What is accepted, and which lines of the list are of no use, a line each; or NULL.
+-- The lines of the list of what is accepted that are of no use, a line each; or NULL.
+CREATE FUNCTION report_unused(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT string_agg('  ' || one_line(format('accepted, but %s: line %s: %s | %s | %s',
+				CASE WHEN (u ->> 'until')::date < timezone('UTC', now())::date
+				THEN 'until ' || (u ->> 'until') ELSE 'not there' END,
+				u ->> 'line', u ->> 'kind', u ->> 'object', u ->> 'property')), chr(10) ORDER BY n)
+		FROM jsonb_array_elements(report.unused) WITH ORDINALITY AS e(u, n));
+
+-- What is accepted, a line each, and those lines; or NULL.
 CREATE FUNCTION report_accepted(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN (SELECT string_agg('  ' || one_line(l.said), chr(10) ORDER BY l.place, l.n) FROM (
-		SELECT 1, n, format('accepted: %s %s: %s (%s)', a ->> 'kind', a ->> 'object',
-				a ->> 'property', a ->> 'reason')
-			FROM jsonb_array_elements(report.accepted) WITH ORDINALITY AS e(a, n)
-		UNION ALL
-		SELECT 2, n, format('accepted, but %s: line %s: %s | %s | %s', CASE
-				WHEN (u ->> 'until')::date < timezone('UTC', now())::date
-				THEN 'until ' || (u ->> 'until') ELSE 'not there' END,
-				u ->> 'line', u ->> 'kind', u ->> 'object', u ->> 'property')
-			FROM jsonb_array_elements(report.unused) WITH ORDINALITY AS e(u, n)
-		) AS l(place, n, said));
+	RETURN (SELECT nullif(concat_ws(chr(10), string_agg('  ' || one_line(format(
+			'accepted: %s %s: %s (%s)', a ->> 'kind', a ->> 'object', a ->> 'property',
+			a ->> 'reason')), chr(10) ORDER BY n), report_unused(report)), '')
+		FROM jsonb_array_elements(report.accepted) WITH ORDINALITY AS e(a, n));
 
 -- The tables that are not equal, with what there is to say of each.
 CREATE FUNCTION report_concerned(report report)

@@ -19,7 +19,7 @@ CREATE TYPE report AS (
 	tables report_table[],	-- those that differ first, and equal ones last
 	structure jsonb,		-- rows of iblt_audit_structure, NULL if it was not compared
 	accepted jsonb,			-- rows of the structure, or of "rows", that are meant to be
-	unused jsonb,			-- lines of the list of these that mean nothing
+	unused jsonb,			-- lines of the list of these that are of no use
 	here jsonb,				-- what the sides say of themselves (report_side), if it is known
 	there jsonb,			-- which they are
 	state text,				-- of the subscription, unless all is equal

@@ -253,12 +253,11 @@ let_go(void *arg)
 
 /*
  * Takes results until the connection is free.  The first row of the last statement is kept, and
- * the first error.  A connection that does not become free is closed.
+ * the first error; false if neither has come by then.  A connection that does not become free is closed.
  */
-static void
-take_results(IbltConnection *c, Answer *answer)
+static bool
+take_results(IbltConnection *c, TimestampTz until, Answer *answer)
 {
-	TimestampTz until = DT_NOEND;
 	PGresult   *result;
 	bool		has_row = false;	/* has this statement given one? */
 
@@ -272,7 +271,7 @@ take_results(IbltConnection *c, Answer *answer)
 		if (!wait_for_result(c, until) || (until != DT_NOEND && GetCurrentTimestamp() >= until))
 		{
 			iblt_connection_close(c);
-			return;
+			return answer->error != NULL;
 		}
 		result = PQgetResult(c->pg);
 		if (result == NULL)
@@ -318,10 +317,12 @@ take_results(IbltConnection *c, Answer *answer)
 	c->arrived = Max(0, c->arrived - 7 * bytes_of(answer->row));
 	if (PQstatus(c->pg) != CONNECTION_OK)
 		iblt_connection_close(c);
+	return true;
 }
 
 Datum
-iblt_question_answer(const char *name, Oid type, bool *isnull, TupleDesc failure, Datum *failed)
+iblt_question_answer(const char *name, TimestampTz until, Oid type, bool *isnull, TupleDesc failure,
+					 Datum *failed)
 {
 	IbltConnection *c = open_connection(name);
 	Answer	   *answer = palloc0(sizeof(Answer));
@@ -331,7 +332,10 @@ iblt_question_answer(const char *name, Oid type, bool *isnull, TupleDesc failure
 	answer->callback.arg = answer;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &answer->callback);
 	c->failed = true;
-	take_results(c, answer);
+	if (!take_results(c, until, answer))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("the peer did not answer in time")));
 	*isnull = true;
 	*failed = 0;
 	if (answer->error != NULL)
@@ -353,7 +357,7 @@ iblt_question_answer(const char *name, Oid type, bool *isnull, TupleDesc failure
 
 PG_FUNCTION_INFO_V1(iblt_peer_fetch);
 
-/* iblt_peer_fetch(conn, answer) -> (answer, failure) */
+/* iblt_peer_fetch(conn, answer, until) -> (answer, failure) */
 Datum
 iblt_peer_fetch(PG_FUNCTION_ARGS)
 {
@@ -364,6 +368,7 @@ iblt_peer_fetch(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	values[0] = iblt_question_answer(iblt_text_arg(fcinfo, 0, NULL),
+									 PG_ARGISNULL(2) ? DT_NOEND : PG_GETARG_TIMESTAMPTZ(2),
 									 get_fn_expr_argtype(fcinfo->flinfo, 1), &nulls[0],
 									 lookup_rowtype_tupdesc_copy(TupleDescAttr(desc, 1)->atttypid, -1), &values[1]);
 	nulls[1] = values[1] == 0;

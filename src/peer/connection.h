@@ -67,8 +67,9 @@ extern bool iblt_question_send(const char *name, const char *query);
 /*
  * The answer to it, as a value of a type: the first row of its last statement; null without a row.
  * An error that the query ended with there, or a lost connection, is a value of the type failure, else 0.
+ * An error if it is not there by then, which closes the connection.
  */
-extern Datum iblt_question_answer(const char *name, Oid type, bool *isnull,
+extern Datum iblt_question_answer(const char *name, TimestampTz until, Oid type, bool *isnull,
 								  TupleDesc failure, Datum *failed);
 
 /* Counts what libpq is about to read; false if that is more than a server has to say. */

@@ -383,7 +383,7 @@ receive_from(const char *place, Oid wanted, bool *isnull)
 {
 	Oid			types[] = {TEXTOID, type_of("failure")};
 	Datum		args[2];
-	Datum		value = iblt_question_answer(place, wanted, isnull,
+	Datum		value = iblt_question_answer(place, DT_NOEND, wanted, isnull,
 											 lookup_rowtype_tupdesc_copy(types[1], -1), &args[1]);
 
 	if (args[1] != 0)

@@ -33,6 +33,7 @@ my %cases = (
 	closing => { hello => '', closes => 1 },
 	stranger => { hello => message('R', pack('N', 99)) },
 	silent => { hello => $hello },
+	stalled => { hello => $hello, answer => $settings . columns(1) . row('{}') },
 	unasked => { hello => $hello, answer => $settings . columns(1) . row('{}') . $selected, closes => 1 },
 	nonsense => { hello => $hello, answer => "\0\1\2\3" x 1000 },
 	half => { hello => $hello, answer => $settings . columns(1) . substr(row('{}'), 0, 9), closes => 1 },
@@ -107,7 +108,7 @@ my %told = (
 	silent => $cancelled, nonsense => qr/$lost|$cancelled/, half => $lost, huge => qr/$lost|$cancelled/,
 	wide => qr/ERROR:  42804: the peer answered with 3 columns instead of 1\n/, undescribed => $lost, empty => qr/42P01: relation public\.t does not exist on the peer/,
 	text => qr/ERROR:  22P02: invalid input syntax for type json/, array => qr/ERROR:  \w{5}: /, encoding => qr/ERROR:  22021: invalid byte sequence/,
-	(map { $_ => $cancelled } qw(rows notices notifications parameters results errors deaf)), transaction => qr/42P01: relation public\.t does not exist on the peer/,
+	(map { $_ => $cancelled } qw(rows notices notifications parameters results errors deaf stalled)), transaction => qr/42P01: relation public\.t does not exist on the peer/,
 	unasked => qr/42P01: relation public\.t does not exist on the peer/,
 );
 
@@ -132,7 +133,7 @@ foreach my $case (sort keys %cases)
 }
 # a report does without what it would say of itself
 $session->run('RESET statement_timeout');
-foreach my $case (qw(text array empty wide half closing garbage encoding transaction silent))
+foreach my $case (qw(text array empty wide half closing garbage encoding transaction silent stalled))
 {
 	my $started = time;
 	my $said = $session->run("SELECT iblt_audit_report('[{\"relation\": \"t\", \"status\": \"equal\"}]', peer => ${\ peer($case)})");

@@ -246,6 +246,8 @@ script_is([ accepting($seen_hall), @hall ], 1, qr/^differs: 1 table equal, diffe
 my @both = ($seen_hall, "seq*\t| hall.? | * | 2999-12-31 | no numbers", 'sequence | hall.* | exists | - | made later');
 script_is([ accepting(@both), @hall ], 0, qr/^equal: 1 table, structure equal, accepted: 2, schema=hall\n.*\n  accepted: sequence hall\.s: exists \(made later\)\n  accepted: view hall\.v: exists \(only there\)\n  accepted, but not there: line 4: seq\* \| hall\.\? \| \*\n\z/s,
 	'', '--accept: all of them, with a line that means nothing');
+program([ '--html', "$dir/known page.html", accepting(@both), @hall ]);
+like(slurp_file("$dir/known page.html"), qr/Accepted \(2\).*<b>hall\.v<\/b>.*accepted, but not there: line 4: seq\*/s, '--accept: the page has them, too');
 script_is([ accepting($seen_hall, 'sequence | hall.s | exists | 2026-01-31 | for a month'), @hall ], 1, qr/accepted: 1,.*\n  accepted, but until 2026-01-31: line 4: sequence \| hall\.s \| exists\n/s, qr/accepted: 1/, '--accept: a line that has expired');
 script_is([ accepting('sequence | hall%s | exists | | not a pattern', 'sequence | hall_s | exists | | nor this', 'SEQUENCE | hall.s | exists | | nor that'), @hall ], 1, qr/differences in structure: 2 [^,]*, schema/, qr/differences in structure: 2 /, '--accept: nothing else is a pattern');
 script_is([ accepting($_), @hall ], 2, '', qr/line 3 of what is accepted does not have the form/, "--accept: $_")
