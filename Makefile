@@ -58,7 +58,7 @@ SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	rights
 # Where assemble.awk finds the options of comparisons, and what iblt_compare has by default.
 OPTION_PARTS = sql/relation/types.sql sql/compare/compare.sql
-SCRIPTS = bin/iblt-audit.sh
+SCRIPTS = bin/iblt-audit
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.
 DOC_TOP = README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE
@@ -122,7 +122,7 @@ endif
 
 include $(PGXS)
 
-# PGXS would remove bin/iblt-audit.sh below bindir.
+# PGXS would remove bin/iblt-audit below bindir.
 uninstall: uninstall-scripts
 uninstall-scripts:
 	rm -f $(patsubst %,'$(DESTDIR)$(bindir)/%',$(notdir $(SCRIPTS)))

@@ -7,7 +7,7 @@ iblt\-audit \- audit copies of PostgreSQL tables from cron
 .SH DESCRIPTION
 .nf
 EOF
-sh bin/iblt-audit.sh --help | sed 's/\\/\\e/g; s/-/\\-/g; s/iblt\\-audit\.sh/iblt\\-audit/g; s/^[.'"'"']/\\\&&/'
+sh bin/iblt-audit --help | sed 's/\\/\\e/g; s/-/\\-/g; s/^[.'"'"']/\\\&&/'
 cat <<EOF
 .fi
 .SH SEE ALSO

@@ -45,7 +45,7 @@ CREATE FUNCTION report_prometheus(report report) RETURNS text
 			SELECT jsonb_object_agg(format('severity="%s"', v), (SELECT count(*)
 				FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = v))
 			FROM unnest(structure_severities()) AS v WHERE report.structure IS NOT NULL)),
-		-- the last one: bin/iblt-audit.sh takes its sample for the end of the file
+		-- the last one: bin/iblt-audit takes its sample for the end of the file
 		(8, 'tables_left_out', 'Tables that are not equal and have no samples of their own.', (
 			SELECT jsonb_build_object('', count(*)) FROM concerned c WHERE c.ordinality > 1000))
 		) AS h(n, series, help, samples));

@@ -2,7 +2,7 @@
 --
 -- A report says what an audit found, in one of several forms: for people (text.sql), for
 -- monitoring (metrics.sql), or as a page (page.sql).  It is made of the rows of iblt_audit,
--- or of a run, and changes nothing.  bin/iblt-audit.sh writes these forms.
+-- or of a run, and changes nothing.  bin/iblt-audit writes these forms.
 
 -- What a server answers to a plain query, or this database without one, and its address; NULL
 -- after an error there, or 5 seconds without an answer, because a report does without it.

@@ -145,7 +145,7 @@ passed "the same files as a build inside" same_files "$dir/inside" "$dir/outside
 passed "the documentation is complete" documentation_whole "$dir/outside"
 passed "its links lead somewhere" links_lead_somewhere "$dir/outside"
 passed "what CONTRIBUTING.md names exists" contributing_is_current
-passed "iblt-audit.sh is a program beside the server's own" is_program "$dir/outside" iblt-audit.sh
+passed "iblt-audit is a program beside the server's own" is_program "$dir/outside" iblt-audit
 passed "it uninstalls" outside uninstall DESTDIR="$dir/outside"
 passed "no file is left" nothing_in "$dir/outside" -type f
 passed "no directory of iblt is left" nothing_in "$dir/outside" -name iblt

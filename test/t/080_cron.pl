@@ -1,4 +1,4 @@
-# bin/iblt-audit.sh as cron runs it: 0 only if every table is equal, 1 only if
+# bin/iblt-audit as cron runs it: 0 only if every table is equal, 1 only if
 # one differs, 2 for all else; and every way to a false 0 that we know of.
 use Cwd qw(abs_path);
 use File::Basename;
@@ -125,7 +125,7 @@ is("$status $out", '2 ', 'TSV: nothing if there is no answer');
 audit_is([], 2, 'no arguments', stderr => qr/usage/);
 audit_is([$_], 2, "argument $_") foreach ('shop', '--hell', '=', 'peer', "subscription", 'schema=shop', 'subscription=', 'peer=');
 audit_is([ @schema, 'publication=shop' ], 2, 'two lists of tables', stderr => qr/at most one/);
-audit_is([ @schema, 'nosuch=1' ], 2, 'an argument that the function lacks', stderr => qr/^iblt-audit\.sh: argument 3 has an unknown name/);
+audit_is([ @schema, 'nosuch=1' ], 2, 'an argument that the function lacks', stderr => qr/^iblt-audit: argument 3 has an unknown name/);
 audit_is([ @schema, 'schema=shop' ], 2, 'an argument twice');
 audit_is([ 'peer=node_b', "schema=shop'); SELECT 'verdict equal'; --" ], 2, 'quotes in an argument', stderr => qr/exists neither here nor on the peer/);
 audit_is([ 'peer=node_b', q(schema=shop\\') ], 2, 'a backslash in an argument', stderr => qr/exists neither here nor on the peer/);
@@ -140,17 +140,17 @@ foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT unne
 	my $before = -s $here->logfile;
 	my $host = "host=${\ $there->host} user=auditor";
 	my $uri = 'postgresql://auditor:tops3cret@localhost/postgres';
-	audit_is([ $_, 'schema=shop' ], 2, "a password in an argument: $_", stderr => qr/^iblt-audit\.sh: a password on a command line.*a foreign server$/)
+	audit_is([ $_, 'schema=shop' ], 2, "a password in an argument: $_", stderr => qr/^iblt-audit: a password on a command line.*a foreign server$/)
 	  foreach ("peer=$host password=tops3cret", "peer=$host password = tops3cret", "peer=$host password\n\t=\n\t'tops3cret'", "peer=$host PASSWORD=tops3cret",
 		"peer=$host sslpassword=tops3cret", "peer=$host Passwd=tops3cret", "peer=password='tops3cret' $host", "peer=$host oauth_client_secret=tops3cret", "peer=$uri", "peer=$uri?sslmode=disable",
 		'peer=POSTGRESQL://auditor:tops3cret@localhost/postgres', 'peer=postgresql://auditor@localhost/postgres?password=tops3cret', "subscription=$host password=tops3cret",
 		"schema=$uri", "tables={$uri}", "timeout=$host password=tops3cret");
-	audit_is([ $_, 'schema=shop' ], 2, "a name that is not known: $_", stderr => qr/^iblt-audit\.sh: argument 1 has an unknown name; (?!.*tops3cret)/)
+	audit_is([ $_, 'schema=shop' ], 2, "a name that is not known: $_", stderr => qr/^iblt-audit: argument 1 has an unknown name; (?!.*tops3cret)/)
 	  foreach ("Peer=$host password=tops3cret", "PEER=$uri?application_name=x", "Peer=tops3cret", "peer =$host password=tops3cret", " peer=$host password=tops3cret", "peer tables=tops3cret",
 		"$host password=tops3cret", 'password=tops3cret', 'tops3cret=1', "$uri?sslmode=disable", "peer_relation=tops3cret", "\"peer=tops3cret\"");
-	audit_is([ $_, 'schema=shop' ], 2, "no name: $_", stderr => qr/^iblt-audit\.sh: argument 1 is (?:not NAME=VALUE|no option; options come first[^;]*)$/) foreach ($uri, 'tops3cret', '--tops3cret');
-	audit_is([ $_->[0], 'schema=shop' ], 2, "$_->[0]: what is meant", stderr => qr/^iblt-audit\.sh: argument 1 .*; perhaps $_->[1] is meant$/) foreach [ 'peeer=node_b', 'peer' ], [ 'Peer=tops3cret', 'peer' ], [ '--htlm', '--html' ], [ '--jsom', '--json' ];
-	audit_is([ '--tsv', "Peer=$uri" ], 2, 'two forms of answer', stderr => qr/^iblt-audit\.sh: argument 1 is no option; options come first, each once, and one of [^;]*$/);
+	audit_is([ $_, 'schema=shop' ], 2, "no name: $_", stderr => qr/^iblt-audit: argument 1 is (?:not NAME=VALUE|no option; options come first[^;]*)$/) foreach ($uri, 'tops3cret', '--tops3cret');
+	audit_is([ $_->[0], 'schema=shop' ], 2, "$_->[0]: what is meant", stderr => qr/^iblt-audit: argument 1 .*; perhaps $_->[1] is meant$/) foreach [ 'peeer=node_b', 'peer' ], [ 'Peer=tops3cret', 'peer' ], [ '--htlm', '--html' ], [ '--jsom', '--json' ];
+	audit_is([ '--tsv', "Peer=$uri" ], 2, 'two forms of answer', stderr => qr/^iblt-audit: argument 1 is no option; options come first, each once, and one of [^;]*$/);
 	is(slurp_file($here->logfile, $before) =~ /tops3cret|unnest|iblt_audit/ ? 'sent' : '', '', 'nothing of them is sent to the server');
 	$here->safe_psql('postgres', 'ALTER ROLE auditor RESET log_statement');
 }

@@ -1,4 +1,4 @@
-# bin/iblt-audit.sh with --run, --resume and --jobs: the exit status is 0 only if every
+# bin/iblt-audit with --run, --resume and --jobs: the exit status is 0 only if every
 # table of the run was compared and is equal.
 use IbltRuns;
 use JSON::PP;
@@ -22,7 +22,7 @@ sub audit_is
 
 sub statuses { return join(', ', map { "$_->{relation} $_->{status}" } sort { $a->{relation} cmp $b->{relation} } @{ $_[0]->{tables} }) }
 
-my ($first, $err) = audit_is([ '--run', @shop ], 0, 'a run', stderr => qr/^iblt-audit\.sh: run \d+\n.*is finished/s);
+my ($first, $err) = audit_is([ '--run', @shop ], 0, 'a run', stderr => qr/^iblt-audit: run \d+\n.*is finished/s);
 is(statuses($first), 'shop.items equal, shop.stock equal', 'its tables');
 is(run_row($first->{run})->{state}, 'finished', 'its number is in the answer');
 # How many sessions a call takes.

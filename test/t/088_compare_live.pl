@@ -370,7 +370,7 @@ chomp(my $script = `pg_config --bindir`);
 my $cron = sub {
 	my ($out, $err) = ('', '');
 	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres');
-	IPC::Run::run([ 'sh', "$script/iblt-audit.sh", '--json', "peer=$_[0]", 'tables={public.by_two}', 'live=require' ], '>', \$out, '2>', \$err);
+	IPC::Run::run([ 'sh', "$script/iblt-audit", '--json', "peer=$_[0]", 'tables={public.by_two}', 'live=require' ], '>', \$out, '2>', \$err);
 	return ($? >> 8) . " $out";
 };
 foreign_server($here, 'node_b', $there);

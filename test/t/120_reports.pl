@@ -27,8 +27,8 @@ sub script_is
 
 # --- help ------------------------------------------------------------------------------------
 
-script_is(['--help'], 0, qr/\Aiblt-audit\.sh \[OPTION \.\.\.\] NAME=VALUE.*--prometheus FILE.*status 0 .*table differs\.\n\z/s, '', '--help');
-script_is([], 2, '', qr/^iblt-audit\.sh: usage: .*--help$/, 'no arguments');
+script_is(['--help'], 0, qr/\Aiblt-audit \[OPTION \.\.\.\] NAME=VALUE.*--prometheus FILE.*status 0 .*table differs\.\n\z/s, '', '--help');
+script_is([], 2, '', qr/^iblt-audit: usage: .*--help$/, 'no arguments');
 
 # --- for people -----------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ script_is([ 'peer=node_b', 'tables={shop.notes}' ], 2, qr/^could not tell: 1 of 
 script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" exists neither here nor on the peer/, 'no answer');
 my $ended = qr/, ended at \d{4}(?:-\d\d){2} \d\d(?::\d\d){2} UTC\n/;
 my $of_run = join $ended, map { quotemeta } split /(?<=schema=shop)\n/, $summary;
-script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop$ended).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n$of_run\z/s, 'a run');
+script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop$ended).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n$of_run\z/s, 'a run');
 like($here->safe_psql('postgres', "SELECT iblt_audit_report(run => 1, form => 'summary', name => 'schema=shop')") =~ s/$sides//r . "\n", qr/\A$of_run\z/, 'in SQL');
 is($here->safe_psql('postgres', "SELECT iblt_audit_report(json_agg(a), 'text', 'schema=shop') FROM iblt_audit('node_b', schema => 'shop', extra_columns => 'error') AS a") . "\n", $text,
 	'in SQL, of an audit');
@@ -169,7 +169,7 @@ metrics_are([ 'peer=node_b', 'tables={shop.customers}' ], '0: 1 0 0', 'Prometheu
 metrics_are([ 'peer=nowhere', 'schema=shop' ], '2: 0 0 1', 'Prometheus: no answer takes the place of the last one');
 metrics_are([ 'peer=node_b', 'tables={shop.customers}' ], '0: 1 0 0', 'Prometheus: equal again');
 metrics_are(['shop'], '2: 0 0 1', 'Prometheus: wrong arguments');
-script_is([ '--prometheus', $_, @shop ], 2, '', qr/^iblt-audit\.sh: --prometheus/, "--prometheus $_") foreach "$dir/nosuch/x.prom", "$dir/", $dir, '', "$dir/a b.prom", qq($dir/x"y.prom);
+script_is([ '--prometheus', $_, @shop ], 2, '', qr/^iblt-audit: --prometheus/, "--prometheus $_") foreach "$dir/nosuch/x.prom", "$dir/", $dir, '', "$dir/a b.prom", qq($dir/x"y.prom);
 $sample = samples($here->safe_psql('postgres', q{SELECT iblt_audit_report((SELECT json_agg(json_build_object('relation', E't "\\\\" ' || g, 'status', 'error', 'missing', 1)) FROM generate_series(1, 1003) g), 'prometheus', E'a\\\\b\n"c"')}) . "\n");
 is(join(' ', scalar(grep { /^iblt_audit_table_not_equal/ } keys %$sample), (map { $sample->{$_} } grep { /left_out/ } keys %$sample)), '1000 3', 'the number of series is bounded');
 is(scalar(grep { !/\{audit="a\\\\b \\"c\\""/ } keys %$sample), 0, 'labels are quoted');
@@ -215,7 +215,7 @@ script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compa
 	});
 	is($status, 0, '--watch: the first pass in which all is equal');
 	like($out, qr/\Aequal: 1 table, schema=hall\n$sides.*\nequal /s, '--watch: its answer, with positions and times');
-	like($err, qr/\A(?:differs: 1 of 1 table, schema=hall\n$sides  hall\.a differs: 1 extra\niblt-audit\.sh: that was pass \d+, which ended at [-\d]+ [\d:]+ UTC\n)+\z/, '--watch: what was not equal');
+	like($err, qr/\A(?:differs: 1 of 1 table, schema=hall\n$sides  hall\.a differs: 1 extra\niblt-audit: that was pass \d+, which ended at [-\d]+ [\d:]+ UTC\n)+\z/, '--watch: what was not equal');
 	like(slurp_file($watched), qr/<h1 class="equal">/, '--watch: the last page');
 }
 is((program([ '--watch', 1, 'peer=node_b', 'tables={' ]))[0], 2, '--watch: not again what can have no answer');

@@ -1,4 +1,4 @@
-# Audits, runs and iblt-audit.sh between two databases, conducted from a third that has iblt and
+# Audits, runs and iblt-audit between two databases, conducted from a third that has iblt and
 # dblink and nothing of theirs.  Their answers are those of one of the two.
 use IbltAudit;
 use IPC::Run;

@@ -275,9 +275,9 @@ drivers('owned', 'far_owned', 'evil', 'drivers');
 chomp(my $program = `pg_config --bindir`);
 {
 	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($server->host, $server->port, 'owned');
-	command_checks_all([ 'sh', "$program/iblt-audit.sh", 'peer=' . $server->connstr('far_owned'), 'schema=shop' ], 2, [qr/^/], [qr/schema evil has functions with names of iblt/], 'iblt-audit.sh does not call look-alikes');
+	command_checks_all([ 'sh', "$program/iblt-audit", 'peer=' . $server->connstr('far_owned'), 'schema=shop' ], 2, [qr/^/], [qr/schema evil has functions with names of iblt/], 'iblt-audit does not call look-alikes');
 }
-nothing_ran('iblt-audit.sh');
+nothing_ran('iblt-audit');
 
 # --- another schema takes the name of that one --------------------------------------------------------
 

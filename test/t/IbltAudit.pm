@@ -8,7 +8,7 @@
 #	audit_subscription(OPTIONS)  the same of a subscription
 #	line(ROW)                    a row as "status rows_here rows_there missing extra changed unconfirmed"
 #	counts(TABLE)                the same from a full comparison
-#	program(ARGUMENTS)           runs iblt-audit.sh: its status ("signal N" if it did not exit), stdout and stderr
+#	program(ARGUMENTS)           runs iblt-audit: its status ("signal N" if it did not exit), stdout and stderr
 package IbltAudit;
 
 use IbltCompare ();
@@ -21,7 +21,7 @@ our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscriptio
 
 # where "make install" put it
 chomp(our $audit_sh = `pg_config --bindir`);
-$audit_sh .= '/iblt-audit.sh';
+$audit_sh .= '/iblt-audit';
 
 sub audit_servers
 {
