@@ -62,8 +62,8 @@ audit_is([ 'subscription=shop' ], 0, "with the subscription's own connection str
 {
 	# the line of the page, with its role, as cron runs it
 	my $top = abs_path(dirname(__FILE__) . '/../..');
-	my ($line) = slurp_file("$top/doc/operations.md") =~ /^\d+ \d+ \* \* \*\s+(.*)$/m;
-	$line =~ s{/usr/lib/postgresql/\d+/bin/}{$top/bin/};
+	my ($line) = slurp_file("$top/doc/subscriber.md") =~ /^\d+ \d+ \* \* \*\s+(.*)$/m;
+	$line =~ s{/usr/bin/}{$top/bin/};
 	$line =~ s{/var/log/iblt/}{$home/};
 	$line =~ s/PGDATABASE=\S+/PGDATABASE=postgres/;
 	is(system('env', '-i', "HOME=$home", 'LOGNAME=auditor', 'SHELL=/bin/sh', 'PATH=/usr/bin:/bin', 'PGHOST=' . $here->host, 'PGPORT=' . $here->port, '/bin/sh', '-c', $line), 0, "cron: $line");

@@ -179,8 +179,8 @@ my $top = abs_path(dirname(__FILE__) . '/../..');
 my $dashboard = JSON::PP->new->utf8->decode(slurp_file("$top/doc/examples/grafana.json"));
 my %read = map { $_ => 1 } map { $_->{expr} =~ /\b(iblt_\w+)/g } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
 is(join(' ', sort keys %read), join(' ', sort keys %series), 'the dashboard reads the series that there are');
-my %described = map { $_ => 1 } slurp_file("$top/doc/operations.md") =~ /^\| `(iblt_audit_\w+)/mg;
-is(join(' ', sort keys %described), join(' ', sort keys %series), 'operations.md describes them');
+my %described = map { $_ => 1 } slurp_file("$top/doc/program.md") =~ /^\| `(iblt_audit_\w+)/mg;
+is(join(' ', sort keys %described), join(' ', sort keys %series), 'program.md describes them');
 
 # --- with the structure --------------------------------------------------------------------
 
