@@ -11,5 +11,5 @@ sh bin/iblt-audit --help | sed 's/\\/\\e/g; s/-/\\-/g; s/^[.'"'"']/\\\&&/'
 cat <<EOF
 .fi
 .SH SEE ALSO
-/usr/share/doc/iblt\-common/doc/audit.md, /usr/share/doc/iblt\-common/doc/operations.md
+/usr/share/doc/iblt\-common/doc/program.md, /usr/share/doc/iblt\-common/doc/subscriber.md
 EOF

@@ -1,6 +1,6 @@
 -- Reports for monitoring -----------------------------------------------------------------
 --
--- doc/operations.md describes these forms, and doc/examples/grafana.json reads the series.
+-- doc/program.md describes these forms, and doc/examples/grafana.json reads the series.
 
 -- A report in the text format of Prometheus; the label "audit" is the name of the report.  Labels
 -- are on one line, so JSON quotes them in the same way.
