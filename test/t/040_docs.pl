@@ -2,12 +2,14 @@
 # with what the page shows.
 #
 # A block fenced as "sql" is run, and so is one fenced as "sh", except that its
-# "make" only looks whether the target exists; a plain block right behind it is its
+# "make" only looks whether the target exists; a plain block right after it is its
 # expected output, compared without regard to psql's borders, footers and padding.
-# A comment <!-- setup ... --> is SQL that is run first and not shown to readers, and
-# the next example behind <!-- from PostgreSQL 14 --> is not run by older servers.
-# "text" is no example; any other fence is an error.  Each page has a database of
-# its own and one session.
+# A comment <!-- setup ... --> is SQL that is run first and not shown to readers.  If it
+# begins with <!-- setup node_b node_c, each of these is first made a database with iblt
+# and a foreign server.  The next example after <!-- from PostgreSQL 14 --> is not run by
+# older servers.  A "text" block is not run.  If it has a command for a user, the line
+# above it is <!-- not run: REASON -->.  Any other fence is an error.  Each page has a
+# database of its own and one session.
 use Cwd qw(abs_path);
 use File::Basename;
 use File::Find;
@@ -15,13 +17,29 @@ use IbltTest;
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
 
+# A line that a user would type: a program, or a statement of SQL.  A function's signature is none.
+my $command = qr/^(?:\s*(?:\$ |# |sudo )?(?:iblt-audit|make|apt|apt-get|dnf|psql|pg_\w+|docker|podman|git|sudo|cd|export|[A-Z]+=\S+ \S+) .*|(?:ALTER|CALL|COPY|CREATE|DELETE|DROP|GRANT|INSERT|REINDEX|RESET|REVOKE|SELECT|SET|TRUNCATE|UPDATE|VACUUM|WITH) +["*(\w].*)$/m;
+
+# SQL that makes databases with iblt, and foreign servers of these names that lead there.
+sub nodes
+{
+	return join '', @_ ? "SET client_min_messages = warning;\nCREATE EXTENSION IF NOT EXISTS iblt_audit CASCADE;\nCREATE EXTENSION dblink;\n" : (), map {
+		qq(SELECT current_database() || '_${_}' AS node \\gset
+CREATE DATABASE :"node";
+CREATE SERVER $_ FOREIGN DATA WRAPPER iblt_fdw OPTIONS (host :'HOST', port :'PORT', dbname :'node');
+CREATE USER MAPPING FOR CURRENT_USER SERVER $_;
+SELECT dblink_exec('${_}', 'CREATE EXTENSION iblt') AS made \\gset
+)
+	} @_;
+}
+
 # The parts of a page in order: setup, sql or sh, the line it begins at, and the
 # expected output; and what is wrong with its fences.
 sub examples
 {
 	my ($text) = @_;
 	my (@parts, @problems, $open);
-	my ($number, $end, $from) = (0, -1, 0);
+	my ($number, $end, $from, $above) = (0, -1, 0, '');
 
 	foreach my $line (split /\n/, $text)
 	{
@@ -29,8 +47,11 @@ sub examples
 		if (!$open)
 		{
 			$from = $1 if $line =~ /^<!-- from PostgreSQL (\d+) -->$/;
-			next unless $line =~ /^\s*(?:```+|~~~+)(.*)$|^<!-- (setup)$/;
-			$open = { kind => $2 // $1, line => $number, text => '', behind => $end == $number - 1 };
+			if ($line =~ /^\s*(?:```+|~~~+)(.*)$|^<!-- (setup)((?: \w+)*)$/)
+			{
+				$open = { kind => $2 // $1, line => $number, text => nodes(split ' ', $3 // ''), behind => $end == $number - 1, above => $above };
+			}
+			$above = $line;
 		}
 		elsif ($line eq ($open->{kind} eq 'setup' ? '-->' : '```'))
 		{
@@ -48,6 +69,10 @@ sub examples
 			elsif ($open->{kind} ne 'text')
 			{
 				push @problems, "line $open->{line}: a block that is neither run nor the output of one: $open->{kind}";
+			}
+			elsif ($open->{text} =~ /$command/m && $open->{above} !~ /^<!-- not run: \S.* -->$/)
+			{
+				push @problems, "line $open->{line}: a command that is not run, without <!-- not run: REASON --> above it: $&";
 			}
 			$open = undef;
 		}
@@ -155,7 +180,7 @@ my $public = $node->safe_psql('doc_sketches', create_extensions('') . q{
 	WHERE d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
 	AND d.refobjid IN (SELECT oid FROM pg_extension WHERE } . of_extensions() . q{)
 	AND n.nspname !~ '_internal$'});
-my @indexed = slurp_file("$top/doc/index.md") =~ /^\| \[`((?:iblt|kbf)_\w+)`\]\(/gm;
+my @indexed = slurp_file("$top/doc/index.md") =~ /^## Functions\n(.*?)^## /ms ? $1 =~ /\[`((?:iblt|kbf)_\w+)`\]\(/g : ();
 my (%headed, @unsigned);
 foreach my $name (qw(sketches checksum compare nodes audit structure repair kbf/filters digests runs))
 {
@@ -196,10 +221,20 @@ foreach my $page (@pages)
 }
 is(join("\n", @lost), '', 'every link leads to a page and a heading');
 
+# --- length ---------------------------------------------------------------------------------
+
+# What a DBA reads is bounded: each fact stands once, on the page that owns it.
+my $words = 0;
+foreach my $file (grep { !/(?:sketches|checksum|compatibility)\.md$/ } "$top/README.md", glob("$top/doc/*.md"))
+{
+	$words += () = slurp_file($file) =~ /\S+/g;
+}
+cmp_ok($words, '<=', 24000, 'the pages for a DBA have at most 24,000 words');
+
 # --- messages ------------------------------------------------------------------------------
 
 # Those of doc/troubleshooting.md are those of the source.  A row of its tables that begins with code
-# quotes a message or a detail, in which an ellipsis stands for what is put in.  All the rest must be in
+# quotes messages or details, in which an ellipsis stands for what is put in.  All the rest must be in
 # the source, word for word.  The other way round, every SQLSTATE that the source raises must be on the page.
 my $page = slurp_file("$top/doc/troubleshooting.md");
 utf8::decode($page);
@@ -214,7 +249,7 @@ my $source = join "\n", map { slurp_file($_) } sort @sources;
 my $text = $source =~ s/(['"])\s*(?:\|\|)?\s*\n\s*(?:\|\|)?\s*\1//gr =~ s/''/'/gr =~ s/\\"/"/gr =~ s/%%/%/gr;
 
 my ($quoted, @strange) = (0);
-foreach my $message ($page =~ /^\| `([^`]+)` \|/gm)
+foreach my $message (map { split /`, `/ } $page =~ /^\| `([^`]+(?:`, `[^`]+)*)` \|/gm)
 {
 	# neither SQLSTATEs, nor the answers of libpq, nor arguments
 	next if $message =~ /^[0-9A-Z]{5}$|^Non-superuser|^FATAL|=>|^(equal|differs|not comparable|error)$/;
@@ -226,7 +261,7 @@ foreach my $message ($page =~ /^\| `([^`]+)` \|/gm)
 		push @strange, "\"$part\" of \"$message\"" if index($text, $part) < 0;
 	}
 }
-cmp_ok($quoted, '>', 100, 'the page quotes messages');
+cmp_ok($quoted, '>', 80, 'the page quotes messages');
 is(join("\n", @strange), '', 'every message on the page is one of the source');
 
 # Names of conditions, from PostgreSQL's own list.
