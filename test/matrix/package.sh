@@ -3,7 +3,7 @@
 #	In a chroot of test/matrix/run: builds the Debian packages twice, in two directories,
 #	which must give the same files, installs them in a second chroot that has a server
 #	and nothing to build with, creates the extension as a plain owner of a database, and
-#	runs the first example of the README.
+#	compares two tables by hand.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -105,7 +105,7 @@ for file in /one/iblt/build/*.deb; do
 done
 passed "they install where nothing is built" make_clean /one/iblt/build
 passed "a server starts" start
-passed "a plain owner creates the extension, and the example of the README gives its answer" example_is_right
+passed "a plain owner creates the extension, and a comparison by hand gives its answer" example_is_right
 passed "the links of the pages lead somewhere" links_lead_somewhere
 passed "iblt-audit is in PATH" program_runs
 passed "and audits two databases from a third one" program_conducts
