@@ -54,7 +54,8 @@ SQL_PARTS_iblt_audit = iblt_audit same_schema \
 	repair/steps repair/verify repair/winner \
 	nodes/types nodes/audit nodes/compare nodes/drive nodes/repair \
 	track/track \
-	report/types report/baseline report/html report/metrics report/text report/accepted report/page report/report \
+	report/types report/baseline report/html report/metrics report/text report/accepted report/page \
+	report/receipt report/report \
 	rights
 # Where assemble.awk finds the options of comparisons, and what iblt_compare has by default.
 OPTION_PARTS = sql/relation/types.sql sql/compare/compare.sql

@@ -40,10 +40,12 @@ END
 $$;
 
 -- The second transaction of iblt_track: writers go on while it reads the table.
-CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
+CREATE FUNCTION track_scan(relation regclass, generation bigint, progress boolean DEFAULT false)
+RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
+	SELECT progress_by_time(progress);
 	SELECT iblt_read_lock(relation_name(relation), NULL, NULL, false);
 	SELECT iblt_track_set_base(relation, generation,
 		track_sketch(relation, iblt_live_options(relation), true))
@@ -57,7 +59,8 @@ CREATE PROCEDURE @extschema@.iblt_track(
 	columns text[] DEFAULT NULL,
 	key_columns text[] DEFAULT NULL,
 	capacity integer DEFAULT NULL,
-	peer_relation text DEFAULT NULL)
+	peer_relation text DEFAULT NULL,
+	progress boolean DEFAULT false)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -67,10 +70,10 @@ BEGIN
 	generation := iblt_internal.track_start(relation, key_columns, columns, capacity, NULL,
 		peer_relation);
 	COMMIT;
-	PERFORM iblt_internal.track_scan(relation, generation);
+	PERFORM iblt_internal.track_scan(relation, generation, progress);
 END
 $$;
-COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text[], text[], integer, text) IS
+COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text[], text[], integer, text, boolean) IS
 'starts to keep a digest of a table, with its own options or those of a table of this database';
 
 CREATE PROCEDURE @extschema@.iblt_live_rebuild(relation regclass)

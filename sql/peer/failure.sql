@@ -47,8 +47,3 @@ $$;
 CREATE FUNCTION progress(shown boolean, message text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	RETURN CASE WHEN shown THEN iblt_tell('notice', message) END;
-
--- Lets scans of this database and progress_timely say something every 10 seconds until the client's
--- message ends, or not any more; NULL leaves that as it is.
-CREATE FUNCTION progress_by_time(shown boolean, ms integer DEFAULT 10000) RETURNS void
-	AS 'MODULE_PATHNAME', 'iblt_progress_by_time' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;

@@ -16,7 +16,8 @@ CREATE TYPE baseline_table AS (
 	lsn pg_lsn,				-- of this server when it was read
 	read_at timestamptz,
 	rows bigint,
-	sketch @extschema@.iblt
+	sketch @extschema@.iblt,
+	hash text				-- SHA-256 of the sketch, in its place if capacity is 0
 );
 
 -- A row of the comparison with a baseline; "there" is the baseline.
@@ -43,7 +44,7 @@ CREATE FUNCTION baseline_read(
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	max_differences bigint := capacity;
+	max_differences bigint := coalesce(nullif(capacity, 0), 100);
 	content text := 'none';
 	recheck integer := 0;
 	options options := @arguments options@;
@@ -66,18 +67,22 @@ BEGIN
 		FROM unnest((plan.here).columns) AS c);
 	result.key := iblt_field(plan.key);
 	result.by_hash := plan.by_hash;
-	result.capacity := plan.max_differences;
+	result.capacity := capacity;
 	result.seed := plan.seed;
 	result.lsn := CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
 		ELSE pg_current_wal_lsn() END;
 	result.read_at := clock_timestamp();
-	scanned := ask_values('{NULL}', ARRAY[scan_sql(plan, plan.here, result.capacity)],
+	scanned := ask_values('{NULL}', ARRAY[scan_sql(plan, plan.here, max_differences::integer)],
 		how => reading_of(plan))::scanned[];
 	PERFORM require_side_described(plan.here, scanned[1].fingerprint),
 		require_side_described(plan.there, scanned[1].fingerprint);
 	result.sketch := iblt_session_get(kept_name(plan, plan.here));
 	PERFORM iblt_session_drop(kept_name(plan, plan.here));
 	result.rows := (iblt_header(result.sketch)).rows;
+	IF capacity = 0 THEN
+		result.hash := encode(sha256(result.sketch::bytea), 'hex');
+		result.sketch := NULL;
+	END IF;
 END
 $$;
 
@@ -85,6 +90,63 @@ $$;
 CREATE FUNCTION baseline_seal(lines text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN json_build_object('sha256', encode(sha256(convert_to(lines, 'UTF8')), 'hex'))::text;
+
+-- The first line of a baseline, perhaps with what a receipt says.
+CREATE FUNCTION baseline_head(schema text, listed boolean, receipt json DEFAULT NULL) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+	RETURN json_strip_nulls(json_build_object('iblt_baseline', 1, 'protocol', protocol(),
+		'database', current_database(), 'schema', schema, 'listed', listed,
+		'made_at', clock_timestamp(), 'receipt', receipt))::text;
+
+-- The lines of the tables.
+CREATE FUNCTION baseline_tables(tables regclass[], schema text, capacity integer) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	content text := 'none';
+	lines text := '';
+	target audit_target := audit_make_target(tables, schema, NULL, NULL);
+	item audit_item;
+BEGIN
+	PERFORM audit_check(false, false, target, @arguments options@);
+	FOREACH item IN ARRAY audit_list('{NULL}', target) LOOP
+		lines := concat(lines, chr(10),
+			row_to_json((baseline_read(item.relid, capacity, random_seed())).result));
+	END LOOP;
+	RETURN lines;
+END
+$$;
+
+-- All lines, with the last one.
+CREATE FUNCTION baseline_sealed(lines text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN concat(lines, chr(10), baseline_seal(lines));
+
+-- The lines of a baseline but for the last one; an error if it is not whole.
+CREATE FUNCTION baseline_lines(baseline text) RETURNS json[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	texts text[] := string_to_array(rtrim(baseline, E'\r\n'), chr(10));
+	last integer := cardinality(texts);
+	lines json[];
+BEGIN
+	IF coalesce(last, 0) < 2 OR texts[last] IS DISTINCT FROM
+			baseline_seal(array_to_string(texts[1:last - 1], chr(10)))
+			OR last = 2 AND texts[1]::json -> 'receipt' IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
+			DETAIL = 'It is not the whole text that was saved.';
+	END IF;
+	lines := texts[1:last - 1]::json[];
+	IF (lines[1] ->> 'iblt_baseline' = '1' AND lines[1] ->> 'protocol' = protocol()::text)
+			IS NOT TRUE THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the baseline is of another version of iblt',
+			HINT = 'Make another baseline.';
+	END IF;
+	RETURN lines;
+END
+$$;
 
 CREATE FUNCTION @extschema@.iblt_baseline(
 	tables regclass[] DEFAULT NULL,
@@ -95,24 +157,15 @@ RETURNS text
 	@driver '{NULL}'; false@
 AS $$
 DECLARE
-	content text := 'none';
-	lines text;
-	target audit_target := audit_make_target(tables, schema, NULL, NULL);
-	item audit_item;
+	head text;
 BEGIN
-	IF coalesce(capacity, 0) NOT BETWEEN 1 AND 100000 THEN
+	IF coalesce(capacity, -1) NOT BETWEEN 0 AND 100000 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'capacity must be between 1 and 100000';
+			MESSAGE = 'capacity must be between 0 and 100000';
 	END IF;
-	lines := json_build_object('iblt_baseline', 1, 'protocol', protocol(),
-		'database', current_database(), 'schema', target.name, 'listed', tables IS NOT NULL,
-		'made_at', clock_timestamp());
-	PERFORM audit_check(false, false, target, @arguments options@);
-	FOREACH item IN ARRAY audit_list('{NULL}', target) LOOP
-		lines := concat(lines, chr(10),
-			row_to_json((baseline_read(item.relid, capacity, random_seed())).result));
-	END LOOP;
-	RETURN concat(lines, chr(10), baseline_seal(lines));
+	head := baseline_head((audit_make_target(tables, schema, NULL, NULL)).name,
+		tables IS NOT NULL);
+	RETURN baseline_sealed(head || baseline_tables(tables, schema, capacity));
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_baseline IS
@@ -125,8 +178,6 @@ CREATE FUNCTION @extschema@.iblt_audit_baseline(baseline text) RETURNS SETOF bas
 	@driver '{NULL}'; false@
 AS $$
 DECLARE
-	texts text[] := string_to_array(rtrim(baseline, E'\r\n'), chr(10));
-	last integer := cardinality(texts);
 	lines json[];
 	before baseline_table;
 	names text[] := '{}';
@@ -139,17 +190,11 @@ DECLARE
 	keys record;
 	rows found_rows[];
 BEGIN
-	IF coalesce(last, 0) < 3 OR texts[last] IS DISTINCT FROM
-			baseline_seal(array_to_string(texts[1:last - 1], chr(10))) THEN
-		RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
-			DETAIL = 'It is not the whole text that iblt_baseline returned.';
-	END IF;
-	lines := texts[1:last - 1]::json[];
-	IF (lines[1] ->> 'iblt_baseline' = '1' AND lines[1] ->> 'protocol' = protocol()::text)
-			IS NOT TRUE THEN
+	lines := baseline_lines(baseline);
+	IF cardinality(lines) = 1 THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'the baseline is of another version of iblt',
-			HINT = 'Make another baseline.';
+			MESSAGE = 'this receipt has no tables to compare',
+			DETAIL = 'Its audit was of other databases, or of no tables that could be read.';
 	END IF;
 	FOR n IN 2 .. cardinality(lines) LOOP
 		before := json_populate_record(NULL::baseline_table, lines[n]);
@@ -168,6 +213,15 @@ BEGIN
 					'altered: %s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(
 					before.columns, ', '), array_to_string(before.key, ', '), array_to_string(
 					now.columns, ', '), array_to_string(now.key, ', ')));
+				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			END IF;
+			IF before.hash IS NOT NULL THEN
+				IF now.hash = before.hash AND now.rows = before.rows THEN
+					SELECT 'equal', 0, 0, 0
+					INTO result.status, result.missing, result.extra, result.changed;
+				ELSE
+					result.status := 'differs';
+				END IF;
 				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 			END IF;
 			difference := iblt_subtract(now.sketch, before.sketch);

@@ -30,7 +30,9 @@ EXCEPTION WHEN @on_any_error@ THEN
 END
 $$;
 
--- Which server a side is, and how far; {} if it does not say.
+-- Which server a side is, and how far; {} if it does not say.  Nothing was committed there between
+-- two answers that have the same "state": a database of a server that was not restarted, and its
+-- snapshot, or on a standby also what was replayed.
 CREATE FUNCTION report_side(peer text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -45,18 +47,49 @@ BEGIN
 			substring(current_setting('server_version') FROM '\S+'),
 			CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text
 				ELSE pg_current_wal_lsn()::text END,
-			to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')]::text$q$);
+			to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+			concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
+				(SELECT oid FROM pg_database WHERE datname = current_database()),
+				pg_current_snapshot(),
+				CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() END)]::text$q$);
 	BEGIN
 		facts := left(said.answer, 2000);
 	EXCEPTION WHEN @on_any_error@ THEN
 		NULL;		-- no such answer
 	END;
-	FOR n IN 1 .. 5 LOOP
+	FOR n IN 1 .. 6 LOOP
 		facts[n] := one_line(left(facts[n], 200));
 	END LOOP;
 	RETURN jsonb_strip_nulls(jsonb_build_object('server', server, 'address',
 		coalesce(said.address, facts[1]), 'database', facts[2], 'version', facts[3],
-		'position', facts[4], 'time', facts[5]));
+		'position', facts[4], 'time', facts[5], 'state', facts[6]));
+END
+$$;
+
+-- What both sides say of themselves now.
+CREATE FUNCTION report_servers(peer text, here_peer text) RETURNS json
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	RETURN CASE WHEN num_nonnulls(peer, here_peer) > 0 THEN json_strip_nulls(json_build_object(
+		'here', report_side(here_peer),
+		'there', CASE WHEN peer IS NOT NULL THEN report_side(peer) END)) END;
+
+-- Was nothing committed on these servers between two answers?  NULL if they do not say.
+CREATE FUNCTION report_still(before json, after json) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (before #>> '{here,state}', before #>> '{there,state}')
+		= (after #>> '{here,state}', after #>> '{there,state}');
+
+-- The peer of an audit: as given, or the publisher of its subscription, if this role may know it.
+CREATE FUNCTION report_peer(peer text, here_peer text, subscription text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF num_nonnulls(peer, here_peer) = 0 AND subscription IS NOT NULL THEN
+		peer := audit_peer(subscription, NULL);
+	END IF;
+	RETURN peer;
+EXCEPTION WHEN insufficient_privilege OR undefined_object THEN
+	RETURN NULL;		-- the publisher is left out
 END
 $$;
 
@@ -77,6 +110,19 @@ BEGIN
 END
 $$;
 
+-- The rows as COPY writes them.
+CREATE FUNCTION report_tsv(tables json) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN (SELECT concat_ws(chr(10), min(l.header), string_agg(l.line, chr(10) ORDER BY l.n))
+	FROM (SELECT t.n, string_agg(f.name, chr(9) ORDER BY f.position) AS header,
+			string_agg(coalesce(replace(replace(replace(replace(f.value, b.slash,
+				b.slash || b.slash), chr(9), b.slash || 't'), chr(10), b.slash || 'n'), chr(13),
+				b.slash || 'r'), b.slash || 'N'), chr(9) ORDER BY f.position) AS line
+		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
+		json_each_text(t.line) WITH ORDINALITY AS f(name, value, position),
+		(SELECT chr(92)) AS b(slash)
+		GROUP BY t.n) AS l);
+
 -- It says equal only if there are tables, each of them is equal, and so is the structure.
 CREATE FUNCTION @extschema@.iblt_audit_report(
 	tables json DEFAULT NULL,
@@ -87,7 +133,9 @@ CREATE FUNCTION @extschema@.iblt_audit_report(
 	run bigint DEFAULT NULL,
 	structure json DEFAULT NULL,
 	here_peer text DEFAULT NULL,
-	accepted text DEFAULT NULL)
+	accepted text DEFAULT NULL,
+	servers json DEFAULT NULL,
+	still boolean DEFAULT false)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@driver '{NULL,NULL}'; peers_secret(ARRAY[here_peer, peer])@
@@ -96,6 +144,10 @@ DECLARE
 	head run_head;
 	report report;
 BEGIN
+	IF form = 'servers' THEN
+		RETURN coalesce(report_servers(report_peer(peer, here_peer, subscription), here_peer),
+			'{}');
+	END IF;
 	IF tables IS NULL AND run IS NOT NULL THEN
 		tables := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
 			FROM iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
@@ -113,6 +165,7 @@ BEGIN
 		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
 		json_populate_record(NULL::audit_row, t.line) AS r);
 	report.structure := structure;
+	report.still := report_still(servers -> 'before', servers -> 'after');
 	IF accepted IS NOT NULL THEN
 		report := report_accept(report, accepted);
 	END IF;
@@ -121,7 +174,8 @@ BEGIN
 				FROM jsonb_array_elements(report.structure) AS s
 				WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
 			WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
-				AND coalesce(jsonb_array_length(report.structure) = 0, true) THEN 'equal'
+				AND coalesce(jsonb_array_length(report.structure) = 0, true)
+				AND (NOT still OR report.still) THEN 'equal'
 			ELSE 'unknown' END
 		FROM unnest(report.tables) AS t);
 	report.made := clock_timestamp();
@@ -143,19 +197,20 @@ BEGIN
 			-- not that of this database in place of another one
 			WHERE head.identities[1] IS NULL OR here_peer IS NOT NULL);
 	END IF;
-	IF num_nonnulls(peer, here_peer) = 0 AND subscription IS NOT NULL THEN
-		BEGIN
-			peer := audit_peer(subscription, NULL);
-		EXCEPTION WHEN insufficient_privilege OR undefined_object THEN
-			NULL;	-- the publisher is left out
-		END;
+	peer := report_peer(peer, here_peer, subscription);
+	IF servers IS NULL AND form IN ('text', 'summary', 'json', 'html') THEN
+		servers := json_build_object('after', report_servers(peer, here_peer));
 	END IF;
-	IF form IN ('text', 'summary', 'json', 'html') AND num_nonnulls(peer, here_peer) > 0 THEN
-		report.here := report_side(here_peer);
-		report.there := CASE WHEN peer IS NOT NULL THEN report_side(peer) END;
-	END IF;
+	report.here := servers #> '{after,here}';
+	report.there := servers #> '{after,there}';
 	IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
 		report.state := subscription_state(subscription, peer, here_peer);
+	END IF;
+	IF still THEN
+		report.state := concat_ws('; ', report.state, CASE report.still
+			WHEN true THEN 'nothing was committed on either server during the audit'
+			WHEN false THEN 'transactions were committed during the audit'
+			ELSE 'not known whether transactions were committed during the audit' END);
 	END IF;
 	CASE form
 		WHEN 'text' THEN RETURN report_text(report);
@@ -178,16 +233,7 @@ BEGIN
 				'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
 				'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
 			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));
-		-- as COPY writes them
-		WHEN 'tsv' THEN RETURN (
-			SELECT concat_ws(chr(10), min(l.header), string_agg(l.line, chr(10) ORDER BY l.n))
-			FROM (SELECT t.n, string_agg(f.name, chr(9) ORDER BY f.position) AS header,
-					string_agg(coalesce(replace(replace(replace(replace(f.value, '\', '\\'),
-						chr(9), '\t'), chr(10), '\n'), chr(13), '\r'), '\N'), chr(9)
-						ORDER BY f.position) AS line
-				FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
-				json_each_text(t.line) WITH ORDINALITY AS f(name, value, position)
-				GROUP BY t.n) AS l);
+		WHEN 'tsv' THEN RETURN report_tsv(tables);
 		-- one line, whose figures are behind a bar, so a name may not have one
 		WHEN 'nagios' THEN RETURN (
 			SELECT format('IBLT %s - %s | tables=%s differs=%s not_compared=%s missing=%s '
@@ -207,8 +253,11 @@ BEGIN
 			FROM unnest(report.tables) AS t);
 		WHEN 'prometheus' THEN RETURN report_prometheus(report);
 		WHEN 'html' THEN RETURN report_page(report);
+		WHEN 'receipt' THEN RETURN report_receipt(report, servers -> 'before', peer,
+			here_peer);
 		ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE =
-			'form must be text, summary, verdict, json, tsv, html, nagios or prometheus';
+			'form must be text, summary, verdict, json, tsv, html, nagios, prometheus, '
+				'receipt or servers';
 	END CASE;
 END
 $$;

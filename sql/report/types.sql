@@ -22,6 +22,7 @@ CREATE TYPE report AS (
 	unused jsonb,			-- lines of the list of these that are of no use
 	here jsonb,				-- what the sides say of themselves (report_side), if it is known
 	there jsonb,			-- which they are
+	still boolean,			-- was nothing committed on them during the audit?
 	state text,				-- of the subscription, unless all is equal
 	made timestamptz,
 	ended timestamptz		-- when the audit did; NULL for a run that has not

@@ -41,7 +41,7 @@ CREATE VIEW @extschema@.iblt_audit_tables WITH (security_barrier) AS
 COMMENT ON VIEW @extschema@.iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run: the status of each, as iblt_audit gives it';
 
-CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
+CREATE VIEW @extschema@.iblt_audit_run_stats WITH (security_barrier) AS
 	SELECT h.run, pg_get_userbyid(h.owner) AS owner, h.peers[1] AS here, h.peers[2] AS peer,
 		h.target,
 		CASE WHEN x.open = 0 THEN 'finished' WHEN w.pids IS NULL THEN 'stopped'
@@ -71,8 +71,16 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 			max(t.finished_at) AS finished_at
 		FROM iblt_audit_table_stats t GROUP BY t.run) AS x ON x.run = h.run
 	LEFT JOIN run_workers() AS w ON w.run = h.run;
+COMMENT ON VIEW @extschema@.iblt_audit_run_stats IS
+'the runs of iblt_audit_run, with all that is known of each';
+
+CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
+	SELECT run, target, state, tables, tables_done AS done, tables_that_differ AS differ,
+		tables_not_compared AS not_compared, percent, time_left,
+		started_at::timestamptz(0) AS started_at
+	FROM @extschema@.iblt_audit_run_stats ORDER BY run;
 COMMENT ON VIEW @extschema@.iblt_audit_runs IS
-'the runs of iblt_audit_run: how far each is, what it found, and who works on it';
+'the runs of iblt_audit_run: how far each is, and how many tables differ';
 
 CREATE VIEW @extschema@.iblt_audit_differences WITH (security_barrier) AS
 	SELECT d.run, t.table_number, t.relation, d.key, d.side, d.differs, d.here, d.there,
@@ -100,6 +108,7 @@ CREATE VIEW @extschema@.iblt_audit_columns WITH (security_barrier) AS
 COMMENT ON VIEW @extschema@.iblt_audit_columns IS
 'in how many of the rows that runs of iblt_audit_run have kept each column differs';
 
-GRANT SELECT ON iblt_audit_table_stats, @extschema@.iblt_audit_runs, @extschema@.iblt_audit_tables,
+GRANT SELECT ON iblt_audit_table_stats, @extschema@.iblt_audit_runs,
+	@extschema@.iblt_audit_run_stats, @extschema@.iblt_audit_tables,
 	@extschema@.iblt_audit_table_stats, @extschema@.iblt_audit_differences,
 	@extschema@.iblt_audit_ranges, @extschema@.iblt_audit_columns TO PUBLIC;

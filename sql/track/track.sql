@@ -92,7 +92,8 @@ CREATE PROCEDURE @extschema@.iblt_track(
 	relation regclass,
 	peer text,
 	peer_relation text DEFAULT NULL,
-	capacity integer DEFAULT NULL)
+	capacity integer DEFAULT NULL,
+	progress boolean DEFAULT false)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -101,10 +102,10 @@ BEGIN
 	PERFORM iblt_internal.iblt_require_no_block('iblt_track');
 	generation := iblt_internal.track_start_as(relation, peer, peer_relation, capacity);
 	COMMIT;
-	PERFORM iblt_internal.track_scan(relation, generation);
+	PERFORM iblt_internal.track_scan(relation, generation, progress);
 END
 $$;
-COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text, text, integer) IS
+COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text, text, integer, boolean) IS
 'starts to keep a digest of a table, with the options of a peer''s digest';
 
 -- The peer, which is the publisher if a subscription is named alone, and the tables that an

@@ -86,7 +86,7 @@ for pg in "${RELEASES[@]}"; do
 			{ tail -n 30 "$DATA/pg_upgrade.log"; }
 		start "$pg"
 		check "pg_upgrade $previous to $pg" IB008
-		same "pg_upgrade $previous to $pg: the run is there" "$(sql <<<'SELECT count(*) FROM iblt_audit_runs')" 1
+		same "pg_upgrade $previous to $pg: the run is there" "$(sql <<<'SELECT count(*) FROM iblt_audit_run_stats')" 1
 		echo "# resumed: $(sql <<<"CALL iblt_audit_resume(1, 'host=/tmp dbname=other')" | head -n 3)"
 		same "pg_upgrade $previous to $pg: a comparison is right" "$(sql <<<"SELECT count(*) FROM iblt_compare('t', 'host=/tmp dbname=other')")" 0
 	fi
@@ -96,7 +96,7 @@ done
 as_postgres "createdb -h /tmp restored && $(bin "$LAST")/pg_dump -h /tmp shop | psql -h /tmp -X -q -d restored -v ON_ERROR_STOP=1" >/dev/null
 DB=restored
 check "dump and restore" IB008
-same "dump and restore: runs are not there" "$(sql <<<'SELECT count(*) FROM iblt_audit_runs')" 0
+same "dump and restore: runs are not there" "$(sql <<<'SELECT count(*) FROM iblt_audit_run_stats')" 0
 same "dump and restore: a run can begin" "$(sql <<<"CALL iblt_audit_run('host=/tmp dbname=other', '{t}')" | grep -c ERROR)" 0
 stop "$LAST"
 for pg in "${RELEASES[@]:1}"; do

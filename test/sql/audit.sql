@@ -96,7 +96,7 @@ CREATE TABLE base (id int PRIMARY KEY, v text);
 CREATE TABLE hashed (id text PRIMARY KEY, v int);
 INSERT INTO base SELECT i, i FROM generate_series(1, 40) AS i;
 INSERT INTO hashed SELECT 'k' || i, i FROM generate_series(1, 40) AS i;
-SELECT call, pg_temp.refusal('SELECT public.iblt_baseline(' || call || ')') AS said FROM unnest(ARRAY[$$'{aud.base}', capacity => 0$$, $$'{aud.base}', capacity => 1$$, $$'{aud.base}', capacity => 100000$$, $$'{aud.base}', capacity => 100001$$, $$'{aud.base}', capacity => NULL$$, $$'{aud.base,NULL}'$$,
+SELECT call, pg_temp.refusal('SELECT public.iblt_baseline(' || call || ')') AS said FROM unnest(ARRAY[$$'{aud.base}', capacity => -1$$, $$'{aud.base}', capacity => 1$$, $$'{aud.base}', capacity => 100000$$, $$'{aud.base}', capacity => 100001$$, $$'{aud.base}', capacity => NULL$$, $$'{aud.base,NULL}'$$,
 	$$'{aud.base}', schema => 'aud'$$, $$'{}'$$, $$schema => 'aud_none'$$, $$'{aud.seen}'$$]) AS call;
 -- tables are read once each, in the order given
 SELECT listed, (SELECT string_agg(line::json ->> 'relation', ', ' ORDER BY n) FROM string_to_table(public.iblt_baseline(listed::regclass[]), chr(10)) WITH ORDINALITY AS u(line, n)) AS tables
@@ -116,6 +116,15 @@ TABLE against ORDER BY n;
 INSERT INTO base SELECT i, '' FROM generate_series(1001, 3000) AS i;
 ALTER TABLE hashed ADD w int;
 SELECT relation, status, sqlstate, rows_here, rows_there, missing, keys, detail FROM against ORDER BY n;
+-- a hash in place of the sketch says whether a table differs, and no keys
+SELECT public.iblt_baseline('{aud.base}', capacity => 0) AS b \gset
+SELECT :'b' ~ '"sketch":null,"hash":"[0-9a-f]{64}"' AS hashed, set_config('aud.baseline', :'b', false) <> '' AS kept;
+SELECT relation, status, sqlstate, rows_here, rows_there, missing, keys, detail FROM against ORDER BY n;
+UPDATE base SET v = 'y' WHERE id = 9;
+SELECT relation, status, sqlstate, rows_here, rows_there, missing, keys, detail FROM against ORDER BY n;
+UPDATE base SET v = 'x' WHERE id = 9;
+SELECT relation, status, sqlstate, rows_here, rows_there, missing, keys, detail FROM against ORDER BY n;
+SELECT set_config('aud.baseline', public.iblt_baseline('{aud.base,aud.hashed}', capacity => 20), false) <> '' AS kept;
 DROP TABLE hashed;
 SELECT relation, status, sqlstate, rows_here, rows_there, detail FROM against WHERE n = 2;
 DROP VIEW against;

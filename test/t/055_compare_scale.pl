@@ -151,6 +151,10 @@ sub check_wire
 	}
 	$session->run("SELECT count(*) FROM iblt_compare('long', $peer)");
 	unlike($session->{err}, qr/scanning/, 'and nothing without progress => true');
+	$session->run("CALL iblt_track('long')");
+	unlike($session->{err}, qr/scanning/, 'nor the scan for a digest');
+	$session->run("CALL iblt_untrack('long'); CALL iblt_track('long', progress => true)");
+	like($session->{err}, qr/NOTICE: +(?:00000: +)?scanning public\.long: \d+ % of its blocks$/m, 'progress of the scan for a digest');
 	$here->safe_psql('postgres', $every);
 	$session->quit;
 }

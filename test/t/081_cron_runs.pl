@@ -94,6 +94,6 @@ my ($none) = audit_is(\@slowly, 2, 'both are', stderr => qr/no session has ended
 is("$status $out", '143 ', 'killed: no answer');
 $two_of->(0);
 pass('and no session goes on');
-audit_is([ '--resume', $here->safe_psql('postgres', 'SELECT max(run) FROM iblt_audit_runs') ], 0, 'but the run does, if asked to');
+audit_is([ '--resume', $here->safe_psql('postgres', 'SELECT max(run) FROM iblt_audit_run_stats') ], 0, 'but the run does, if asked to');
 
 done_testing();

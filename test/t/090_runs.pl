@@ -71,7 +71,11 @@ my $list = "tables => '{" . join(',', @tables, 't_empty') . "}'";
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences AS d JOIN iblt_audit_ranges AS r USING (run, relation) WHERE run = $run AND relation = 'public.t_bigint'
 		AND coalesce((d.key ->> 'id')::bigint > (r.after ->> 'id')::bigint, true) AND coalesce((d.key ->> 'id')::bigint <= (r.up_to ->> 'id')::bigint, true)"), $rows->{'public.t_bigint'}{kept}, 'iblt_audit_ranges: each difference is in one range');
 	my $total = run_row($run);
-	is("$total->{state} $total->{percent} $total->{tables} $total->{tables_done} @{$total->{workers}}", 'finished 100 8 8 ', 'iblt_audit_runs');
+	is("$total->{state} $total->{percent} $total->{tables} $total->{tables_done} @{$total->{workers}}", 'finished 100 8 8 ', 'iblt_audit_run_stats');
+	# (psql's own table, of which the pool knows nothing)
+	my ($shown) = run_command([ 'psql', '-X', '-d', $here->connstr('postgres'), '-c', 'TABLE iblt_audit_runs' ]);
+	like($shown, qr/\| tables \| done \| differ \| not_compared \| percent \|.*\| finished \| +8 \| +8 \|/s, 'iblt_audit_runs');
+	is(scalar(grep { length($_) > 120 } split /\n/, $shown), 0, 'iblt_audit_runs: fits 120 columns') or note($shown);
 	is($total->{missing} + $total->{extra} + $total->{changed},
 		$here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences WHERE run = $run"), 'the sums of all tables');
 	nothing_left('after it');
@@ -121,7 +125,7 @@ $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE
 	like($unknown, qr/42883: function run_lag_limit\(text\) does not exist/, 'another error');
 	unlike($unknown, qr/PL\/pgSQL function (?!iblt_)|SQL statement/, 'without the context of private functions');
 	$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_knows(text) RENAME TO run_lag_limit');
-	is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_runs'), '2', 'and no run is left of these');
+	is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_run_stats'), '2', 'and no run is left of these');
 }
 
 # --- whose runs they are --------------------------------------------------------------------
@@ -131,7 +135,7 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 {
 	my $mine = begin_run("'{t_bigint}', progress => false");
 	my $see = sub { my ($user, $sql) = @_; my ($rc, $out, $err) = $here->psql('postgres', $sql, extra_params => [ '-U', $user ]); return $out . $err };
-	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_table_stats iblt_audit_differences iblt_audit_ranges))
+	foreach my $view (qw(iblt_audit_runs iblt_audit_run_stats iblt_audit_tables iblt_audit_table_stats iblt_audit_differences iblt_audit_ranges))
 	{
 		is($see->('bob', "SELECT count(*) FROM $view"), '0', "another role sees nothing in $view");
 		like($see->('boss', "SELECT count(*) FROM $view"), qr/^0$/, 'nor does one that is no member');
@@ -146,10 +150,10 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 	{
 		like($see->('bob', "SELECT iblt_internal.$call"), qr/there is no run $mine of this role/, 'nor add rows to it: ' . substr($call, 0, 12));
 	}
-	is($here->safe_psql('postgres', "SELECT tables, (SELECT count(*) FROM iblt_audit_tables WHERE run = $mine), (SELECT count(*) FROM iblt_audit_differences WHERE run = $mine) FROM iblt_audit_runs WHERE run = $mine"),
+	is($here->safe_psql('postgres', "SELECT tables, (SELECT count(*) FROM iblt_audit_tables WHERE run = $mine), (SELECT count(*) FROM iblt_audit_differences WHERE run = $mine) FROM iblt_audit_run_stats WHERE run = $mine"),
 		'1|1|' . lines(truth('t_bigint')), 'also not as a superuser sees it');
 	like($see->('ann', 'REFRESH MATERIALIZED VIEW iblt_internal.run_head'), qr/must be owner|permission denied/, 'nor refresh it');
-	is($here->safe_psql('postgres', "SELECT peer IS NULL FROM iblt_audit_runs WHERE run = $mine"), 't', 'a connection string is not kept');
+	is($here->safe_psql('postgres', "SELECT peer IS NULL FROM iblt_audit_run_stats WHERE run = $mine"), 't', 'a connection string is not kept');
 	like(failure("CALL iblt_audit_resume($mine)"), qr/22004.*the connection string of the peer of run $mine was not kept/, 'so it is asked for');
 	like(failure("CALL iblt_audit_resume($mine, ${\ literal($there->connstr('template1'))})"), qr/iblt is not installed/, 'another database');
 	$there->safe_psql('postgres', 'CREATE DATABASE other TEMPLATE template0');
@@ -205,7 +209,7 @@ my $large = lines(truth('large'));
 	like(run_row($run)->{state}, qr/running/, 'it runs');
 	like(run_row($run)->{percent}, qr/^[1-9]\d?(\.\d)?$/, 'and shows how far it is');
 	is($here->safe_psql('postgres', "SELECT bool_and(t.time_left > '0 s' AND abs(extract(epoch FROM t.time_left) - t.wall_ms / 1000 * (t.rows_estimated - t.rows) / t.rows) < 1 AND r.time_left >= t.time_left)
-		FROM iblt_audit_table_stats AS t JOIN iblt_audit_runs AS r USING (run) WHERE run = $run"), 't', 'and how long it will take at this pace');
+		FROM iblt_audit_table_stats AS t JOIN iblt_audit_run_stats AS r USING (run) WHERE run = $run"), 't', 'and how long it will take at this pace');
 	foreach my $node ($here, $there)
 	{
 		$node->safe_psql('postgres', 'CREATE TABLE dead (id int) WITH (autovacuum_enabled = off); INSERT INTO dead SELECT g FROM generate_series(1, 100) g; DELETE FROM dead');
@@ -218,7 +222,7 @@ my $large = lines(truth('large'));
 		like($err, qr/100 removed|removed 100|found 100 removable/, 'vacuum removes what died two slices ago on ' . $node->name);
 	}
 	is(run_row($run)->{state}, 'running', 'while the run is at work');
-	$here->safe_psql('postgres', "SELECT pg_cancel_backend((SELECT workers[1] FROM iblt_audit_runs WHERE run = $run))");
+	$here->safe_psql('postgres', "SELECT pg_cancel_backend((SELECT workers[1] FROM iblt_audit_run_stats WHERE run = $run))");
 	finish($session);
 	like($session->{err}, qr/canceling statement due to user request.*CALL iblt_audit_resume\($run\) goes on/s, 'a cancel, with how to go on');
 	is(run_row($run)->{state}, 'stopped', 'stops it');
@@ -238,7 +242,7 @@ foreach my $change ([ 'VACUUM FULL large', $there ], [ 'ALTER TABLE large ADD w 
 	my ($session, $run) = start_run("'{large}', ${\ ($slow =~ s/progress => false/progress => true/r)}");
 	wait_for($here, "SELECT slices > 1 FROM iblt_audit_table_stats WHERE run = $run");
 	$_->safe_psql('postgres', $sql) foreach @nodes;
-	$here->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM (SELECT unnest(workers) AS pid FROM iblt_audit_runs WHERE run = $run) AS w");
+	$here->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM (SELECT unnest(workers) AS pid FROM iblt_audit_run_stats WHERE run = $run) AS w");
 	finish($session);
 	my $err = $session->{err} . resume($run, $fast);
 	like($err, qr/public\.large was altered, it starts again/, "$sql: the table starts again");
@@ -282,7 +286,7 @@ my $standby = standby($there, 'standby');
 	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 	$there->safe_psql('postgres', 'CREATE TABLE filler AS SELECT g FROM generate_series(1, 40000) g');
 	my ($session, $paused) = start_run("'{t_bigint}', max_lag => '1 MB'");
-	wait_for($here, "SELECT state LIKE 'paused: replication lags by more than 1 MB' FROM iblt_audit_runs WHERE run = $paused");
+	wait_for($here, "SELECT state LIKE 'paused: replication lags by more than 1 MB' FROM iblt_audit_run_stats WHERE run = $paused");
 	pass('max_lag pauses, and says so');
 	is($standby->safe_psql('postgres', "SELECT (iblt_internal.run_lag() ->> 'seconds')::numeric > 0"), 't', 'a standby that has received more than it replayed is late');
 	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
@@ -344,7 +348,7 @@ while ($killed < $kills)
 	while ($goes_on && $killed < $kills)
 	{
 		my $session = background($here, "CALL iblt_audit_resume($run, ${\ conninfo($there)}, max_load => 0.5, progress => false)");
-		wait_for($here, "SELECT workers <> '{}' OR state = 'finished' FROM iblt_audit_runs WHERE run = $run");
+		wait_for($here, "SELECT workers <> '{}' OR state = 'finished' FROM iblt_audit_run_stats WHERE run = $run");
 		usleep(rand(400_000));
 		my $row = run_row($run);
 		last if $row->{state} eq 'finished' && finish($session) . $session->{err} eq '';
@@ -386,7 +390,7 @@ foreach my $second (0, 1)
 	my ($first, $run) = start_run("schema => 'small', progress => false");
 	wait_for($there, q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'small.t6'::regclass AND NOT granted});
 	my $other = background($here, "CALL iblt_audit_resume($run, ${\ conninfo($there)}, progress => false)") if $second;
-	wait_for($here, "SELECT cardinality(workers) = 2 FROM iblt_audit_runs WHERE run = $run") if $second;
+	wait_for($here, "SELECT cardinality(workers) = 2 FROM iblt_audit_run_stats WHERE run = $run") if $second;
 	ok(wait_for($here, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE query LIKE 'CALL iblt_audit_resume($run,%'"), 'a session without a slice waits for that of another one, and not for a time') if $second;
 	is($here->safe_psql('postgres', "$stored $run"), '0', 'while small tables are compared together, none is stored');
 	$here->safe_psql('postgres', "SELECT pg_terminate_backend(l.pid) FROM pg_stat_activity AS l WHERE query LIKE 'CALL iblt_audit_run(%small%'");

@@ -136,10 +136,10 @@ foreach my $case (@cases)
 		my $by_run = sub {
 			$here->safe_psql('postgres', "CALL iblt_audit_run($peer, $arguments, progress => false, slice_ms => $_[0])");
 			return $here->safe_psql('postgres', q{SELECT coalesce(relation, peer_relation), status, sqlstate, CASE WHEN sqlstate IS NULL THEN concat_ws(' ', rows_here, rows_there, missing, extra, changed, unconfirmed) END
-				FROM iblt_audit_table_stats WHERE run = (SELECT max(run) FROM iblt_audit_runs) ORDER BY table_number});
+				FROM iblt_audit_table_stats WHERE run = (SELECT max(run) FROM iblt_audit_run_stats) ORDER BY table_number});
 		};
 		my $whole = $by_run->(1000);
-		cmp_ok($here->safe_psql('postgres', q{SELECT count(*) FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs) AND detail LIKE '%together with other small tables'}), '>', 8, 'a run compares small tables together, too');
+		cmp_ok($here->safe_psql('postgres', q{SELECT count(*) FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_run_stats) AND detail LIKE '%together with other small tables'}), '>', 8, 'a run compares small tables together, too');
 		is($whole, $by_run->(10), 'and has the same answers as for each alone');
 	}
 	is($together, $alone, 'many tables in one message have the same answers as each alone: ' . $arguments . ($user ? " as $user there" : ''));

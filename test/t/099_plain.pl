@@ -431,7 +431,7 @@ $there->safe_psql('postgres', 'GRANT pg_read_all_data TO reader');
 
 like(failure("CALL iblt_audit_run($peer, schema => 'shop')"), qr/55000: extension iblt is not installed in the peer's database/, 'without a method, the extension is missed');
 like(failure("CALL iblt_audit_run($peer, schema => 'shop', method => 'plain', check_indexes => true)"), qr/0A000: cannot compare by plain queries: indexes of the peer are not checked/, 'refused: check_indexes');
-is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_runs'), 0, 'and leave nothing behind');
+is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_run_stats'), 0, 'and leave nothing behind');
 
 both(q{CREATE SCHEMA runs; SET search_path = runs, public; CREATE TABLE numbers (id bigint PRIMARY KEY, v text); INSERT INTO numbers SELECT g * 3, 'v' || g FROM generate_series(-3000, 9000) g;
 	CREATE TABLE uuids (id uuid PRIMARY KEY, v int); INSERT INTO uuids SELECT md5(g::text)::uuid, g FROM generate_series(1, 4000) g;

@@ -9,7 +9,7 @@ my $node = ready('trust', 'autovacuum = off');
 {
 	my $parallel = 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2;';
 	$node->safe_psql('postgres', 'CREATE TABLE big AS SELECT generate_series(1, 20000) AS id; ANALYZE big');
-	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_table_stats iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice)')
+	foreach my $view (qw(iblt_audit_runs iblt_audit_run_stats iblt_audit_tables iblt_audit_table_stats iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice)')
 	{
 		my (undef, $out, $err) = $node->psql('postgres', "$parallel SELECT count(*) FROM big CROSS JOIN $view");
 		is("$out$err", '0', "$view beside a table that workers could read");
@@ -38,7 +38,7 @@ my $peer = literal($node->connstr('peer'));
 	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')"), 3, 'all runs are pruned');
 	push @runs, $call->();
 	is(join(' ', @runs), '1 2 3 4', 'no number is given twice, also where sequences are set back');
-	is($node->safe_psql('postgres', 'SELECT string_agg(run || state, chr(32)) FROM iblt_audit_runs'), '4finished', 'a run is finished');
+	is($node->safe_psql('postgres', 'SELECT string_agg(run || state, chr(32)) FROM iblt_audit_run_stats'), '4finished', 'a run is finished');
 	my $forged = q{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 9223372036854775807, "table_number": 0, "number": 0, "started_at": "2020-01-01"}')};
 	my ($rc, $out, $err) = $node->psql('postgres', "SELECT iblt_internal.iblt_run_put($forged)");
 	like($err, qr/ERROR:  a run is not added as a row/, 'iblt_run_put makes no run');
@@ -53,7 +53,7 @@ my $peer = literal($node->connstr('peer'));
 		($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20 s'; $used");
 		like($err, qr/ERROR:  run number 5 is not unique/, 'a run that is there twice is an error: ' . ($used =~ /(iblt_\w+)\(/)[0]);
 	}
-	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s') > 0, (SELECT count(*) FROM iblt_audit_runs)"), 't|0', 'and can be pruned');
+	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s') > 0, (SELECT count(*) FROM iblt_audit_run_stats)"), 't|0', 'and can be pruned');
 	is($call->(), 7, 'which gives no number free');
 }
 
@@ -97,7 +97,7 @@ my $peer = literal($node->connstr('peer'));
 	$node->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW iblt_internal.run_head');
 	my $next = $call->();
 	cmp_ok($next, '>', $last, 'REFRESH of the runs gives no number free');
-	is($node->safe_psql('postgres', "SELECT state FROM iblt_audit_runs WHERE run = $next"), 'finished', 'and the next run ends');
+	is($node->safe_psql('postgres', "SELECT state FROM iblt_audit_run_stats WHERE run = $next"), 'finished', 'and the next run ends');
 	is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT relation) FROM iblt_audit_tables WHERE run = $next"), '2|2', 'with one row for a table');
 	$node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')");
 	is($call->(), $next + 1, 'from then on, the last number is kept again');

@@ -344,7 +344,7 @@ my @writes = ("INSERT INTO mine.t (id, body) SELECT g, 'y' FROM generate_series(
 	'DELETE FROM mine.t WHERE id > 205', 'UPDATE mine.t SET id = id + 1000 WHERE id < 3', 'UPDATE mine.u SET body = body || 1', 'UPDATE mine.parts SET id = id + 60', 'DELETE FROM mine.parts WHERE id > 140');
 my @changes = (@writes, @writes, @writes, 'TRUNCATE mine.u', 'TRUNCATE mine.parts_1', 'ALTER TABLE mine.t ADD COLUMN more int DEFAULT 5', 'ALTER TABLE mine.t ALTER n TYPE bigint', 'ALTER TABLE mine.u DROP COLUMN body',
 	'ALTER TABLE mine.t DISABLE TRIGGER USER', 'DROP TRIGGER iblt_track_row ON mine.t', 'ALTER TABLE mine.parts DETACH PARTITION mine.parts_1', 'ALTER TABLE mine.t RENAME body TO other', 'DROP TABLE mine.u',
-	"SELECT iblt_live_verify('mine.t')", 'SELECT count(*) FROM iblt_live_status()', 'SELECT count(*) FROM iblt_audit_runs', 'SELECT count(*) FROM iblt_audit_differences', "CALL iblt_live_rebuild('mine.t')", "CALL iblt_untrack('mine.u')");
+	"SELECT iblt_live_verify('mine.t')", 'SELECT count(*) FROM iblt_live_status()', 'SELECT count(*) FROM iblt_audit_run_stats', 'SELECT count(*) FROM iblt_audit_differences', "CALL iblt_live_rebuild('mine.t')", "CALL iblt_untrack('mine.u')");
 
 # A trigger that fires.
 sub trigger

@@ -120,7 +120,7 @@ $here->safe_psql('postgres', "INSERT INTO u VALUES (1); CALL iblt_track('t'); IN
 my ($run) = begin_run("'{u,t}', slice_ms => 1");
 my $session = IbltTest::Session->new($here);
 $session->run('INSERT INTO t VALUES (-2, -2)');
-my @kept = map { $here->safe_psql('postgres', $_) } my @queries = ("SELECT r FROM iblt_audit_runs r", "SELECT d FROM iblt_audit_differences d", "SELECT state, reason, rows, unmerged, verified_at FROM iblt_live_status()");
+my @kept = map { $here->safe_psql('postgres', $_) } my @queries = ("SELECT r FROM iblt_audit_run_stats r", "SELECT d FROM iblt_audit_differences d", "SELECT state, reason, rows, unmerged, verified_at FROM iblt_live_status()");
 $here->safe_psql('postgres', "ALTER EXTENSION $_ UPDATE TO '$current.made.up'") foreach 'iblt_live', 'iblt_audit';
 fresh('newer', "$current.made.up", 'iblt_live', 'iblt_audit');
 is(scalar(() = objects('newer') =~ /^function iblt_made_up/mg), 1, 'a made-up version has one function more');

@@ -44,7 +44,7 @@ theirs.sole theirs.sole not comparable};
 	my $run = begin_run('progress => false');
 	my $tables = tables($run);
 	is(join("\n", map { "$_ $tables->{$_}{status}" } sort keys %$tables), $all =~ s/^("B ""c"."T t"|\S+) ("B ""c"."T t"|\S+) /$1 /gmr, 'a run has the same tables');
-	is($here->safe_psql('postgres', "SELECT target FROM iblt_audit_runs WHERE run = $run"), 'database', 'and says what it is of');
+	is($here->safe_psql('postgres', "SELECT target FROM iblt_audit_run_stats WHERE run = $run"), 'database', 'and says what it is of');
 	my ($rc, $out) = (0, '');
 	($rc, $out) = $here->psql('postgres', "SELECT string_agg(DISTINCT status, ' ') FROM iblt_audit($peer, method => 'plain')");
 	is($out, 'differs equal not comparable', 'and by plain queries');
@@ -91,7 +91,7 @@ foreach my $method ('sketch', 'plain')
 {
 	my $run = begin_run("$schema, rows => 'columns', progress => false");
 	is($here->safe_psql('postgres', "SELECT relation, peer_relation, status FROM iblt_audit_table_stats WHERE run = $run ORDER BY 1") =~ tr/|/ /r, $renamed =~ s/ - /  /r, 'a run knows peer_schema');
-	is($here->safe_psql('postgres', "SELECT target, (SELECT differs FROM iblt_audit_differences d WHERE d.run = r.run AND d.key = '{\"id\": 7}') FROM iblt_audit_runs r WHERE run = $run"), 'schema Old.* s (new_ on the peer)|{m}', 'and says so');
+	is($here->safe_psql('postgres', "SELECT target, (SELECT differs FROM iblt_audit_differences d WHERE d.run = r.run AND d.key = '{\"id\": 7}') FROM iblt_audit_run_stats r WHERE run = $run"), 'schema Old.* s (new_ on the peer)|{m}', 'and says so');
 	is($here->safe_psql('postgres', "SELECT key, status FROM iblt_repair(run => $run, peer => $peer, direction => 'push', apply => true) ORDER BY 1"), qq({"id": 1}|applied\n{"id": 7}|applied), 'what it found is repaired there');
 	is($there->safe_psql('postgres', 'SELECT m FROM new_.changed WHERE id = 7'), 'ok', 'in the schema of the other name');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('$old.typed', $peer, 'new_.typed')"), '0', 'iblt_compare takes types of the two schemas for the same, too');

@@ -166,8 +166,8 @@ my %damaged = (
 	'a table twice' => join('', @lines[ 0, 1, 1 .. $#lines ]), 'another order' => join('', @lines[ 0, 2, 1, 3 .. $#lines ]), 'half of it' => substr($whole, 0, length($whole) / 2),
 	'something behind' => $whole . "{}\n", 'an empty line within' => $whole =~ s/\n/\n\n/r, 'other rows' => $whole =~ s/"rows":5000/"rows":5001/r, 'another seed' => $whole =~ s/"seed":(-?\d)/"seed":${1}1/r,
 	'the head alone, sealed' => $sealed->($lines[0]), 'not JSON' => "hello\n", 'other programs' => "\\echo verdict equal\n\\! touch $dir/owned\n",
-	'another version, sealed' => $sealed->(join('', $lines[0] =~ s/"iblt_baseline" : 1/"iblt_baseline" : 2/r, @lines[ 1 .. $#lines - 1 ])),
-	'another protocol, sealed' => $sealed->(join('', $lines[0] =~ s/"protocol" : \d+/"protocol" : 0/r, @lines[ 1 .. $#lines - 1 ])),
+	'another version, sealed' => $sealed->(join('', $lines[0] =~ s/"iblt_baseline":1/"iblt_baseline":2/r, @lines[ 1 .. $#lines - 1 ])),
+	'another protocol, sealed' => $sealed->(join('', $lines[0] =~ s/"protocol":\d+/"protocol":0/r, @lines[ 1 .. $#lines - 1 ])),
 );
 foreach my $what (sort keys %damaged)
 {
@@ -197,7 +197,7 @@ foreach ("SELECT iblt_baseline(schema => 'nosuch')", "SELECT * FROM iblt_audit_b
 
 foreach ([ [ '--save', "$dir/nosuch/x.json", 'schema=shop' ], qr/--save: no file can be written there/ ], [ [ '--save', "$dir/x.json", 'peer=node_b' ], qr/argument 1 has an unknown name/ ],
 	[ [ '--save', "$dir/x.json", 'schema=shop', 'tables={}' ], qr/at most one of tables, schema/ ], [ [ '--save', "$dir/x.json", 'schema=nosuch' ], qr/schema "nosuch" does not exist/ ],
-	[ [ '--save', "$dir/x.json", 'schema=shop', 'capacity=0' ], qr/capacity must be between/ ], [ [ '--against', "$dir/nosuch.json" ], qr/--against: there is no such file/ ],
+	[ [ '--save', "$dir/x.json", 'schema=shop', 'capacity=-1' ], qr/capacity must be between/ ], [ [ '--against', "$dir/nosuch.json" ], qr/--against: there is no such file/ ],
 	[ [ '--against', "$dir/shop.json", 'schema=shop' ], qr/argument 1 has an unknown name/ ], [ [ '--save', "$dir/x.json", '--against', "$dir/shop.json" ], qr/argument 1 is no option/ ],
 	map { [ [ '--save', "$dir/x.json", @$_, 'schema=shop' ], qr/--save makes no report/ ] } [ '--html', "$dir/x.html" ], [ '--prometheus', "$dir/x.prom" ], ['--json'])
 {

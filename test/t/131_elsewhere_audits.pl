@@ -164,7 +164,7 @@ my $from_elsewhere = begin_at('conductor', "$peer, schema => 'm', rows => true, 
 is(of_run('conductor', $from_elsewhere), of_run('postgres', $from_here), 'a run has the same tables and differences');
 cmp_ok($here->safe_psql('conductor', "SELECT max(slices) FROM iblt_audit_table_stats WHERE run = $from_elsewhere"), '>', 2, 'in slices');
 cmp_ok($here->safe_psql('conductor', "SELECT slices FROM iblt_audit_table_stats WHERE run = $from_elsewhere AND relation = 'm.q_icu'"), '>', 2, 'also where this database has not the collation') if $icu;
-is($here->safe_psql('conductor', "SELECT state, here, peer FROM iblt_audit_runs WHERE run = $from_elsewhere"), 'finished||', 'no connection string is kept');
+is($here->safe_psql('conductor', "SELECT state, here, peer FROM iblt_audit_run_stats WHERE run = $from_elsewhere"), 'finished||', 'no connection string is kept');
 my $checked = begin_at('conductor', "$peer, here_tables => '{m.s_large}', check_indexes => true, here_peer => $near");
 like($here->safe_psql('conductor', "SELECT detail FROM iblt_audit_tables WHERE run = $checked"), qr/read by index m\.s_large_pkey \(checked\) here, m\.s_large_pkey \(checked\) there/, 'amcheck is asked of both');
 my ($bare_near, $bare_peer) = map { literal($_->connstr('bare')) } ($here, $there);
@@ -175,7 +175,7 @@ is(of_run('conductor', begin_at('conductor', "$_->[1], schema => 'm', method => 
 # stopped, gone on with, and by two sessions
 {
 	my $stopped = begin_at('conductor', "$peer, schema => 'm', max_time => '0', here_peer => $near");
-	is($here->safe_psql('conductor', "SELECT state, tables_done FROM iblt_audit_runs WHERE run = $stopped"), 'stopped|0', 'a run that has not begun');
+	is($here->safe_psql('conductor', "SELECT state, tables_done FROM iblt_audit_run_stats WHERE run = $stopped"), 'stopped|0', 'a run that has not begun');
 	like(fails("CALL iblt_audit_resume($stopped, $peer)"), qr/22004: the connection string of here of run $stopped was not kept/, 'connection strings are not kept');
 	like(fails("CALL iblt_audit_resume($stopped, here_peer => $near)"), qr/22004: the connection string of the peer of run $stopped was not kept/, 'of either side');
 	like(fails("CALL iblt_audit_resume($stopped, $peer, here_peer => ${\ literal($here->connstr('conductor'))})"), qr/22023: run $stopped was begun with another here_peer/, 'another database');
@@ -197,7 +197,7 @@ foreach my $server ([ near => $here ], [ far => $there ])
 }
 my $run = begin_at('conductor', "'far', here_tables => '{m.i_changed,m.j_missing,m.s_large}', max_time => '0', here_peer => 'near', rows => true, slice_ms => 2");
 $here->safe_psql('conductor', "CALL iblt_audit_resume($run, progress => false)");
-is($here->safe_psql('conductor', "SELECT state, here, peer, missing, extra, changed FROM iblt_audit_runs WHERE run = $run"), 'finished|near|far|1|3|4', 'foreign servers are');
+is($here->safe_psql('conductor', "SELECT state, here, peer, missing, extra, changed FROM iblt_audit_run_stats WHERE run = $run"), 'finished|near|far|1|3|4', 'foreign servers are');
 
 # --- after a run ------------------------------------------------------------------------------------
 

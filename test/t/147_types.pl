@@ -143,7 +143,7 @@ sub refuse_several
 	my $error = qr/^error\|rows have the same key \(here\), although it is unique: One such key is \Q$seven\E/;
 	like(told("SELECT status, detail FROM $_"), $error, "$type: " . s/\(.*//r) foreach "iblt_audit($peer, tables => '{several}')", "iblt_audit_nodes(ARRAY[NULL, $peer], tables => '{public.several}')";
 	$here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{several}')");
-	like(told('SELECT status, detail FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs)'), $error, "$type: in a run");
+	like(told('SELECT status, detail FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_run_stats)'), $error, "$type: in a run");
 	is($here->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT string_agg(v::text, ',' ORDER BY v) FROM several"), '1,2,3,4,5,6,7,8,9,70', "$type: no row was changed");
 	unlike(told("SELECT key, action, status FROM iblt_repair('several', $peer, direction => 'pull', key_columns => '{k,v}', apply => true)"), qr/skipped|\d{5}:/, "$type: with more columns as key, it is repaired");
 	is(compare("'several'"), '', "$type: and equal");

@@ -5,7 +5,7 @@
 #	start_run(OPTIONS)           the same in the background, and the number when there is one
 #	resume(RUN [, OPTIONS])      CALL iblt_audit_resume; its messages
 #	tables(RUN)                  the rows of iblt_audit_tables by name
-#	run_row(RUN)                 the row of iblt_audit_runs
+#	run_row(RUN)                 the row of iblt_audit_run_stats
 #	found(RUN, TABLE)            the differences that are kept, as "key side" lines
 #	truth(TABLE)                 the same from a full comparison
 package IbltRuns;
@@ -30,7 +30,7 @@ sub begin_run
 sub last_run
 {
 	my ($node) = @_;
-	return $node->safe_psql('postgres', 'SELECT max(run) FROM iblt_audit_runs') || 0;
+	return $node->safe_psql('postgres', 'SELECT max(run) FROM iblt_audit_run_stats') || 0;
 }
 
 sub start_run
@@ -39,7 +39,7 @@ sub start_run
 	my $node = $how{node} // $IbltTest::here;
 	my $before = last_run($node);
 	my $session = IbltTest::background($node, "CALL iblt_audit_run(${\ peer(\%how)}, $options)");
-	IbltTest::wait_for($node, "SELECT max(run) > $before FROM iblt_audit_runs");
+	IbltTest::wait_for($node, "SELECT max(run) > $before FROM iblt_audit_run_stats");
 	return ($session, last_run($node));
 }
 
@@ -66,7 +66,7 @@ sub tables
 sub run_row
 {
 	my ($run, %how) = @_;
-	return (rows_as_json($how{node} // $IbltTest::here, "SELECT * FROM iblt_audit_runs WHERE run = $run"))[0];
+	return (rows_as_json($how{node} // $IbltTest::here, "SELECT * FROM iblt_audit_run_stats WHERE run = $run"))[0];
 }
 
 sub found

@@ -1,0 +1,149 @@
+# Receipts of audits: --receipt, --since and --still.  A receipt says that nothing was committed on
+# either server only if that is so, and has no values of rows.
+use IbltAudit;
+use IPC::Run;
+use JSON::PP;
+
+my ($here, $there) = two_servers('autovacuum = off');
+foreign_server($here, 'node_b', $there);
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my @shop = ('peer=node_b', 'schema=shop');
+my $receipt = "$dir/a receipt.json";
+
+both(q{CREATE SCHEMA shop; CREATE TABLE shop.items (id text PRIMARY KEY, v text); INSERT INTO shop.items SELECT 'key ' || g, 'value ' || g FROM generate_series(1, 50) g;
+	CREATE TABLE shop.parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE shop.parts1 PARTITION OF shop.parts FOR VALUES FROM (0) TO (1000); INSERT INTO shop.parts SELECT g, g FROM generate_series(1, 500) g;
+	CREATE TABLE other (v int)});
+
+sub since_is
+{
+	my ($expected, $label, @arguments) = @_;
+	my ($status, $out, $err) = program([ '--since', $receipt, @arguments ? @arguments : 'peer=node_b' ]);
+	my ($wanted, $pattern) = @$expected;
+	is($status, $wanted, "$label: the status of --since");
+	like($wanted == 0 ? $out : $err, $pattern, "$label: what it says");
+	is($wanted == 0 ? $err : $out, '', "$label: and nothing else");
+	return;
+}
+
+sub receipt_is
+{
+	my ($expected, $label, @arguments) = @_;
+	my ($status, $out, $err) = program([ '--receipt', $receipt, @arguments ]);
+	is($status, $expected, "$label: the status") or note("$out$err");
+	my @lines = split /\n/, slurp_file($receipt);
+	return ((map { JSON::PP->new->utf8->decode($_) } @lines), $out, $err);
+}
+
+my $unchanged = [ 0, qr/\Aall was equal at \S+Z, at [0-9A-F\/]+ here and [0-9A-F\/]+ there, and nothing was committed on either server since\n\z/ ];
+
+# --- nothing was committed ---------------------------------------------------------------------
+
+my @said = receipt_is(0, 'equal', @shop);
+is(scalar(@said), 6, 'equal: a head, two tables and a seal');
+my $head = $said[0]{receipt};
+is(join(' ', $head->{verdict}, $head->{still} ? 'still' : 'not still', map { "$_->{relation}:$_->{status}:$_->{rows_here}:$_->{rows_there}" } @{ $head->{tables} }),
+	'equal still shop.items:equal:50:50 shop.parts:equal:500:500', 'equal: what it says');
+like($head->{after}{$_}{position}, qr/^[0-9A-F]+\/[0-9A-F]+$/, "equal: the position $_") foreach qw(here there);
+is(join(' ', map { $_->{relation} . ':' . ($_->{hash} =~ /^[0-9a-f]{64}$/ ? 'hash' : '') . ':' . ($_->{sketch} // '') } @said[1, 2]), 'shop.items:hash: shop.parts:hash:', 'equal: hashes and no sketches');
+unlike(slurp_file($receipt), qr/key \d|value \d/, 'equal: no values of rows');
+since_is($unchanged, 'nothing happened');
+$_->safe_psql('postgres', 'SELECT count(*) FROM shop.items; CHECKPOINT; BEGIN; SELECT 1; COMMIT') foreach $here, $there;
+since_is($unchanged, 'no row was written');
+my ($status, $out, $err) = program([ '--still', @shop ]);
+is("$status $err", '0 ', '--still: nothing was committed');
+like($out, qr/^nothing was committed on either server during the audit\n\z/m, '--still: as it says');
+
+# the tables themselves
+($status, $out) = program([ '--against', $receipt ]);
+is($status, 0, '--against a receipt: equal');
+$here->safe_psql('postgres', q{UPDATE shop.items SET v = 'other' WHERE id = 'key 7'});
+($status, $out) = program([ '--json', '--against', $receipt ]);
+is(join(' ', $status, map { "$_->{relation}:$_->{status}:" . ($_->{keys} // 'no keys') } sort { $a->{relation} cmp $b->{relation} } @{ JSON::PP->new->utf8->decode($out)->{tables} }),
+	'1 shop.items:differs:no keys shop.parts:equal:no keys', '--against a receipt: one row changed');
+since_is([ 2, qr/transactions were committed on this side since the audit$/ ], 'a row changed here');
+@said = receipt_is(1, 'differs', @shop);
+since_is([ 2, qr/the audit of this receipt did not find everything equal$/ ], 'an audit that finds a difference');
+$here->safe_psql('postgres', q{UPDATE shop.items SET v = 'value 7' WHERE id = 'key 7'});
+
+# --- something was -----------------------------------------------------------------------------
+
+foreach my $case ([ $there, 'the peer', 'INSERT INTO other VALUES (1)' ], [ $there, 'the peer', 'CREATE TABLE more (v int)' ], [ $here, 'this side', 'INSERT INTO other VALUES (1)' ])
+{
+	my ($node, $name, $sql) = @$case;
+	receipt_is(0, "before $sql", @shop);
+	$node->safe_psql('postgres', $sql);
+	since_is([ 2, qr/transactions were committed on \Q$name\E since the audit$/ ], "$sql on $name");
+}
+# one that began before the audit, and took its xid then
+my $late = IbltTest::Session->new($there);
+$late->run('BEGIN; INSERT INTO other VALUES (2); SELECT 1');
+receipt_is(0, 'a transaction that is open', @shop);
+since_is($unchanged, 'it is still open');
+$late->run('COMMIT');
+since_is([ 2, qr/transactions were committed on the peer since/ ], 'it was committed');
+
+# during the audit, which waits for a lock meanwhile
+foreach my $side ($here, $there)
+{
+	my $writer = IbltTest::Session->new($side);
+	$writer->run('BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
+	($status, $out, $err) = program([ '--still', '--receipt', $receipt, @shop ], meanwhile => sub {
+		wait_for($side, q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)});
+		$writer->run('COMMIT');
+	});
+	is($status, 2, 'a commit during the audit: could not tell');
+	like($err, qr/^could not tell: 2 tables equal, schema=shop\n/m, 'a commit during the audit: all tables are equal');
+	like($err, qr/^transactions were committed during the audit$/m, 'a commit during the audit: as it says');
+	since_is([ 2, qr/the audit of this receipt did not find everything equal$/ ], 'a commit during the audit');
+}
+# without --still the tables alone decide, and the receipt says so
+{
+	my $writer = IbltTest::Session->new($there);
+	$writer->run('BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
+	($status) = program([ '--receipt', $receipt, @shop ], meanwhile => sub {
+		wait_for($there, q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)});
+		$writer->run('COMMIT');
+	});
+	is($status, 0, 'without --still: equal');
+	since_is([ 2, qr/transactions were committed during the audit of this receipt$/ ], 'without --still');
+}
+
+# --- from elsewhere ----------------------------------------------------------------------------
+
+my @ends = map { "$_->[0]=host=${\ $_->[1]->host} port=${\ $_->[1]->port} dbname=postgres user=${\ $_->[1]->safe_psql('postgres', 'SELECT current_user')}" } [ 'from', $there ], [ 'to', $here ];
+my @via = ('via=' . $here->connstr('postgres'));
+@said = receipt_is(0, 'from elsewhere', @ends, @via, 'schema=shop');
+is(scalar(@said), 4, 'from elsewhere: no hashes');
+since_is($unchanged, 'from elsewhere', @ends, @via);
+like((program([ '--against', $receipt ]))[2], qr/this receipt has no tables to compare/, 'from elsewhere: --against');
+since_is([ 2, qr/this side is another database than that of the receipt, or its server was restarted$/ ], 'sides changed over', 'from=' . $ends[1] =~ s/^to=//r, 'to=' . $ends[0] =~ s/^from=//r, @via);
+since_is([ 2, qr/no answer from the peer$/ ], 'no peer', 'peer=host=/nonexistent dbname=postgres');
+
+# --- what is no receipt --------------------------------------------------------------------------
+
+receipt_is(0, 'a receipt', @shop);
+my $text = slurp_file($receipt);
+foreach my $case ([ $text =~ s/"rows_here":50/"rows_here":51/r, qr/the baseline is damaged/ ], [ $text =~ s/equal/equaL/r, qr/the baseline is damaged/ ], [ $text =~ s/\n.*\n\z/\n/r, qr/the baseline is damaged/ ], [ '', qr/the baseline is damaged/ ])
+{
+	isnt($case->[0], $text, 'it was altered');
+	unlink $receipt;
+	append_to_file($receipt, $case->[0]);
+	since_is([ 2, $case->[1] ], 'a damaged receipt');
+}
+is((program([ '--save', $receipt, 'schema=shop' ]))[0], 0, 'a baseline');
+since_is([ 2, qr/this is a baseline, and no receipt of an audit/ ], 'a baseline');
+foreach my $case ([ [ '--since', "$dir/none", 'peer=node_b' ], qr/--since: there is no such file/ ], [ [ '--json', '--since', $receipt, 'peer=node_b' ], qr/--since makes no report/ ],
+	[ [ '--since', $receipt, 'schema=shop' ], qr/unknown name/ ], [ [ '--still', '--against', $receipt ], qr/--still and --receipt go with an audit of now/ ], [ [ '--receipt', $receipt, '--run', @shop ], qr/--still and --receipt go with an audit of now/ ],
+	[ [ '--receipt', "$dir/none/x", @shop ], qr/--receipt: no file can be written there/ ])
+{
+	my ($rc, $none, $why) = program($case->[0]);
+	is("$rc|$none", $case->[0][0] eq '--json' ? "2|{\"verdict\": \"unknown\", \"tables\": []}\n" : '2|', "@{ $case->[0] }: the status");
+	like($why, $case->[1], 'and why');
+}
+
+# a server that was restarted may have lost what it had
+receipt_is(0, 'before a restart', @shop);
+$there->restart;
+since_is([ 2, qr/the peer is another database than that of the receipt, or its server was restarted$/ ], 'a restart');
+
+done_testing();
