@@ -123,6 +123,25 @@ CREATE FUNCTION report_tsv(tables json) RETURNS text
 		(SELECT chr(92)) AS b(slash)
 		GROUP BY t.n) AS l);
 
+-- One line, whose figures are behind a bar, so a name may not have one.
+CREATE FUNCTION report_nagios(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN (SELECT format('IBLT %s - %s | tables=%s differs=%s not_compared=%s missing=%s '
+		'extra=%s changed=%s unconfirmed=%s',
+		CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
+			ELSE 'UNKNOWN' END,
+		replace(report_title(report) || coalesce(': ' || (SELECT
+				string_agg(format('%s %s', c.name, c.status), ', ' ORDER BY c.n)
+					FILTER (WHERE c.n <= 5)
+				|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5)
+					ELSE '' END
+			FROM report_concerned(report) AS c), ''), '|', '/'),
+		count(*), count(*) FILTER (WHERE t.status = 'differs'),
+		count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')),
+		coalesce(sum(t.missing), 0), coalesce(sum(t.extra), 0),
+		coalesce(sum(t.changed), 0), coalesce(sum(t.unconfirmed), 0))
+	FROM unnest(report.tables) AS t);
+
 -- It says equal only if there are tables, each of them is equal, and so is the structure.
 CREATE FUNCTION @extschema@.iblt_audit_report(
 	tables json DEFAULT NULL,
@@ -203,6 +222,11 @@ BEGIN
 	END IF;
 	report.here := servers #> '{after,here}';
 	report.there := servers #> '{after,there}';
+	IF run IS NOT NULL THEN
+		-- those of now may be far from the run's
+		report.here := report.here - '{position,time,state}'::text[];
+		report.there := report.there - '{position,time,state}'::text[];
+	END IF;
 	IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
 		report.state := subscription_state(subscription, peer, here_peer);
 	END IF;
@@ -234,23 +258,7 @@ BEGIN
 				'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
 			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));
 		WHEN 'tsv' THEN RETURN report_tsv(tables);
-		-- one line, whose figures are behind a bar, so a name may not have one
-		WHEN 'nagios' THEN RETURN (
-			SELECT format('IBLT %s - %s | tables=%s differs=%s not_compared=%s missing=%s '
-				'extra=%s changed=%s unconfirmed=%s',
-				CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
-					ELSE 'UNKNOWN' END,
-				replace(report_title(report) || coalesce(': ' || (SELECT
-						string_agg(format('%s %s', c.name, c.status), ', ' ORDER BY c.n)
-							FILTER (WHERE c.n <= 5)
-						|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5)
-							ELSE '' END
-					FROM report_concerned(report) AS c), ''), '|', '/'),
-				count(*), count(*) FILTER (WHERE t.status = 'differs'),
-				count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')),
-				coalesce(sum(t.missing), 0), coalesce(sum(t.extra), 0),
-				coalesce(sum(t.changed), 0), coalesce(sum(t.unconfirmed), 0))
-			FROM unnest(report.tables) AS t);
+		WHEN 'nagios' THEN RETURN report_nagios(report);
 		WHEN 'prometheus' THEN RETURN report_prometheus(report);
 		WHEN 'html' THEN RETURN report_page(report);
 		WHEN 'receipt' THEN RETURN report_receipt(report, servers -> 'before', peer,

@@ -75,9 +75,11 @@ COMMENT ON VIEW @extschema@.iblt_audit_run_stats IS
 'the runs of iblt_audit_run, with all that is known of each';
 
 CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
-	SELECT run, target, state, tables, tables_done AS done, tables_that_differ AS differ,
+	SELECT run, left(target, 17) || CASE WHEN length(target) > 20 THEN '...'
+			ELSE substr(target, 18) END AS target,
+		state, tables, tables_done AS done, tables_that_differ AS differ,
 		tables_not_compared AS not_compared, percent, time_left,
-		started_at::timestamptz(0) AS started_at
+		to_char(started_at, 'YYYY-MM-DD HH24:MI') AS started
 	FROM @extschema@.iblt_audit_run_stats ORDER BY run;
 COMMENT ON VIEW @extschema@.iblt_audit_runs IS
 'the runs of iblt_audit_run: how far each is, and how many tables differ';
