@@ -111,7 +111,7 @@ sub anchors
 
 my @pages = ("$top/README.md", sort glob("$top/doc/*.md $top/doc/*/*.md"));
 
-my $node = server('docs', 'client_min_messages = warning', 'max_locks_per_transaction = 256');
+my $node = server('docs', 'client_min_messages = warning', 'max_locks_per_transaction = 256', 'autovacuum = off');
 # a role that must give its password to the database on the other side
 hba($node, 'local shop_b auditor scram-sha-256');
 
