@@ -75,10 +75,8 @@ AS $$
 BEGIN
 	IF plan.recheck IS DISTINCT FROM 0
 			AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready) THEN
-		RETURN 'The subscription is disabled or still copies the relation, '
-			'or other servers replicate to both sides, '
-			'or servers that are not compared replicate to the nodes, '
-			'or there is a standby between the sides, or one of a server that is not known.';
+		RETURN 'The subscription is disabled or still copies the relation, or servers that are '
+			'not compared replicate to these, or there is a standby between them.';
 	END IF;
 	RETURN NULL;
 END

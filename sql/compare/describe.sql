@@ -49,7 +49,7 @@ BEGIN
 				RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 					MESSAGE = format('extension iblt is not installed in %s''s database',
 						peer_title(places[n])),
-					HINT = 'Run CREATE EXTENSION iblt there.';
+					HINT = 'Run CREATE EXTENSION iblt there, or use method => ''auto''.';
 			END IF;
 		END LOOP;
 		RAISE;

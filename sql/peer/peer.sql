@@ -141,7 +141,9 @@ BEGIN
 			e.hint := 'Give the name of a foreign server, or a string'
 				' such as ''host=node_b dbname=shop''.';
 		ELSE
-			e.message := 'could not connect to ' || peer_title(conns[n]);
+			e.message := 'could not connect to ' || peer_title(conns[n])
+				|| CASE WHEN names IS NULL AND NOT iblt_peer_is_string(peers[n])
+					THEN format(', foreign server %I', peers[n]) ELSE '' END;
 			e.hint := 'Check the foreign server, its user mapping or the connection string.'
 				' Non-superusers must supply a password.';
 		END IF;

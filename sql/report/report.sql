@@ -178,7 +178,11 @@ BEGIN
 	report.tables := (SELECT array_agg(ROW((t.line ->> 'table_number')::integer,
 			one_line(coalesce(r.relation, r.peer_relation, '?')), coalesce(r.relation,
 				r.peer_relation),
-			coalesce(r.status, 'unknown'), one_line(left(nullif(r.detail, ''), 2000)),
+			-- of an unfinished run, too
+			CASE WHEN r.status = 'under way' AND r.missing + r.extra + r.changed > r.unconfirmed
+				THEN 'differs' ELSE coalesce(r.status, 'unknown') END,
+			one_line(left(concat_ws('; ', CASE r.status WHEN 'under way' THEN 'not finished' END,
+				nullif(r.detail, '')), 2000)),
 			@each audit_counts: r.%,@ r.differences)::report_table
 			ORDER BY CASE r.status WHEN 'differs' THEN 1 WHEN 'equal' THEN 3 ELSE 2 END, t.n)
 		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),

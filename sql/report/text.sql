@@ -103,7 +103,7 @@ CREATE FUNCTION report_unused(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN (SELECT string_agg('  ' || one_line(format('accepted, but %s: line %s: %s | %s | %s',
 				CASE WHEN (u ->> 'until')::date < timezone('UTC', now())::date
-				THEN 'until ' || (u ->> 'until') ELSE 'not there' END,
+				THEN 'until ' || (u ->> 'until') ELSE 'fits no difference' END,
 				u ->> 'line', u ->> 'kind', u ->> 'object', u ->> 'property')), chr(10) ORDER BY n)
 		FROM jsonb_array_elements(report.unused) WITH ORDINALITY AS e(u, n));
 

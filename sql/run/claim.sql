@@ -189,7 +189,7 @@ BEGIN
 		w := run_say_paused(w, NULL);
 		leaves := 'is finished';
 	ELSIF w.began >= w.deadline THEN
-		leaves := format('stops, since max_time is over; CALL iblt_audit_resume(%s) goes on',
+		leaves := format('has stopped at max_time; CALL iblt_audit_resume(%s) continues it',
 			w.run);
 	END IF;
 	IF leaves IS NOT NULL THEN

@@ -66,7 +66,7 @@ BEGIN
 		@take_failure@;
 		IF begun THEN
 			e.hint := concat_ws(' ', nullif(e.hint, ''),
-				format('CALL iblt_audit_resume(%s) goes on with the run.', w.run));
+				format('CALL iblt_audit_resume(%s) continues the run.', w.run));
 		END IF;
 		PERFORM iblt_raise(peers_fail(w.conns, secret, e), true);
 		RAISE;

@@ -83,7 +83,7 @@ BEGIN
 		t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
 	ELSIF s.final AND t.missing + t.extra + t.changed <= most THEN
 		t := run_start_table(w, t,
-			'compared in one slice: a scan counted other rows than slices had read', true);
+			'compared in one slice: a scan did not count as many rows as the slices', true);
 	ELSIF s.final THEN
 		t.how := concat_ws('; ', t.how, format('a later scan counted %s rows here and %s there',
 			counted[1], counted[2]));

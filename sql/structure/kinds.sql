@@ -368,10 +368,11 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			replace(lower(d.datcollate::text), '-', ''), coalesce(j ->> 'datlocale',
 				j ->> 'daticulocale'), j ->> 'daticurules'),
 		'character type', replace(lower(d.datctype::text), '-', ''),
-		'settings', (SELECT string_agg(v, ', ' ORDER BY v COLLATE "C") FROM pg_db_role_setting r,
-			LATERAL (SELECT concat(CASE WHEN r.setrole <> 0 THEN pg_get_userbyid(r.setrole) || ': '
-				END, c) FROM unnest(r.setconfig) AS c) AS z(v) WHERE r.setdatabase = d.oid),
 		{owned d.datacl d.datdba d})
+		|| (SELECT coalesce(jsonb_object_agg('setting ' || split_part(c, '=', 1)
+				|| CASE WHEN r.setrole <> 0 THEN ' of ' || quote_ident(pg_get_userbyid(r.setrole))
+					ELSE '' END, substr(c, strpos(c, '=') + 1)), '{}')
+			FROM pg_db_role_setting r, unnest(r.setconfig) AS c WHERE r.setdatabase = d.oid)
 	FROM pg_database d, LATERAL (SELECT to_jsonb(d)) AS y(j)
 	WHERE d.datname = current_database()$q$);
 

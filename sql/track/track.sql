@@ -179,7 +179,9 @@ BEGIN
 	END IF;
 	IF problem IS NOT NULL THEN
 		PERFORM iblt_tell('warning',
-			format('table %s is not tracked: %s', audit_name(item), problem));
+			format('table %s is not tracked: %s', audit_name(item), problem),
+			hint => CASE WHEN problem ~ 'permission denied|must be owner' THEN
+				'A role can track the tables that it owns, here and on the peer.' END);
 		RETURN false;
 	END IF;
 	PERFORM iblt_tell('notice', format('table %s is tracked%s', audit_name(item),

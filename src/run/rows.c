@@ -211,7 +211,7 @@ require_run(int64 run)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("there is no run " INT64_FORMAT " of this role", run),
-				 errhint("See iblt_audit_runs. The role that began a run goes on with it.")));
+				 errhint("See iblt_audit_runs. Only the role that began a run can continue it.")));
 	if (n > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),

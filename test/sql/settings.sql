@@ -74,7 +74,7 @@ ORDER BY seed, by_hash;
 SELECT iblt_internal.random_seed() <> iblt_internal.random_seed() AS another;
 DROP TABLE seeded;
 
--- iblt's own errors have no context of private functions, and that of the caller's
+-- iblt's own errors have the context of the caller alone, and others that of iblt, too
 CREATE TABLE told (id int PRIMARY KEY, v int);
 INSERT INTO told VALUES (1, 0);
 CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY);

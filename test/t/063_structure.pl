@@ -230,7 +230,7 @@ my @changes = (
 	[ pub => q{ALTER PUBLICATION pub DROP TABLE s.orders}, 'published table|s.orders in pub|exists||true|change' ],
 	[ pub => q{DROP PUBLICATION pub}, 'publication|pub|exists||true|change' ],
 	[ watch => q{ALTER EVENT TRIGGER watch ENABLE}, 'event trigger|watch|enabled|true|false|change' ],
-	[ setting => q{ALTER DATABASE DATABASE SET work_mem = '7MB'}, 'database|this database|settings|search_path=s, work_mem=7MB|search_path=s|change' ],
+	[ setting => q{ALTER DATABASE DATABASE SET work_mem = '7MB'}, 'database|this database|setting work_mem|7MB||change' ],
 	# rights are found if they are asked for
 	[ owner => q{ALTER TABLE s.parent OWNER TO other}, 'rights!table|s.parent|owner|other|ROLE|change' ],
 	[ grants => q{GRANT SELECT, INSERT ON s.log TO other WITH GRANT OPTION}, 'rights!table|s.log|rights of other|INSERT*, SELECT*||change' ],

@@ -461,7 +461,7 @@ sub run_found { my ($run, $table) = @_; return $here->safe_psql('postgres', "SEL
 	like($messages, qr/^\S+ NOTICE:  the peer has no extension iblt, and is compared by plain queries\n.*run 1 has 12 tables$/m, 'auto says once how it compares');
 	like(IbltRuns::resume(1, undef, peer => literal($there->connstr('template1'))), qr/run 1 was begun with another peer/, 'another database of the peer');
 	like(IbltRuns::resume(1, "max_lag => '1 GB'", peer => $peer), qr/permission denied to see how replication lags \(there\)/, 'a role that may not see the lag');
-	like(IbltRuns::resume(1, "max_lag => '1 GB', max_time => '0'", peer => conninfo($there)), qr/run 1 stops, since max_time is over/, 'and one that may');
+	like(IbltRuns::resume(1, "max_lag => '1 GB', max_time => '0'", peer => conninfo($there)), qr/run 1 has stopped at max_time/, 'and one that may');
 	unlike(IbltRuns::resume(1, undef, peer => $peer), qr/ERROR|is compared by plain queries/, 'it goes on as it began');
 	my $got = run_tables(1);
 	my ($audited) = audit("schema => 'runs', method => 'plain'", peer => $peer);

@@ -226,7 +226,7 @@ is(lines(compare('shop.t', [qw(n3 here n4)], "exclude => '{more}', recheck => 0"
 like(compare('shop.t', [qw(n3 here n4)], "exclude => '{more,nothing}'"), qr/ERROR:  excluded columns are on no node: "nothing"/, 'a column that no node has may not');
 like(compare('shop.t', [qw(n3 here n4)], "exclude => '{id,more}', key_columns => '{id}'"), qr/ERROR:  .*columns are both asked for and excluded: "id"/, 'nor one of the key');
 like(compare('shop.t', [qw(n3 here n5)]), qr/ERROR:  "here" \(here\) and "n5" \(the peer\): column types differ: "id" is integer here and bigint on the peer\nHINT:  Exclude the columns\./, 'a column of another type');
-like(compare('shop.t', [qw(n3 n7 here)]), qr/ERROR:  extension iblt is not installed in "n7"'s database\nHINT:  Run CREATE EXTENSION iblt there\./, 'a node without iblt');
+like(compare('shop.t', [qw(n3 n7 here)]), qr/ERROR:  extension iblt is not installed in "n7"'s database\nHINT:  Run CREATE EXTENSION iblt there, or use method => 'auto'\./, 'a node without iblt');
 sql('here', "ALTER SERVER n8 OPTIONS (SET port '1')");
 like(compare('shop.t', [qw(n3 n8 here)]), qr/ERROR:  could not connect to "n8"/, 'a node that does not answer');
 my $wrong = join "\n", '{"id": -1} tie {here,n1} {n2} {here,n1}', '{"id": 1} tie {here,n2} {n1} {}', '{"id": 2} tie {n1,n2} {here} {}', '{"id": 3} tie {here,n2} {n1} {n1}';

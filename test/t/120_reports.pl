@@ -246,10 +246,10 @@ my $seen_hall = 'view | hall.v | exists | | only there';
 script_is([ accepting($seen_hall), @hall ], 1, qr/^differs: 1 table equal, differences in structure: 1, accepted: 1, schema=hall\n.*\n  sequence hall\.s: .*\n  accepted: view hall\.v: exists \(only there\)\n\z/s,
 	qr/\Adiffers: .*accepted: 1.*accepted: view hall\.v/s, '--accept: everything else decides');
 my @both = ($seen_hall, "seq*\t| hall.? | * | 2999-12-31 | no numbers", 'sequence | hall.* | exists | - | made later');
-script_is([ accepting(@both), @hall ], 0, qr/^equal: 1 table, structure equal, accepted: 2, schema=hall\n.*\n  accepted: sequence hall\.s: exists \(made later\)\n  accepted: view hall\.v: exists \(only there\)\n  accepted, but not there: line 4: seq\* \| hall\.\? \| \*\n\z/s,
+script_is([ accepting(@both), @hall ], 0, qr/^equal: 1 table, structure equal, accepted: 2, schema=hall\n.*\n  accepted: sequence hall\.s: exists \(made later\)\n  accepted: view hall\.v: exists \(only there\)\n  accepted, but fits no difference: line 4: seq\* \| hall\.\? \| \*\n\z/s,
 	'', '--accept: all of them, with a line that means nothing');
 program([ '--html', "$dir/known page.html", accepting(@both), @hall ]);
-like(slurp_file("$dir/known page.html"), qr/Accepted \(2\).*<b>hall\.v<\/b>.*accepted, but not there: line 4: seq\*/s, '--accept: the page has them, too');
+like(slurp_file("$dir/known page.html"), qr/Accepted \(2\).*<b>hall\.v<\/b>.*accepted, but fits no difference: line 4: seq\*/s, '--accept: the page has them, too');
 script_is([ accepting($seen_hall, 'sequence | hall.s | exists | 2026-01-31 | for a month'), @hall ], 1, qr/accepted: 1,.*\n  accepted, but until 2026-01-31: line 4: sequence \| hall\.s \| exists\n/s, qr/accepted: 1/, '--accept: a line that has expired');
 script_is([ accepting('sequence | hall%s | exists | | not a pattern', 'sequence | hall_s | exists | | nor this', 'SEQUENCE | hall.s | exists | | nor that'), @hall ], 1, qr/differences in structure: 2 [^,]*, schema/, qr/differences in structure: 2 /, '--accept: nothing else is a pattern');
 script_is([ accepting($_), @hall ], 2, '', qr/line 3 of what is accepted does not have the form/, "--accept: $_")
@@ -258,7 +258,7 @@ script_is([ '--accept', "$dir/nosuch", @hall ], 2, '', qr/--accept: there is no 
 script_is([ accepting('rows | shop.items | differs | | known', 'rows | shop.notes | not comparable | 2999-01-01 | not moved'), @shop ], 0, qr/^equal: \d tables?, accepted: 2, schema=shop\n.*\n  accepted: rows shop\.items: differs \(known\)\n  accepted: rows shop\.notes: not comparable \(not moved\)\n\z/s, '', '--accept: rows');
 both(qq{CREATE SCHEMA forged; CREATE TABLE forged."a b" (id int PRIMARY KEY); CREATE TABLE forged."a\nb" (id int PRIMARY KEY)});
 $there->safe_psql('postgres', qq{INSERT INTO forged."a\nb" VALUES (1)});
-script_is([ accepting('rows | forged."a b" | differs | | known'), 'peer=node_b', 'schema=forged' ], 1, qr/^differs: 1 of 2 tables, schema=forged\n/, qr/accepted, but not there/, '--accept: another name that looks the same');
+script_is([ accepting('rows | forged."a b" | differs | | known'), 'peer=node_b', 'schema=forged' ], 1, qr/^differs: 1 of 2 tables, schema=forged\n/, qr/accepted, but fits no difference/, '--accept: another name that looks the same');
 both('DROP SCHEMA forged CASCADE');
 script_is([ accepting('rows | * | equal | | none', 'rows | shop.items | not comparable | | none'), @shop ], 1, qr/^differs: 1 of \d tables?, 1 not compared, schema=shop\n/, qr/shop\.items differs/, '--accept: another status');
 script_is([ accepting('rows | * | * | | all'), 'peer=node_b', 'tables={shop.items,shop.notes}' ], 2, qr/^could not tell: no tables, accepted: 2, /, qr/^could not tell/, '--accept: nothing is left');
