@@ -163,10 +163,10 @@ BEGIN
 			THEN 'repair' ELSE 'comparison' END);
 	EXCEPTION WHEN @on_any_error@ THEN
 		@take_failure@;
-		PERFORM iblt_raise(peers_fail(a.conns, true, e), true);
+		PERFORM iblt_raise(peers_fail(a.conns, true, e), 3);
 	END;
 	IF (next.a).number IS NULL THEN
-		PERFORM iblt_raise(peers_fail(a.conns, secret OR next.e IS DISTINCT FROM e, next.e), true);
+		PERFORM iblt_raise(peers_fail(a.conns, secret OR next.e IS DISTINCT FROM e, next.e), 3);
 	END IF;
 	PERFORM iblt_tell('warning', 'node "' || next.failed || '" is left out',
 		concat_ws(' ', e.message || '.', nullif(e.detail, '')));

@@ -20,7 +20,7 @@ CREATE TYPE failure AS (
 
 -- Raises an error that was caught, without the context of then; NULL if there is none.
 -- Leaves out the lines of a private function that calls it by PERFORM.
-CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
+CREATE FUNCTION iblt_raise(e failure, frames integer DEFAULT 0) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Raises an error of an argument before a driver has a handler.

@@ -68,7 +68,7 @@ BEGIN
 			e.hint := concat_ws(' ', nullif(e.hint, ''),
 				format('CALL iblt_audit_resume(%s) continues the run.', w.run));
 		END IF;
-		PERFORM iblt_raise(peers_fail(w.conns, secret, e), true);
+		PERFORM iblt_raise(peers_fail(w.conns, secret, e), 3);
 		RAISE;
 	END;
 END

@@ -83,7 +83,7 @@ BEGIN
 	RETURN begun;
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
+	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), 3);
 	RAISE;
 END
 $$;
@@ -139,7 +139,7 @@ BEGIN
 	PERFORM peers_close(ARRAY[conn]);
 EXCEPTION WHEN @on_any_error@ THEN
 	@take_failure@;
-	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), true);
+	PERFORM iblt_raise(peers_fail(ARRAY[conn], peers_secret(ARRAY[peer]), e), 3);
 	RAISE;
 END
 $$;

@@ -73,9 +73,9 @@ failure_names(HeapTupleHeader failure)
 }
 
 /*
- * iblt_raise(failure, private) -> failure: raises an error that was caught, or
- * made.  Its context leaves out the driver, whose arguments are many, and a
- * private function of the driver's that calls this by PERFORM.  If it
+ * iblt_raise(failure, frames) -> failure: raises an error that was caught, or
+ * made.  Its context leaves out so many frames: 1 is the function that calls
+ * this, 3 a PERFORM, its function and the one that assigns what that returns.  If it
  * is secret, the server's log shows neither its statement, which may contain a
  * connection string with a password, nor its context.  Returns NULL if there is
  * no error.
@@ -101,8 +101,8 @@ iblt_raise(PG_FUNCTION_ARGS)
 	detail = failure_text(failure, IBLT_FAILURE_DETAIL);
 	hint = failure_text(failure, IBLT_FAILURE_HINT);
 	secret = DatumGetBool(GetAttributeByNum(failure, IBLT_FAILURE_SECRET + 1, &isnull)) && !isnull;
-	/* the driver; or a PERFORM, its function and the driver.  Who catches the error sets this again. */
-	for (int i = PG_GETARG_BOOL(1) ? 3 : 1; i > 0 && error_context_stack != NULL; i--)
+	/* whoever catches the error sets this again */
+	for (int i = PG_GETARG_INT32(1); i > 0 && error_context_stack != NULL; i--)
 		error_context_stack = error_context_stack->previous;
 	ereport(ERROR,
 			(errcode(strlen(sqlstate) != 5 ? ERRCODE_INTERNAL_ERROR

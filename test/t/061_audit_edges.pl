@@ -120,9 +120,9 @@ $here->safe_psql('postgres', 'CREATE ROLE stranger LOGIN; CREATE SERVER locked F
 my $asked = "SELECT * FROM iblt_audit('locked', '{far.kept}')";
 sub as_stranger { my ($rc, $out, $err) = $here->psql('postgres', $asked, extra_params => [ '-U', 'stranger' ]); return $err }
 $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA far TO stranger');
-like(as_stranger(), qr/could not connect to the peer\nDETAIL:  You lack the USAGE privilege on the foreign server/, 'no right to use a foreign server');
+like(as_stranger(), qr/could not connect to the peer, foreign server locked\nDETAIL:  You lack the USAGE privilege on the foreign server/, 'no right to use a foreign server');
 $here->safe_psql('postgres', 'GRANT USAGE ON FOREIGN SERVER locked TO stranger');
-like(as_stranger(), qr/could not connect to the peer\nDETAIL:  The foreign server has no user mapping for stranger/, 'no user mapping');
+like(as_stranger(), qr/could not connect to the peer, foreign server locked\nDETAIL:  The foreign server has no user mapping for stranger/, 'no user mapping');
 
 # --- publications ---------------------------------------------------------------------
 

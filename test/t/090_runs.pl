@@ -224,7 +224,7 @@ my $large = lines(truth('large'));
 	is(run_row($run)->{state}, 'running', 'while the run is at work');
 	$here->safe_psql('postgres', "SELECT pg_cancel_backend((SELECT workers[1] FROM iblt_audit_run_stats WHERE run = $run))");
 	finish($session);
-	like($session->{err}, qr/canceling statement due to user request.*CALL iblt_audit_resume\($run\) goes on/s, 'a cancel, with how to go on');
+	like($session->{err}, qr/canceling statement due to user request.*CALL iblt_audit_resume\($run\) continues the run/s, 'a cancel, with how to go on');
 	is(run_row($run)->{state}, 'stopped', 'stops it');
 	nothing_left('after a cancel');
 	resume($run, $fast);

@@ -197,6 +197,7 @@ sub drivers
 		'SELECT * FROM iblt_audit_recheck(run => 1, peer => PEER)',
 		'SELECT iblt_audit_report(run => 1, form => \'text\'::text)',
 		map({ "SELECT * FROM VIEW.iblt_audit_$_" } qw(runs tables table_stats differences ranges columns)),
+		"SELECT unchanged FROM iblt_audit_since(receipt => (SELECT iblt_audit_report(tables => '[{\"relation\": \"shop.items\", \"status\": \"equal\"}]'::json, form => 'receipt'::text, peer => $peer)), peer => $peer)",
 		"SELECT * FROM iblt_baseline(schema => 'shop'::text)", "SELECT * FROM iblt_audit_baseline(baseline => (SELECT iblt_baseline(schema => 'shop'::text)))",
 		map({ "CALL iblt_untrack(relation => 'shop.$_'::regclass)" } qw(items parts)));
 	my $all = join ' ', @calls;

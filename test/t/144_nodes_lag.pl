@@ -89,9 +89,9 @@ foreach my $case ([ 'a chain without its middle', [qw(a c)], 'c', '3 {c} f, 50 {
 	sql('a', "INSERT INTO shop.t VALUES ($id, 0)");
 	wait_on('b', "SELECT count(*) = 1 FROM shop.t WHERE id = $id");
 	is(compare($compared), $expected, "$text: nothing is confirmed");
-	like($notices, qr/WARNING:  replication of this relation is not ready, differences cannot be confirmed\nDETAIL:  .*or servers that are not compared replicate to the nodes/, 'with a warning');
+	like($notices, qr/WARNING:  replication of this relation is not ready, differences cannot be confirmed\nDETAIL:  .*or servers that are not compared replicate to these/, 'with a warning');
 	like(here("SELECT concat_ws(' ', status, differences, unconfirmed, detail) FROM iblt_audit_nodes(" . list(@$compared) . ", tables => '{shop.t}')"),
-		qr/^not comparable (\d) \1 differences cannot be confirmed: replication of this table is not ready \(.* or servers that are not compared replicate to the nodes/, "$text: an audit says why");
+		qr/^not comparable (\d) \1 differences cannot be confirmed: replication of this table is not ready \(.* or servers that are not compared replicate to these/, "$text: an audit says why");
 	$blocking->quit;
 	caught_up("SELECT count(*) = 1 FROM shop.t WHERE id = $id");
 }
