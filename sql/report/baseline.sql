@@ -191,11 +191,6 @@ DECLARE
 	rows found_rows[];
 BEGIN
 	lines := baseline_lines(baseline);
-	IF cardinality(lines) = 1 THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'this receipt has no tables to compare',
-			DETAIL = 'Its audit was of other databases, or of no tables that could be read.';
-	END IF;
 	FOR n IN 2 .. cardinality(lines) LOOP
 		before := json_populate_record(NULL::baseline_table, lines[n]);
 		names := names || before.relation;
@@ -266,6 +261,11 @@ BEGIN
 		END;
 		RETURN NEXT result;
 	END LOOP;
+	RETURN QUERY SELECT (ROW(x.name, 'not comparable', 'the receipt has no hash of this table',
+			NULL, NULL, NULL, NULL, NULL, NULL, NULL)::baseline_row).*
+		FROM json_array_elements(lines[1] #> '{receipt,tables}') WITH ORDINALITY AS t(told, n),
+		LATERAL (SELECT t.told ->> 'relation') AS x(name)
+		WHERE x.name <> ALL (names) ORDER BY t.n;
 	IF NOT (lines[1] ->> 'listed')::boolean THEN
 		RETURN QUERY SELECT (ROW(x.name, 'not comparable', 'the baseline has no such table', NULL,
 				NULL, NULL, NULL, NULL, NULL, NULL)::baseline_row).*

@@ -30,9 +30,10 @@ EXCEPTION WHEN @on_any_error@ THEN
 END
 $$;
 
--- Which server a side is, and how far; {} if it does not say.  Nothing was committed there between
--- two answers that have the same "state": a database of a server that was not restarted, and its
--- snapshot, or on a standby also what was replayed.
+-- Which server a side is, and how far; {} if it does not say.  No transaction ended there between
+-- two answers that have the same "state": a database of a server that was not restarted, also not
+-- after a crash, which resets statistics, and a hash of its snapshot and sequences.  A standby
+-- shows commits before it has replayed them, and a transaction with one snapshot sees none.
 CREATE FUNCTION report_side(peer text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -48,10 +49,16 @@ BEGIN
 			CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text
 				ELSE pg_current_wal_lsn()::text END,
 			to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-			concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
-				(SELECT oid FROM pg_database WHERE datname = current_database()),
-				pg_current_snapshot(),
-				CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() END)]::text$q$);
+			CASE WHEN NOT pg_is_in_recovery()
+					AND current_setting('transaction_isolation') = 'read committed' THEN
+				concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
+					(SELECT extract(epoch FROM stats_reset) FROM pg_stat_bgwriter),
+					(SELECT oid FROM pg_database WHERE datname = current_database()),
+					encode(sha256(convert_to(concat(pg_current_snapshot(),
+						(SELECT string_agg(concat_ws(' ', schemaname, sequencename, last_value), ','
+							ORDER BY schemaname, sequencename) FROM pg_sequences)),
+						'UTF8')), 'hex'))
+				END]::text$q$);
 	BEGIN
 		facts := left(said.answer, 2000);
 	EXCEPTION WHEN @on_any_error@ THEN
@@ -73,7 +80,7 @@ CREATE FUNCTION report_servers(peer text, here_peer text) RETURNS json
 		'here', report_side(here_peer),
 		'there', CASE WHEN peer IS NOT NULL THEN report_side(peer) END)) END;
 
--- Was nothing committed on these servers between two answers?  NULL if they do not say.
+-- Did no transaction end on these servers between two answers?  NULL if they do not say.
 CREATE FUNCTION report_still(before json, after json) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN (before #>> '{here,state}', before #>> '{there,state}')
@@ -130,7 +137,8 @@ CREATE FUNCTION report_nagios(report report) RETURNS text
 		'extra=%s changed=%s unconfirmed=%s',
 		CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
 			ELSE 'UNKNOWN' END,
-		replace(report_title(report) || coalesce(': ' || (SELECT
+		replace(concat_ws('; ', report_title(report), one_line(report.state))
+			|| coalesce(': ' || (SELECT
 				string_agg(format('%s %s', c.name, c.status), ', ' ORDER BY c.n)
 					FILTER (WHERE c.n <= 5)
 				|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5)
@@ -236,9 +244,9 @@ BEGIN
 	END IF;
 	IF still THEN
 		report.state := concat_ws('; ', report.state, CASE report.still
-			WHEN true THEN 'nothing was committed on either server during the audit'
-			WHEN false THEN 'transactions were committed during the audit'
-			ELSE 'not known whether transactions were committed during the audit' END);
+			WHEN true THEN 'no transaction ended on either server during the audit'
+			WHEN false THEN 'transactions ended during the audit'
+			ELSE 'a server did not say whether transactions ended during the audit' END);
 	END IF;
 	CASE form
 		WHEN 'text' THEN RETURN report_text(report);
@@ -258,6 +266,7 @@ BEGIN
 				'"structure": ' || report.structure::text || ', ',
 				'"accepted": ' || report.accepted::text || ', ',
 				'"here": ' || report.here::text || ', ', '"there": ' || report.there::text || ', ',
+				'"still": ' || report.still::text || ', ',
 				'"finished": ', to_json(to_char(coalesce(report.ended, report.made),
 				'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
 			FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n));

@@ -77,7 +77,8 @@ COMMENT ON VIEW @extschema@.iblt_audit_run_stats IS
 CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 	SELECT run, left(target, 17) || CASE WHEN length(target) > 20 THEN '...'
 			ELSE substr(target, 18) END AS target,
-		state, tables, tables_done AS done, tables_that_differ AS differ,
+		split_part(state, ':', 1) AS state, tables, tables_done AS done,
+		tables_that_differ AS differ,
 		tables_not_compared AS not_compared, percent, time_left,
 		to_char(started_at, 'YYYY-MM-DD HH24:MI') AS started
 	FROM @extschema@.iblt_audit_run_stats ORDER BY run;

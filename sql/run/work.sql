@@ -138,11 +138,11 @@ BEGIN
 	IF t.status IS NULL AND w.progress AND clock_timestamp() > w.told + interval '10 s' THEN
 		w.told := clock_timestamp();
 		read := greatest(t.rows_here, t.rows_there);
-		PERFORM progress(true, format('run %s: %s: %s rows (%s %%), %s rows a second, %s left, '
-			'%s differences', t.run, t.relation, read, read * 100 / greatest(t.estimate, read, 1),
-			round(1000 * read / greatest(t.wall_ms, 1)),
-			make_interval(secs => round(t.wall_ms / 1000 * greatest(t.estimate - read, 0)
-				/ greatest(read, 1))), t.missing + t.extra + t.changed));
+		PERFORM progress(true, format('run %s: %s: %s rows (%s %%)%s, %s differences', t.run,
+			t.relation, read, read * 100 / greatest(t.estimate, read, 1),
+			', ' || round(1000 * nullif(read, 0) / nullif(t.wall_ms, 0)) || ' rows a second, '
+				|| make_interval(secs => round(t.wall_ms / 1000 * greatest(t.estimate - read, 0)
+				/ nullif(read, 0))) || ' left', t.missing + t.extra + t.changed));
 	END IF;
 	RETURN run_wait_then_claim(w, pause);
 END

@@ -26,6 +26,21 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 		{owned s.nspacl s.nspowner n})
 	FROM spaces s WHERE ('pg_namespace'::regclass, s.oid) NOT IN (TABLE members)$q$),
 
+-- Only with rights.
+('default rights', false, $q$
+	SELECT 'default rights', format('on %s by %I in schema %s', substring('r tables, S sequences, '
+			'f functions, T types, L large objects' FROM d.defaclobjtype::text || ' ([a-z ]+)'),
+			pg_get_userbyid(d.defaclrole), s.name), NULL, 'change',
+		jsonb_build_object({granted d.defaclacl d.defaclrole r})
+	FROM pg_default_acl d JOIN spaces s ON s.oid = d.defaclnamespace$q$),
+
+('default rights', true, $q$
+	SELECT 'default rights', format('on %s by %I', substring('r tables, S sequences, f functions, '
+			'T types, n schemas, L large objects' FROM d.defaclobjtype::text || ' ([a-z ]+)'),
+			pg_get_userbyid(d.defaclrole)), NULL, 'change',
+		jsonb_build_object({granted d.defaclacl d.defaclrole r})
+	FROM pg_default_acl d WHERE d.defaclnamespace = 0$q$),
+
 ('table', false, $q$
 	SELECT CASE r.relkind WHEN 'f' THEN 'foreign table' WHEN 'v' THEN 'view'
 			WHEN 'm' THEN 'materialized view' WHEN 'c' THEN 'composite type' ELSE 'table' END,

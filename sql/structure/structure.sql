@@ -83,6 +83,7 @@ AS $$
 			quote_literal(getdatabaseencoding())), ' UNION ALL '))
 	FROM structure_kinds k
 	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole)
+	AND (rights OR k.kinds <> 'default rights')
 $$;
 
 -- An expression in which names that a schema or an alias qualifies have another, or none if

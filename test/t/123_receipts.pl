@@ -4,7 +4,7 @@ use IbltAudit;
 use IPC::Run;
 use JSON::PP;
 
-my ($here, $there) = two_servers('autovacuum = off');
+my ($here, $there) = two_servers('autovacuum = off', 'restart_after_crash = on');
 foreign_server($here, 'node_b', $there);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my @shop = ('peer=node_b', 'schema=shop');
@@ -34,7 +34,7 @@ sub receipt_is
 	return ((map { JSON::PP->new->utf8->decode($_) } @lines), $out, $err);
 }
 
-my $unchanged = [ 0, qr/\Aall was equal at \S+Z, at [0-9A-F\/]+ here and [0-9A-F\/]+ there, and nothing was committed on either server since\n\z/ ];
+my $unchanged = [ 0, qr/\Aall was equal at \S+Z, at [0-9A-F\/]+ here and [0-9A-F\/]+ there, and no transaction has ended on either server since\n\z/ ];
 
 # --- nothing was committed ---------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ $_->safe_psql('postgres', 'SELECT count(*) FROM shop.items; CHECKPOINT; BEGIN; S
 since_is($unchanged, 'no row was written');
 my ($status, $out, $err) = program([ '--still', @shop ]);
 is("$status $err", '0 ', '--still: nothing was committed');
-like($out, qr/^nothing was committed on either server during the audit\n\z/m, '--still: as it says');
+like($out, qr/^no transaction ended on either server during the audit\n\z/m, '--still: as it says');
 
 # the tables themselves
 ($status, $out) = program([ '--against', $receipt ]);
@@ -60,9 +60,9 @@ $here->safe_psql('postgres', q{UPDATE shop.items SET v = 'other' WHERE id = 'key
 ($status, $out) = program([ '--json', '--against', $receipt ]);
 is(join(' ', $status, map { "$_->{relation}:$_->{status}:" . ($_->{keys} // 'no keys') } sort { $a->{relation} cmp $b->{relation} } @{ JSON::PP->new->utf8->decode($out)->{tables} }),
 	'1 shop.items:differs:no keys shop.parts:equal:no keys', '--against a receipt: one row changed');
-since_is([ 2, qr/transactions were committed on this side since the audit$/ ], 'a row changed here');
+since_is([ 1, qr/transactions have ended on this side since the audit$/ ], 'a row changed here');
 @said = receipt_is(1, 'differs', @shop);
-since_is([ 2, qr/the audit of this receipt did not find everything equal$/ ], 'an audit that finds a difference');
+since_is([ 1, qr/the audit of this receipt did not find everything equal$/ ], 'an audit that finds a difference');
 $here->safe_psql('postgres', q{UPDATE shop.items SET v = 'value 7' WHERE id = 'key 7'});
 
 # --- something was -----------------------------------------------------------------------------
@@ -72,7 +72,7 @@ foreach my $case ([ $there, 'the peer', 'INSERT INTO other VALUES (1)' ], [ $the
 	my ($node, $name, $sql) = @$case;
 	receipt_is(0, "before $sql", @shop);
 	$node->safe_psql('postgres', $sql);
-	since_is([ 2, qr/transactions were committed on \Q$name\E since the audit$/ ], "$sql on $name");
+	since_is([ 1, qr/transactions have ended on \Q$name\E since the audit$/ ], "$sql on $name");
 }
 # one that began before the audit, and took its xid then
 my $late = IbltTest::Session->new($there);
@@ -80,7 +80,7 @@ $late->run('BEGIN; INSERT INTO other VALUES (2); SELECT 1');
 receipt_is(0, 'a transaction that is open', @shop);
 since_is($unchanged, 'it is still open');
 $late->run('COMMIT');
-since_is([ 2, qr/transactions were committed on the peer since/ ], 'it was committed');
+since_is([ 1, qr/transactions have ended on the peer since/ ], 'it was committed');
 
 # during the audit, which waits for a lock meanwhile
 foreach my $side ($here, $there)
@@ -93,8 +93,8 @@ foreach my $side ($here, $there)
 	});
 	is($status, 2, 'a commit during the audit: could not tell');
 	like($err, qr/^could not tell: 2 tables equal, schema=shop\n/m, 'a commit during the audit: all tables are equal');
-	like($err, qr/^transactions were committed during the audit$/m, 'a commit during the audit: as it says');
-	since_is([ 2, qr/the audit of this receipt did not find everything equal$/ ], 'a commit during the audit');
+	like($err, qr/^transactions ended during the audit$/m, 'a commit during the audit: as it says');
+	since_is([ 1, qr/the audit of this receipt did not find everything equal$/ ], 'a commit during the audit');
 }
 # without --still the tables alone decide, and the receipt says so
 {
@@ -105,7 +105,85 @@ foreach my $side ($here, $there)
 		$writer->run('COMMIT');
 	});
 	is($status, 0, 'without --still: equal');
-	since_is([ 2, qr/transactions were committed during the audit of this receipt$/ ], 'without --still');
+	since_is([ 1, qr/transactions ended during the audit of this receipt$/ ], 'without --still');
+	is((program([ '--against', $receipt ]))[0], 2, 'without --still: hashes of what was audited are not known');
+}
+# forms
+{
+	my $writer = IbltTest::Session->new($there);
+	$writer->run('BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
+	($status, $out) = program([ '--nagios', '--still', @shop ], meanwhile => sub {
+		wait_for($there, q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)});
+		$writer->run('COMMIT');
+	});
+	like("$status $out", qr/^3 IBLT UNKNOWN - could not tell: 2 tables equal, schema=shop; transactions ended during the audit \|/, 'Nagios: why');
+	($status, $out) = program([ '--json', '--still', @shop ]);
+	ok(JSON::PP->new->utf8->decode($out)->{still}, 'JSON: still');
+}
+
+# --- what is seen, although a snapshot does not show it, or shows much -------------------------------
+
+# the state has all transactions in progress
+{
+	my @open = map { my $session = IbltTest::Session->new($there); $session->run("BEGIN; INSERT INTO other VALUES ($_); SELECT 1"); $session } 1 .. 20;
+	$there->safe_psql('postgres', 'INSERT INTO other VALUES (0)');
+	cmp_ok(length($there->safe_psql('postgres', 'SELECT pg_current_snapshot()')), '>', 60, 'many transactions in progress: a long snapshot');
+	receipt_is(0, 'many transactions in progress', @shop);
+	$open[19]->run('COMMIT');
+	since_is([ 1, qr/transactions have ended on the peer since/ ], 'the last one of many was committed');
+	$_->quit foreach @open;
+}
+# numbers of sequences are given without a transaction, and taken back by none
+both('CREATE SEQUENCE shop.numbers; SELECT nextval($$shop.numbers$$) \\g /dev/null');
+receipt_is(0, 'a sequence', @shop);
+$there->safe_psql('postgres', 'SELECT nextval($$shop.numbers$$) \g /dev/null');
+since_is([ 1, qr/transactions have ended on the peer since/ ], 'a number of a sequence');
+both('DROP SEQUENCE shop.numbers');
+# a transaction with one snapshot sees nothing that happens meanwhile
+receipt_is(0, 'one snapshot', @shop);
+{
+	my $session = IbltTest::Session->new($here);
+	my $asked = "SELECT coalesce(unchanged::text, 'unknown') FROM iblt_audit_since(" . literal(slurp_file($receipt)) . ", 'node_b')";
+	is($session->run($asked), 'true', 'in SQL');
+	is($session->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $asked"), 'unknown', 'in SQL, with one snapshot');
+	$session->run('ROLLBACK');
+	$session->quit;
+}
+# a standby shows commits before it has replayed them
+{
+	my $standby = standby($there, 'standby');
+	receipt_is(2, 'a standby', '--still', 'peer=' . $standby->connstr('postgres'), 'schema=shop');
+	$standby->stop;
+}
+# a crash may lose commits, and gives their numbers again
+receipt_is(0, 'before a crash', @shop);
+{
+	my $victim = $there->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity WHERE backend_type = $$background writer$$');
+	my $started = $there->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+	kill 'KILL', $victim;
+	wait_for($there, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'background writer' AND pid <> $victim");
+	is($there->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'a crash: the server is the same');
+}
+since_is([ 2, qr/the peer is another database than that of the receipt, or its server was restarted$/ ], 'a crash');
+# definitions may hold values and passwords
+$here->safe_psql('postgres', q{CREATE VIEW shop.far AS SELECT 'password=s3cret' AS how});
+receipt_is(1, 'definitions', '--all', @shop);
+unlike(slurp_file($receipt), qr/s3cret/, 'definitions are not in a receipt');
+like(slurp_file($receipt), qr/shop\.far/, 'but what differs');
+$here->safe_psql('postgres', 'DROP VIEW shop.far');
+# --watch keeps the receipt of the last pass alone
+{
+	unlink $receipt;
+	$here->safe_psql('postgres', q{INSERT INTO shop.parts VALUES (900, 1)});
+	my $seen;
+	($status, $out, $err) = program([ '--watch', '1', '--receipt', $receipt, @shop ], meanwhile => sub {
+		my ($run) = @_;
+		while ($run->pumpable && ++$seen <= 30) { $run->pump_nb; select undef, undef, undef, 0.1 }
+		$seen = -e $receipt;
+		$here->safe_psql('postgres', 'DELETE FROM shop.parts WHERE id = 900');
+	});
+	is("$status " . ($seen ? 'receipt' : 'none'), '0 none', '--watch: no receipt before all is equal');
+	is(JSON::PP->new->utf8->decode((split /\n/, slurp_file($receipt))[0])->{receipt}{verdict}, 'equal', '--watch: the receipt');
 }
 
 # --- from elsewhere ----------------------------------------------------------------------------
@@ -115,7 +193,8 @@ my @via = ('via=' . $here->connstr('postgres'));
 @said = receipt_is(0, 'from elsewhere', @ends, @via, 'schema=shop');
 is(scalar(@said), 4, 'from elsewhere: no hashes');
 since_is($unchanged, 'from elsewhere', @ends, @via);
-like((program([ '--against', $receipt ]))[2], qr/this receipt has no tables to compare/, 'from elsewhere: --against');
+($status, $out) = program([ '--json', '--against', $receipt ]);
+is(join(' ', $status, map { "$_->{relation}:$_->{status}" } @{ JSON::PP->new->utf8->decode($out)->{tables} }), '2 shop.items:not comparable shop.parts:not comparable', 'from elsewhere: --against');
 since_is([ 2, qr/this side is another database than that of the receipt, or its server was restarted$/ ], 'sides changed over', 'from=' . $ends[1] =~ s/^to=//r, 'to=' . $ends[0] =~ s/^from=//r, @via);
 since_is([ 2, qr/no answer from the peer$/ ], 'no peer', 'peer=host=/nonexistent dbname=postgres');
 
