@@ -87,7 +87,8 @@ BEGIN
 			'Give the publisher as peer.'),
 		(alone AND target.kind <> 'subscription', '22004', 'peer must not be null',
 			'Each table is compared with the one of the same name in another database.',
-			'Use iblt_compare for two relations of this database.'),
+			'Use iblt_compare for two relations of this database, or iblt_audit with peer_schema '
+			'for two schemas.'),
 		(array_position(target.tables, NULL) > 0 OR array_position(target.here_tables, NULL) > 0,
 			'22004', 'tables must not contain nulls', '', ''),
 		(coalesce(options.recheck, (of_nodes OR target.kind = 'subscription')::integer) > 0
@@ -173,7 +174,9 @@ BEGIN
 	LOOP
 		BEGIN
 			a := begin_attempt(a, label);
-			PERFORM audit_check_peers(a.conns, label, coalesce(a.names, '{here,there}'));
+			IF num_nonnulls(VARIADIC a.conns) > 0 THEN
+				PERFORM audit_check_peers(a.conns, label, coalesce(a.names, '{here,there}'));
+			END IF;
 			EXIT;
 		EXCEPTION WHEN @on_error@ THEN
 			@take_failure@;
@@ -231,7 +234,9 @@ DECLARE
 	kept jsonb;
 BEGIN
 	a.options.content := content_of(rows);
-	PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, a.options);
+	-- without a peer, two schemas of this database
+	PERFORM audit_check(peer IS NULL AND (here_peer IS NOT NULL
+			OR nullif(peer_schema, schema) IS NULL), here_peer IS NOT NULL, target, a.options);
 	IF target.kind = 'subscription' AND here_peer IS NULL THEN
 		a.peers[2] := audit_peer(target.name, peer);
 	END IF;

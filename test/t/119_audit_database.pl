@@ -117,4 +117,16 @@ $there->safe_psql('postgres', 'UPDATE sales.purchase_order_lines SET v = 0 WHERE
 like(failure('SELECT * FROM iblt_audit_stats()'), qr/55000: no iblt_audit has finished in this session/, 'before an audit, nothing is known of it');
 nothing_left('after all', $here, $there);
 
+# --- two schemas of one database ------------------------------------------------------------------
+
+$here->safe_psql('postgres', q{CREATE SCHEMA one; CREATE SCHEMA other; CREATE TABLE one.t (id int PRIMARY KEY, v int); INSERT INTO one.t SELECT g, g FROM generate_series(1, 500) g;
+	CREATE TABLE one.same AS TABLE one.t; CREATE TABLE other.same AS TABLE one.t; CREATE TABLE one.alone (id int); CREATE TABLE other.t (LIKE one.t INCLUDING ALL); INSERT INTO other.t SELECT id, nullif(v, 7) FROM one.t WHERE id <> 9});
+is($here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, rows_here, rows_there, missing, extra, changed), ', ' ORDER BY relation) FROM iblt_audit(schema => 'one', peer_schema => 'other')"),
+	'one.alone not comparable, one.same equal 500 500 0 0 0, one.t differs 500 499 0 1 1', 'two schemas of one database');
+foreach ("iblt_audit(schema => 'one', peer_schema => 'one')", "iblt_audit(schema => 'one')", "iblt_audit(schema => 'one', peer_schema => 'other', here_peer => ${\ conninfo($there)})")
+{
+	like(failure("SELECT * FROM $_"), qr/22004: peer must not be null/, $_);
+}
+like(failure("CALL iblt_audit_run(NULL, schema => 'one', peer_schema => 'other')"), qr/22004: peer must not be null/, 'a run needs a peer');
+
 done_testing();
