@@ -39,7 +39,7 @@ start() {
 
 example() {
 	as_postgres "psql -h /tmp -U owner -d shop -X -At -F ' ' -v ON_ERROR_STOP=1" <<-'SQL'
-		CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live;
+		CREATE EXTENSION iblt; CREATE EXTENSION kbf;
 		CREATE TABLE accounts AS SELECT i AS id, 'owner ' || i AS owner, i * 10 AS balance FROM generate_series(1, 10000) i;
 		CREATE TABLE accounts_b AS TABLE accounts;
 		UPDATE accounts_b SET balance = balance + 1 WHERE id = 4711;
