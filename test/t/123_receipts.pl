@@ -160,8 +160,15 @@ receipt_is(0, 'before a crash', @shop);
 {
 	my $victim = $there->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity WHERE backend_type = $$background writer$$');
 	my $started = $there->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+	IbltTest::share_sessions(0);	# those of before would tell of the crash
 	kill 'KILL', $victim;
-	wait_for($there, "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'background writer' AND pid <> $victim");
+	# it refuses connections meanwhile
+	foreach (1 .. 1200)
+	{
+		my ($rc, $out) = $there->psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'background writer' AND pid <> $victim");
+		last if $rc == 0 && $out eq '1';
+		select undef, undef, undef, 0.1;
+	}
 	is($there->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'a crash: the server is the same');
 }
 since_is([ 2, qr/the peer is another database than that of the receipt, or its server was restarted$/ ], 'a crash');
