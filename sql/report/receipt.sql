@@ -59,7 +59,7 @@ DECLARE
 	now json;
 	place text;
 	was text;
-	found text;
+	seen text;
 BEGIN
 	said := (baseline_lines(receipt))[1] -> 'receipt';
 	IF said IS NULL THEN
@@ -77,19 +77,19 @@ BEGIN
 	END IF;
 	FOREACH place IN ARRAY '{here,there}'::text[] LOOP
 		was := said #>> ARRAY['after', place, 'state'];
-		found := now #>> ARRAY[place, 'state'];
-		IF found IS NULL THEN
+		seen := now #>> ARRAY[place, 'state'];
+		IF seen IS NULL THEN
 			unchanged := NULL;
 			detail := format('no answer from %s', CASE place WHEN 'here' THEN 'this side'
 				ELSE 'the peer' END);
 			RETURN;
 		ELSIF regexp_replace(was, '\S+$', '')
-				IS DISTINCT FROM regexp_replace(found, '\S+$', '') THEN
+				IS DISTINCT FROM regexp_replace(seen, '\S+$', '') THEN
 			unchanged := NULL;
 			detail := format('%s is another database than that of the receipt, or its server was '
 				'restarted', CASE place WHEN 'here' THEN 'this side' ELSE 'the peer' END);
 			RETURN;
-		ELSIF was IS DISTINCT FROM found THEN
+		ELSIF was IS DISTINCT FROM seen THEN
 			detail := format('transactions have ended on %s since the audit',
 				CASE place WHEN 'here' THEN 'this side' ELSE 'the peer' END);
 			RETURN;
