@@ -83,6 +83,18 @@ foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT p.pr
 	unlike($err, qr/unknown name/, "$name is known");
 }
 
+# again, until a run finds all equal
+{
+	my $runs = q{SELECT count(*) FROM iblt_audit_run_stats WHERE state = 'finished'};
+	my $before = $here->safe_psql('postgres', $runs);
+	$here->safe_psql('postgres', 'INSERT INTO shop.items VALUES (20000, 1)');
+	my ($document) = audit_is([ '--watch', 1, '--run', @shop, 'max_load=0.9', 'progress=false' ], 0, '--watch with runs', stderr => qr/differs: 1 of 2 tables.*that was pass 1, which ended at/s, meanwhile => sub {
+		wait_for($here, "SELECT ($runs) > $before");
+		$here->safe_psql('postgres', 'DELETE FROM shop.items WHERE id = 20000');
+	});
+	is($document->{run}, $here->safe_psql('postgres', 'SELECT max(run) FROM iblt_audit_run_stats'), 'it answers with the last one');
+}
+
 # sessions that end
 my $application = q{FROM pg_stat_activity WHERE application_name = 'iblt-audit' AND query LIKE 'CALL%resume%'};
 my $two_of = sub { $here->poll_query_until('postgres', "SELECT count(*) = $_[0] $application") or die };

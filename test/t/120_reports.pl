@@ -223,7 +223,7 @@ script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compa
 is((program([ '--watch', 1, 'peer=node_b', 'tables={' ]))[0], 2, '--watch: not again what can have no answer');
 like((program([ '--watch', 1, '--html', "$dir/watched page.html", '--watch', 1, 'peer=node_b', 'schema=hall' ]))[2], qr/argument 1 is no option/, '--watch: twice');
 script_is([ '--watch', $_, @hall ], 2, '', qr/--watch needs a number of seconds/, "--watch $_") foreach '', 'x', '-1';
-script_is([ '--watch', 1, '--run', @hall ], 2, '', qr/--watch makes audits, and no runs/, '--watch: no runs');
+script_is([ '--watch', 1, '--resume', 1 ], 2, '', qr/--watch makes audits or runs, and resumes none/, '--watch: no --resume');
 
 # where texts differ
 sub shown
