@@ -19,7 +19,8 @@ CREATE TYPE failure AS (
 );
 
 -- Raises an error that was caught, without the context of then; NULL if there is none.
--- Leaves out the lines of a private function that calls it by PERFORM.
+-- The context leaves out that many frames: 1 for the function that calls it by an assignment, 3 for
+-- a PERFORM, its function, and the one that assigns what that returns.
 CREATE FUNCTION iblt_raise(e failure, frames integer DEFAULT 0) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 

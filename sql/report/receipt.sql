@@ -29,7 +29,7 @@ BEGIN
 			NULL;		-- it has no hash then
 		END;
 	END LOOP;
-	after := report_servers(peer, here_peer);
+	after := report_servers(peer, here_peer, true);
 	still := report_still(before, after);
 	RETURN baseline_sealed(baseline_head(NULL, true, json_build_object('verdict', report.verdict,
 			'name', report.name, 'still', still, 'before', before,
@@ -66,7 +66,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'this is a baseline, and no receipt of an audit';
 	END IF;
-	now := report_servers(report_peer(peer, here_peer, subscription), here_peer);
+	now := report_servers(report_peer(peer, here_peer, subscription), here_peer, true);
 	unchanged := false;
 	IF said ->> 'verdict' IS DISTINCT FROM 'equal' THEN
 		detail := 'the audit of this receipt did not find everything equal';

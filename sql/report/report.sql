@@ -34,7 +34,8 @@ $$;
 -- two answers that have the same "state": a database of a server that was not restarted, also not
 -- after a crash, which resets statistics, and a hash of its snapshot and sequences.  A standby
 -- shows commits before it has replayed them, and a transaction with one snapshot sees none.
-CREATE FUNCTION report_side(peer text) RETURNS jsonb
+-- Reading all sequences locks them, so the state is there only if it is asked for.
+CREATE FUNCTION report_side(peer text, state boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -42,14 +43,14 @@ DECLARE
 	facts text[];
 	server text := CASE WHEN NOT iblt_peer_is_string(peer) THEN peer END;
 BEGIN
-	said := report_ask(peer, $q$
+	said := report_ask(peer, format($q$
 		SELECT ARRAY[concat_ws(':', coalesce(host(inet_server_addr()), 'socket'),
 			current_setting('port')), current_database(),
 			substring(current_setting('server_version') FROM '\S+'),
 			CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()::text
 				ELSE pg_current_wal_lsn()::text END,
 			to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-			CASE WHEN NOT pg_is_in_recovery()
+			CASE WHEN %L AND NOT pg_is_in_recovery()
 					AND current_setting('transaction_isolation') = 'read committed' THEN
 				concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
 					(SELECT extract(epoch FROM stats_reset) FROM pg_stat_bgwriter),
@@ -58,7 +59,7 @@ BEGIN
 						(SELECT string_agg(concat_ws(' ', schemaname, sequencename, last_value), ','
 							ORDER BY schemaname, sequencename) FROM pg_sequences)),
 						'UTF8')), 'hex'))
-				END]::text$q$);
+				END]::text$q$, state));
 	BEGIN
 		facts := left(said.answer, 2000);
 	EXCEPTION WHEN @on_any_error@ THEN
@@ -74,11 +75,11 @@ END
 $$;
 
 -- What both sides say of themselves now.
-CREATE FUNCTION report_servers(peer text, here_peer text) RETURNS json
+CREATE FUNCTION report_servers(peer text, here_peer text, state boolean) RETURNS json
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	RETURN CASE WHEN num_nonnulls(peer, here_peer) > 0 THEN json_strip_nulls(json_build_object(
-		'here', report_side(here_peer),
-		'there', CASE WHEN peer IS NOT NULL THEN report_side(peer) END)) END;
+		'here', report_side(here_peer, state),
+		'there', CASE WHEN peer IS NOT NULL THEN report_side(peer, state) END)) END;
 
 -- Did no transaction end on these servers between two answers?  NULL if they do not say.
 CREATE FUNCTION report_still(before json, after json) RETURNS boolean
@@ -172,8 +173,8 @@ DECLARE
 	report report;
 BEGIN
 	IF form = 'servers' THEN
-		RETURN coalesce(report_servers(report_peer(peer, here_peer, subscription), here_peer),
-			'{}');
+		RETURN coalesce(report_servers(report_peer(peer, here_peer, subscription), here_peer,
+			still), '{}');
 	END IF;
 	IF tables IS NULL AND run IS NOT NULL THEN
 		tables := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
@@ -230,7 +231,7 @@ BEGIN
 	END IF;
 	peer := report_peer(peer, here_peer, subscription);
 	IF servers IS NULL AND form IN ('text', 'summary', 'json', 'html') THEN
-		servers := json_build_object('after', report_servers(peer, here_peer));
+		servers := json_build_object('after', report_servers(peer, here_peer, false));
 	END IF;
 	report.here := servers #> '{after,here}';
 	report.there := servers #> '{after,there}';

@@ -119,6 +119,9 @@ foreach my $side ($here, $there)
 	like("$status $out", qr/^3 IBLT UNKNOWN - could not tell: 2 tables equal, schema=shop; transactions ended during the audit \|/, 'Nagios: why');
 	($status, $out) = program([ '--json', '--still', @shop ]);
 	ok(JSON::PP->new->utf8->decode($out)->{still}, 'JSON: still');
+	# reading all sequences locks them
+	($status, $out) = program([ '--json', @shop ]);
+	unlike($out, qr/"state"|"still"/, 'without --still, sequences are not read');
 }
 
 # --- what is seen, although a snapshot does not show it, or shows much -------------------------------
