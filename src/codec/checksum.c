@@ -290,3 +290,10 @@ IBLT_FUNCTION(iblt_checksum_seeded, seeded(fcinfo, 0))
 /* The same with the types in front, for those of which iblt_codec_type_is_immutable is true. */
 IBLT_FUNCTION(iblt_checksum_immutable, (require_types(fcinfo, 1), checksum(fcinfo, 1, 0)))
 IBLT_FUNCTION(iblt_checksum_seeded_immutable, (require_types(fcinfo, 2), seeded(fcinfo, 1)))
+
+bool
+iblt_is_checksum(PGFunction function)
+{
+	return function == iblt_checksum || function == iblt_checksum_seeded ||
+		function == iblt_checksum_immutable || function == iblt_checksum_seeded_immutable;
+}

@@ -12,6 +12,7 @@
 
 #include "postgres.h"
 
+#include "fmgr.h"
 #include "nodes/parsenodes.h"
 
 /* Hashes rows of certain columns.  Serves one call site. */
@@ -26,6 +27,9 @@ extern IbltRowHash *iblt_row_hash_make(int ncolumns, const Oid *types,
 
 /* What iblt_checksum_seeded(seed, ROW(values)) returns. */
 extern uint64 iblt_row_hash(IbltRowHash *hash, const NullableDatum *values);
+
+/* Is this function of the library one of those that SQL calls iblt_checksum, with a seed or without? */
+extern bool iblt_is_checksum(PGFunction function);
 
 /*
  * Does a relation of a query have the name of its column n, or of any of its

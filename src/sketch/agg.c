@@ -232,60 +232,52 @@ pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 	PG_RETURN_POINTER(state);
 }
 
-/* Adds a row (sign +1) or removes it (sign -1). */
+/*
+ * Adds the row of a call (sign +1) or removes it (sign -1), and those of its page that the site
+ * can take itself.
+ */
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, const IbltAggKind *kind, int sign)
 {
 	IbltAggSite *site = iblt_agg_site(fcinfo, kind);
 	IbltAggState *state;
-	IbltStatus	status;
 	const uint8 *key;
 
 	if (unlikely(site->value_type != INT8OID))
 		return pair_transition(fcinfo, site, sign);
 	state = iblt_agg_state(fcinfo, 0);
 	key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
-	if (unlikely(state == NULL) || !iblt_agg_site_in_step(site, key, state->version))
-		state = state_check(state, site, fcinfo);
-	status = change(state, site->coder, key, (uint64) PG_GETARG_INT64(2), sign);
-	if (unlikely(status != IBLT_OK))
-		iblt_refuse_row(status);
-	if (unlikely((state->sketch.rows & 0xffff) == 0))
-		iblt_progress_say(fcinfo);
+	iblt_page_begin(site->page);
+	do
+	{
+		IbltStatus	status;
+
+		if (unlikely(state == NULL) || !iblt_agg_site_in_step(site, key, state->version))
+			state = state_check(state, site, fcinfo);
+		status = change(state, site->coder, key, (uint64) PG_GETARG_INT64(2), sign);
+		if (unlikely(status != IBLT_OK))
+			iblt_refuse_row(status);
+		if (unlikely((state->sketch.rows & 0xffff) == 0))
+			iblt_progress_say(fcinfo);
+	} while (iblt_agg_site_next(site, fcinfo, &key));
 	PG_RETURN_POINTER(state);
 }
 
-/* iblt_agg_trans(internal, anyelement, bigint [, integer | iblt]) */
+/* trans and inverse(internal, anyelement, bigint [, integer | template]) */
 IBLT_FUNCTION(iblt_agg_trans, transition(fcinfo, &kind_iblt, 1))
-
-/* iblt_agg_inverse(internal, anyelement, bigint [, integer | iblt]) */
 IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, &kind_iblt, -1))
-
-/* iblt_strata_agg_trans(internal, anyelement, bigint [, iblt_strata]) */
 IBLT_FUNCTION(iblt_strata_agg_trans, transition(fcinfo, &kind_strata, 1))
-
-/* iblt_strata_agg_inverse(internal, anyelement, bigint [, iblt_strata]) */
 IBLT_FUNCTION(iblt_strata_agg_inverse, transition(fcinfo, &kind_strata, -1))
 
-/* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
+/* final(internal, anyelement, bigint [, integer | template]) */
 IBLT_FUNCTION(iblt_agg_final, iblt_agg_final_value(fcinfo, &kind_iblt))
-
-/* iblt_strata_agg_final(internal, anyelement, bigint [, iblt_strata]) -> iblt_strata */
 IBLT_FUNCTION(iblt_strata_agg_final, iblt_agg_final_value(fcinfo, &kind_strata))
 
-/* iblt_agg_serial(internal) -> bytea */
+/* serial(internal) -> bytea, deserial(bytea, internal), and for both kinds combine(internal, internal) */
 IBLT_FUNCTION(iblt_agg_serial, iblt_agg_serial_value(fcinfo, &kind_iblt))
-
-/* iblt_strata_agg_serial(internal) -> bytea */
 IBLT_FUNCTION(iblt_strata_agg_serial, iblt_agg_serial_value(fcinfo, &kind_strata))
-
-/* iblt_agg_deserial(bytea, internal) -> internal */
 IBLT_FUNCTION(iblt_agg_deserial, iblt_agg_deserial_value(fcinfo, &kind_iblt))
-
-/* iblt_strata_agg_deserial(bytea, internal) -> internal */
 IBLT_FUNCTION(iblt_strata_agg_deserial, iblt_agg_deserial_value(fcinfo, &kind_strata))
-
-/* iblt_agg_combine(internal, internal) -> internal, of iblt_strata_agg too */
 IBLT_FUNCTION(iblt_agg_combine, iblt_agg_combine_states(fcinfo, &kind_iblt))
 
 /* iblt_sum_trans(internal, iblt) */

@@ -19,6 +19,7 @@
 #include "nodes/primnodes.h"
 
 #include "sketch/key.h"
+#include "sketch/page.h"
 
 /* Memory that lives as long as the group.  ERROR outside an aggregate. */
 extern MemoryContext iblt_agg_context(FunctionCallInfo fcinfo);
@@ -84,6 +85,7 @@ struct IbltAggSite
 	IbltParams	params;			/* untyped, or typed by the template.  Not of
 								 * kbf_agg */
 	uint64		integer;		/* the last key, if it is an integer */
+	IbltPage   *page;			/* where it can take rows itself, or NULL */
 };
 
 /* Sets fn_extra up at the first row. */
@@ -162,6 +164,28 @@ iblt_agg_site_key(IbltAggSite *site, Datum key)
 	}
 	iblt_key_encode(site->coder, key);
 	return NULL;
+}
+
+/*
+ * Takes the next row of the page itself, after iblt_page_begin: its key as above, and its
+ * checksum as argument 2.  False if the executor is to go on.
+ */
+static inline bool
+iblt_agg_site_next(IbltAggSite *site, FunctionCallInfo fcinfo, const uint8 **key)
+{
+	const IbltPageRow *row = iblt_page_next(site->page);
+
+	if (row == NULL)
+		return false;
+	fcinfo->args[2] = *row->checksum;
+	PG_ARGISNULL(1) = !row->key_is_row && row->key->isnull;
+	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
+		iblt_agg_refuse_null(fcinfo, site->kind);
+	if (row->key_is_row)
+		iblt_key_encode_columns(site->coder, row->key);
+	else
+		*key = iblt_agg_site_key(site, row->key->value);
+	return true;
 }
 
 /*

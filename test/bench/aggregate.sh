@@ -2,8 +2,11 @@
 # aggregate.sh
 #	What the aggregate costs next to count(*) and to hashing rows as text, and
 #	what the core does alone.  One throwaway server, one table of 5 million rows
-#	of four columns and one of 20 million rows of two integers, every query several
-#	times in turn, medians.
+#	of four columns, one of 20 million rows of two integers, and some of other types,
+#	every query several times in turn, medians.
+#
+#	agg_compare is the sketch that a comparison takes of one side.  Where another aggregate
+#	stands beside iblt_agg, the executor gives it all rows (src/sketch/page.c).
 #
 #	The bars are ratios, so that they hold on other machines, too.  A missed bar
 #	is marked; with BENCH_STRICT=1 it also makes the exit status 1.
@@ -35,6 +38,8 @@ queries() {
 		agg_ready|0|SELECT iblt_agg(id, a) FROM t
 		agg_columns|0|SELECT iblt_agg(id, iblt_checksum(id, a, b, c)) FROM t
 		agg_row|0|SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t
+		agg_compare|0|SELECT iblt_agg(id, iblt_internal.iblt_checksum_seeded('5', id, a, b, c), iblt_internal.iblt_compare_template(60000, 8, '5')) FROM t
+		agg_executor|0|SELECT iblt_agg(id, iblt_checksum(t.*)), count(*) FROM t
 		md5|0|SELECT count(md5(t::text)) FROM t
 		hashtext|0|SELECT sum(hashtextextended(t::text, 0)) FROM t
 		hashrecord|0|SELECT sum(hash_record_extended(t, 0)) FROM t
@@ -42,12 +47,52 @@ queries() {
 		agg_ready_2|2|SELECT iblt_agg(id, a) FROM t
 		agg_columns_2|2|SELECT iblt_agg(id, iblt_checksum(id, a, b, c)) FROM t
 		agg_row_2|2|SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t
+		agg_compare_2|2|SELECT iblt_agg(id, iblt_internal.iblt_checksum_seeded('5', id, a, b, c), iblt_internal.iblt_compare_template(60000, 8, '5')) FROM t
 		md5_2|2|SELECT count(md5(t::text)) FROM t
 	QUERIES
 }
 
 # The same of the narrow table.
-narrow_queries() { queries | grep -E '^(count|agg_ready|agg_columns|agg_row)(_2)?[|]' | sed 's/id, a, b, c/id, a/; s/t\.\*/n.*/; s/FROM t/FROM n/'; }
+narrow_queries() { queries | grep -E '^(count|agg_ready|agg_row|agg_compare|agg_executor)(_2)?[|]' | sed 's/id, a, b, c/id, a/; s/t\.\*/n.*/; s/FROM t/FROM n/'; }
+
+# A million rows of other types: the name, and the columns that follow the key.
+TYPES=(numeric timestamptz uuid jsonb text_array columns_40)
+type_columns() {
+	case $1 in
+		numeric) echo "(g * 1.37)::numeric AS v, (g / 7.0)::numeric AS w" ;;
+		timestamptz) echo "timestamptz '2000-01-01' + g * interval '1 s' AS v" ;;
+		uuid) echo "md5(g::text)::uuid AS v" ;;
+		jsonb) echo "jsonb_build_object('id', g, 'name', md5(g::text), 'tags', ARRAY[g, g + 1]) AS v" ;;
+		text_array) echo "ARRAY[md5(g::text), g::text, NULL] AS v" ;;
+		columns_40) seq -s ', ' -f 'g + %g AS c%g' 30; seq -s '' -f ', left(md5(g::text), 8) AS d%g' 9 ;;
+	esac
+}
+
+type_queries() {
+	local type
+	for type in "${TYPES[@]}"; do
+		printf '%s|0|SELECT %s FROM %s AS t\n' "count_$type" "count(*)" "$type" "agg_$type" "iblt_agg(id, iblt_checksum(t.*))" "$type" \
+			"executor_$type" "iblt_agg(id, iblt_checksum(t.*)), count(*)" "$type"
+	done
+}
+
+make_types() {
+	local type
+	for type in "${TYPES[@]}"; do
+		sql -c "CREATE UNLOGGED TABLE $type AS SELECT g AS id, $(type_columns "$type") FROM generate_series(1::bigint, $((ROWS / 5))) g" \
+			-c "VACUUM (FREEZE, ANALYZE) $type"
+	done
+}
+
+report_types() {
+	local type
+	say ""
+	row "$((ROWS / 5)) rows of other types: iblt_agg / count(*)" "ms" "/ count" "executor" "/ that"
+	for type in "${TYPES[@]}"; do
+		row "$type" "${MEDIAN[agg_$type]}" "$(ratio "${MEDIAN[agg_$type]}" "${MEDIAN[count_$type]}")" \
+			"$(ratio "${MEDIAN[executor_$type]}" "${MEDIAN[count_$type]}")" "$(ratio "${MEDIAN[agg_$type]}" "${MEDIAN[executor_$type]}")"
+	done
+}
 
 sql() { asked $PORT postgres "$@"; }
 
@@ -60,7 +105,7 @@ make_table() {
 }
 
 # The first few of them, for the second round.
-queries_in_shared_buffers() { queries | head -n 4; }
+queries_in_shared_buffers() { queries | head -n 6; }
 
 # faster TEXT NAME BAR: how many times as fast as count(md5(t::text)).
 faster() { bar "count(md5(t::text)) / $1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[md5]}" "${MEDIAN[$2]}")" at-least "$3"; }
@@ -74,10 +119,12 @@ report_in_shared_buffers() {
 	than "count(*)" count count
 	than "iblt_agg(id, a)" agg_ready count
 	than "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns count
-	than "iblt_agg(id, iblt_checksum(t.*)) / count(*)" agg_row count 3.0
+	than "iblt_agg(id, iblt_checksum(t.*)) / count(*)" agg_row count 1.5
+	than "the sketch of a comparison / count(*)" agg_compare count 1.5
+	than "iblt_agg(id, iblt_checksum(t.*)), count(*)" agg_executor count
 }
 
-# report_narrow WHERE: what narrow_queries took.
+# report_narrow WHERE BAR: what narrow_queries took.
 report_narrow() {
 	local workers
 	for workers in '' _2; do
@@ -85,8 +132,9 @@ report_narrow() {
 		row "$NARROW_ROWS rows of two integers, $1${workers:+, 2 workers}" "ms" "/ count" "" ""
 		than "count(*)" "count$workers" "count$workers"
 		than "iblt_agg(id, a)" "agg_ready$workers" "count$workers"
-		than "iblt_agg(id, iblt_checksum(id, a))" "agg_columns$workers" "count$workers"
 		than "iblt_agg(id, iblt_checksum(n.*))" "agg_row$workers" "count$workers"
+		if [ -n "$workers" ]; then than "the sketch of a comparison" "agg_compare$workers" "count$workers"
+		else than "the sketch of a comparison" agg_compare count "$2"; fi
 	done
 }
 
@@ -112,14 +160,16 @@ report_sql() {
 	say ""
 	row "SQL" "ms" "ratio" "bar" ""
 	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
-	than "iblt_agg(id, a) / count(*)" agg_ready count 1.6
-	than "iblt_agg(id, iblt_checksum(id, a, b, c)) / count(*)" agg_columns count 2.3
-	than "iblt_agg(id, iblt_checksum(t.*)) / count(*)" agg_row count 2.2
+	than "iblt_agg(id, a) / count(*)" agg_ready count 1.2
+	than "iblt_agg(id, iblt_checksum(id, a, b, c)) / count(*)" agg_columns count 1.2
+	than "iblt_agg(id, iblt_checksum(t.*)) / count(*)" agg_row count 1.2
+	than "the sketch of a comparison / count(*)" agg_compare count 1.2
+	than "iblt_agg(id, iblt_checksum(t.*)), count(*) / count(*)" agg_executor count
 	faster "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 12
 	faster "iblt_agg(id, iblt_checksum(t.*))" agg_row 12
-	scales "iblt_agg(id, a)" agg_ready 1.7
-	scales "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 1.7
-	scales "iblt_agg(id, iblt_checksum(t.*))" agg_row 1.7
+	scales "iblt_agg(id, a)" agg_ready 1.8
+	scales "iblt_agg(id, iblt_checksum(t.*))" agg_row 1.8
+	scales "the sketch of a comparison" agg_compare 1.8
 	say ""
 	row "For comparison" "ms" "/ count" "" ""
 	than "sum(hash_record_extended(t, 0))" hashrecord count
@@ -205,12 +255,15 @@ inner() {
 	report_sql
 	report_sizes
 	measure narrow_queries
-	report_narrow "not in shared buffers"
+	report_narrow "not in shared buffers" 1.6
+	make_types
+	measure type_queries
+	report_types
 	sql -c "ALTER SYSTEM SET shared_buffers = '$((256 + ROWS / 2500 + NARROW_ROWS / 25000))MB'"
 	restart_server bench
 	sql -c "SELECT pg_prewarm('n')" >/dev/null
 	measure narrow_queries
-	report_narrow "in shared buffers"
+	report_narrow "in shared buffers" 2.0
 	sql -c "SELECT pg_prewarm('t')" >/dev/null
 	measure queries_in_shared_buffers
 	report_in_shared_buffers
