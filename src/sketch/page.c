@@ -165,12 +165,20 @@ iblt_page_make(FunctionCallInfo fcinfo)
 
 /* --- where that is in a row --------------------------------------------------------- */
 
-/* Finds the inputs among the columns of a scan.  False if one is not a column there. */
+/*
+ * Finds the inputs among the columns of a scan.  False if one is not a column there, or if the
+ * scan has to evaluate anything, which may be a function that somebody wants to be called.
+ */
 static bool
 map_columns(IbltPage *page, SeqScanState *node)
 {
 	TupleDesc	desc = RelationGetDescr(node->ss.ss_currentRelation);
+	List	   *targets = node->ss.ps.plan->targetlist;
+	ListCell   *lc;
 
+	foreach(lc, targets)
+		if (!IsA(((const TargetEntry *) lfirst(lc))->expr, Var))
+			return false;
 	MemoryContextReset(page->context);
 	page->columns = MemoryContextAlloc(page->context, sizeof(PageColumn) * desc->natts);
 	page->copies = MemoryContextAlloc(page->context, sizeof(PageCopy) * page->ninputs);
@@ -192,11 +200,11 @@ map_columns(IbltPage *page, SeqScanState *node)
 	for (int i = 0; i < page->ninputs; i++)
 	{
 		const PageInput *input = &page->inputs[i];
-		const TargetEntry *entry = list_nth(node->ss.ps.plan->targetlist, input->column->varattno - 1);
+		const TargetEntry *entry = list_nth(targets, input->column->varattno - 1);
 		const Var  *column = (const Var *) entry->expr;
 		PageColumn *from;
 
-		if (!IsA(column, Var) || column->varattno <= 0)
+		if (column->varattno <= 0)
 			return false;
 		page->ncolumns = Max(page->ncolumns, column->varattno);
 		from = &page->columns[column->varattno - 1];

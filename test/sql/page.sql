@@ -122,3 +122,28 @@ $$;
 SET client_min_messages = warning;
 SELECT setseed(:seed / 1000.0);
 SELECT different, taken[:4] = array_fill(:tables, '{4}') AS taken FROM differences(:tables);
+
+-- What the scan has to evaluate is evaluated for each row, though nobody wants its value.
+CREATE TABLE rows AS SELECT g AS id, g AS v FROM generate_series(1::bigint, 1000) g;
+CREATE SEQUENCE calls;
+SELECT (iblt_info(iblt_agg(id, v))).rows FROM (SELECT id, v, nextval('calls') FROM rows OFFSET 0) AS s;
+SELECT last_value FROM calls;
+-- Each row is read once by each scan of it, and by EXPLAIN ANALYZE.
+SELECT (SELECT (iblt_info(iblt_agg(id, v, 10 + x))).rows FROM rows) FROM generate_series(1, 3) AS x;
+CREATE FUNCTION explained(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query;
+END
+$$;
+SET max_parallel_workers_per_gather = 0;
+SELECT substring(line, 'rows=\d+') FROM explained('SELECT iblt_agg(id, v) FROM rows') AS line WHERE line ~ 'Scan';
+-- A key that is NULL, in the middle of a page.
+UPDATE rows SET id = NULL WHERE id = 500;
+SELECT pg_temp.outcome('SELECT iblt_agg(id, v) FROM rows');
+SELECT pg_temp.outcome('SELECT iblt_agg(v, id) FROM rows');
+-- Its cursor gives rows of a table that changes meanwhile as its snapshot has them.
+BEGIN;
+DECLARE c CURSOR FOR SELECT (iblt_info(iblt_agg(v, v))).rows FROM rows;
+DELETE FROM rows;
+FETCH c;
+ROLLBACK;
