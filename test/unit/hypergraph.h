@@ -10,16 +10,19 @@
 
 #include "tap.h"
 
-/* A cell counts its keys above, and has the XOR of their numbers below: one alone is that key. */
-#define GRAPH_BITS 32
-#define GRAPH_ONE (UINT64_C(1) << GRAPH_BITS)
+/*
+ * A cell counts its keys above, and has the XOR of their numbers below: one alone is that key.  Both in
+ * 32 bits, so that large graphs stay in the cache of a processor.
+ */
+#define GRAPH_BITS 20
+#define GRAPH_ONE (UINT32_C(1) << GRAPH_BITS)
 
 typedef struct Graph
 {
 	int k;
 	uint32_t s;
 	uint32_t keys;	 /* their numbers are below this */
-	uint64_t *cell;	 /* k * s */
+	uint32_t *cell;	 /* k * s */
 	uint32_t *place; /* keys * k: the cells of each key */
 	uint32_t *stack; /* keys found alone, some more than once */
 	bool *alive;
@@ -33,7 +36,9 @@ graph_open(int k, uint32_t s, uint32_t keys)
 	size_t hashes = (size_t) k;
 	Graph g = {.k = k, .s = s, .keys = keys};
 
-	g.cell = take_zeros(sizeof(uint64_t) * hashes * s);
+	if (keys > GRAPH_ONE)
+		tap_bail("a hypergraph of too many keys");
+	g.cell = take_zeros(sizeof(uint32_t) * hashes * s);
 	g.place = take_zeros(sizeof(uint32_t) * hashes * keys);
 	/* a key is pushed at first for each cell, and when a key leaves a cell */
 	g.stack = take_zeros(sizeof(uint32_t) * hashes * ((size_t) keys + s));
@@ -45,7 +50,7 @@ graph_open(int k, uint32_t s, uint32_t keys)
 static inline void
 graph_clear(Graph *g)
 {
-	memset(g->cell, 0, sizeof(uint64_t) * (size_t) g->k * g->s);
+	memset(g->cell, 0, sizeof(uint32_t) * (size_t) g->k * g->s);
 	memset(g->alive, false, g->keys);
 	g->left = 0;
 }
@@ -54,6 +59,8 @@ graph_clear(Graph *g)
 static inline void
 graph_put(Graph *g, uint32_t key, int i, uint32_t cell)
 {
+	if (g->cell[cell] >= -GRAPH_ONE)
+		tap_bail("too many keys in a cell");
 	g->cell[cell] = (g->cell[cell] + GRAPH_ONE) ^ key;
 	g->place[(size_t) key * (size_t) g->k + (size_t) i] = cell;
 	g->left += i == 0 && key >= g->stuck;
@@ -75,10 +82,10 @@ graph_remove(Graph *g, uint32_t top)
 		g->left--;
 		for (int i = 0; i < g->k; i++)
 		{
-			uint64_t rest = g->cell[place[i]] = (g->cell[place[i]] - GRAPH_ONE) ^ key;
+			uint32_t rest = g->cell[place[i]] = (g->cell[place[i]] - GRAPH_ONE) ^ key;
 
 			if (rest >> GRAPH_BITS == 1)
-				g->stack[top++] = (uint32_t) rest;
+				g->stack[top++] = rest - GRAPH_ONE;
 		}
 	}
 }
