@@ -154,6 +154,17 @@ chance_of(const Others *others, int n)
 	return chance > 0 ? chance : 0;
 }
 
+/* x^n for small n.  The sums below take most of their time for such powers, and pow() is slower. */
+static double
+power(double x, int n)
+{
+	double		product = 1;
+
+	while (n-- > 0)
+		product *= x;
+	return product;
+}
+
 /* C(n, k) for small k. */
 static double
 choose(double n, int k)
@@ -232,7 +243,7 @@ static Outcome
 outcome_of(const Mix *mix, const int *cells)
 {
 	Outcome		outcome = {0, 1};
-	double		candidates = -1;
+	int			candidates = -1;
 	double		survive = mix->in_range;
 	double		none;
 	int			c;
@@ -246,14 +257,14 @@ outcome_of(const Mix *mix, const int *cells)
 			candidates = mix->named[c];
 			tests--;
 		}
-		survive *= pow(fmin(mix->named[c] * mix->match, 1), tests);
+		survive *= power(fmin(mix->named[c] * mix->match, 1), tests);
 	}
 	if (candidates < 0)
 		return outcome;
-	survive *= pow(mix->admit, cells[TESTS]);
-	none = pow(1 - survive, candidates);
+	survive *= power(mix->admit, cells[TESTS]);
+	none = power(1 - survive, candidates);
 	outcome.one = candidates * survive *
-		(candidates > 1 ? pow(1 - survive, candidates - 1) : 1);
+		power(1 - survive, candidates - 1);
 	outcome.several = fmax(1 - none - outcome.one, 0);
 	return outcome;
 }
@@ -268,14 +279,14 @@ sum_over(const Mix *mix, int *cells, int c, int left, double chance)
 	if (c == NOTHING)
 	{
 		sum = outcome_of(mix, cells);
-		chance *= pow(mix->share[NOTHING], left);
+		chance *= power(mix->share[NOTHING], left);
 		sum.one *= chance;
 		sum.several *= chance;
 		return sum;
 	}
 	for (n = 0; n <= left; n++)
 	{
-		double		part = chance * choose(left, n) * pow(mix->share[c], n);
+		double		part = chance * choose(left, n) * power(mix->share[c], n);
 		Outcome		more;
 
 		cells[c] = n;
