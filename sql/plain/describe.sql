@@ -99,13 +99,14 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a, LATERAL (
 				WITH RECURSIVE base AS (
-					SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS modifier, t.typtypmod
+					SELECT t.oid, t.typtype, t.typbasetype, t.typelem, a.atttypmod AS modifier,
+						t.typtypmod
 					FROM pg_type t WHERE t.oid = a.atttypid
 					UNION ALL
-					SELECT t.oid, t.typtype, t.typbasetype, base.typtypmod, t.typtypmod FROM base
-						JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
-				SELECT * FROM base WHERE typtype <> 'd') AS b
-			LEFT JOIN pg_type e ON e.typarray = b.oid
+					SELECT t.oid, t.typtype, t.typbasetype, t.typelem, base.typtypmod, t.typtypmod
+					FROM base JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
+				SELECT * FROM base WHERE typtype <> 'd' LIMIT 1) AS b
+			LEFT JOIN pg_type e ON e.oid = b.typelem AND e.typarray = b.oid
 			JOIN pg_type x ON x.oid = coalesce(e.oid, b.oid)
 			CROSS JOIN LATERAL (SELECT x.oid >= 16384 AND %6$s OFFSET 0) AS y(exact)
 			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),

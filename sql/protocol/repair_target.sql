@@ -6,12 +6,14 @@
 
 -- The name of a type with its schema.
 CREATE FUNCTION repair_type(type oid) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT format(CASE WHEN e.oid IS NULL THEN '%I.%I' ELSE '%I.%I[]' END,
+BEGIN
+	RETURN (SELECT format(CASE WHEN e.oid IS NULL THEN '%I.%I' ELSE '%I.%I[]' END,
 		n.nspname, coalesce(e.typname, t.typname))
-	FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
-	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type
+	FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
+	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type);
+END
 $$;
 
 -- What the name of a relation means: the OIDs of the relation and of its schema, and the version of
@@ -20,10 +22,12 @@ $$;
 -- SCHEMA.  Two looks that give the same text prove that the schema has had one name between them.
 -- The lock on the relation keeps the relation's own name.
 CREATE FUNCTION repair_naming(relation regclass) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT concat_ws(' ', c.oid, n.oid, n.xmin, n.ctid)
-	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
+BEGIN
+	RETURN (SELECT concat_ws(' ', c.oid, n.oid, n.xmin, n.ctid)
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+END
 $$;
 
 -- A relation as a repair wants to know it, in the form of type repair_description.
@@ -35,9 +39,12 @@ $$;
 -- none.  The elements of an array cannot be arrays, and unnest() takes composite ones apart.  A
 -- cast of a text to such a type reads it as a literal, unless somebody has made another cast.
 CREATE FUNCTION repair_describe(relation regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL UNSAFE
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	-- planning takes twice as long as running, and no table needs a plan of its own
+	SET plan_cache_mode = force_generic_plan
 AS $$
-	WITH tree AS (
+BEGIN
+	RETURN (WITH tree AS (
 		SELECT relation::oid AS relid
 		UNION
 		SELECT relid FROM pg_partition_tree(relation)
@@ -120,7 +127,8 @@ AS $$
 				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 			WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))
-	FROM pg_class c WHERE c.oid = relation
+	FROM pg_class c WHERE c.oid = relation);
+END
 $$;
 
 -- When the transaction that wrote a row was committed; NULL if that is not known.

@@ -38,9 +38,10 @@ CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text
 -- children, and what a view reads.
 -- A peer without iblt is asked for its body (plain_call).
 CREATE FUNCTION relation_sources(relations regclass[]) RETURNS oid[]
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	WITH RECURSIVE source AS (
+BEGIN
+	RETURN (WITH RECURSIVE source AS (
 		SELECT unnest(relations)::oid AS member
 		UNION
 		SELECT x.member FROM source, LATERAL (
@@ -51,7 +52,8 @@ AS $$
 					AND d.refclassid = 'pg_class'::regclass
 				WHERE v.oid = source.member AND v.relkind = 'v') AS x(member)
 	)
-	SELECT ARRAY(SELECT member FROM source ORDER BY 1)
+	SELECT ARRAY(SELECT member FROM source ORDER BY 1));
+END
 $$;
 
 -- Slots of this database, and the subscriptions that feed a relation or a part of it.
