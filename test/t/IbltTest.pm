@@ -101,9 +101,10 @@ sub prepared
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
 	# The 1 MB of Cluster.pm is less than the catalogs that a comparison reads.  What is run once is not worth compiling.
+	# A follower tells its publisher what the WAL writer has written.  Comparisons poll until then.
 	$node->append_conf('postgresql.conf', join("\n",
 		"max_connections = 30", "max_worker_processes = 20", "max_logical_replication_workers = 12", "max_replication_slots = 12", "max_wal_senders = 14",
-		"max_parallel_workers_per_gather = 2", "wal_receiver_status_interval = 1s", "wal_retrieve_retry_interval = 100ms",
+		"max_parallel_workers_per_gather = 2", "wal_receiver_status_interval = 1s", "wal_retrieve_retry_interval = 100ms", "wal_writer_delay = 10ms",
 		"shared_buffers = 16MB", "jit = off", "password_encryption = 'scram-sha-256'", "log_statement = none", "log_min_messages = warning", @settings) . "\n");
 	$node->start;
 	$node->safe_psql('postgres', $sql) unless $sql eq '' || -e $node->data_dir . '/prepared';
