@@ -64,7 +64,7 @@ type_columns() {
 		uuid) echo "md5(g::text)::uuid AS v" ;;
 		jsonb) echo "jsonb_build_object('id', g, 'name', md5(g::text), 'tags', ARRAY[g, g + 1]) AS v" ;;
 		text_array) echo "ARRAY[md5(g::text), g::text, NULL] AS v" ;;
-		columns_40) seq -s ', ' -f 'g + %g AS c%g' 30; seq -s '' -f ', left(md5(g::text), 8) AS d%g' 9 ;;
+		columns_40) seq -s ', ' -f 'g AS c%g' 30; seq -s '' -f ', left(md5(g::text), 8) AS d%g' 9 ;;
 	esac
 }
 
