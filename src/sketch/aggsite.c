@@ -256,7 +256,7 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	site->third_is_constant = site->third == IBLT_THIRD_NONE || is_constant(third);
 	site->third_varies = site->third != IBLT_THIRD_NONE &&
 		(needs_row(third) || contain_volatile_functions((Node *) third));
-	if (site->value_type == INT8OID && !site->third_varies)
+	if (site->value_type == INT8OID && (third == NULL || IsA(third, Const) || IsA(third, Param)))
 		site->page = iblt_page_make(fcinfo);
 	fcinfo->flinfo->fn_extra = site;
 	return site;

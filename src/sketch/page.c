@@ -20,6 +20,7 @@
 #include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "executor/nodeAgg.h"
+#include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
@@ -99,7 +100,9 @@ add_value(IbltPage *page, Expr *expression, int n)
 	flinfo = palloc(sizeof *flinfo);
 	fmgr_info(function->funcid, flinfo);
 	fmgr_info_set_expr((Node *) function, flinfo);
-	if (function->funcvariadic || !iblt_is_checksum(flinfo->fn_addr))
+	/* the executor would look at NULLs, or count calls */
+	if (function->funcvariadic || !iblt_is_checksum(flinfo->fn_addr) || flinfo->fn_strict ||
+		pgstat_track_functions > flinfo->fn_stats)
 		return false;
 	page->calls[n] = palloc0(SizeForFunctionCallInfo(list_length(function->args)));
 	InitFunctionCallInfoData(*page->calls[n], flinfo, list_length(function->args), InvalidOid, NULL, NULL);
@@ -147,9 +150,13 @@ iblt_page_make(FunctionCallInfo fcinfo)
 	IbltPage   *page;
 	bool		usable;
 
-	/* EXPLAIN ANALYZE counts the rows that pass through the executor */
-	if (aggref == NULL || !IsA(agg, AggState) || agg->aggstrategy != AGG_PLAIN ||
-		agg->numtrans != 1 || ((Agg *) agg->ss.ps.plan)->groupingSets != NIL ||
+	/*
+	 * The call is the node's own, not one that another aggregate makes in it.  EXPLAIN ANALYZE
+	 * counts the rows that pass through the executor.
+	 */
+	if (aggref == NULL || agg->aggstrategy != AGG_PLAIN || agg->numtrans != 1 ||
+		agg->pertrans[0].transfn_fcinfo != fcinfo ||
+		((Agg *) agg->ss.ps.plan)->groupingSets != NIL ||
 		aggref->aggfilter != NULL || aggref->aggdistinct != NIL || aggref->aggorder != NIL ||
 		agg->ss.ps.state->es_instrument != 0)
 		return NULL;
@@ -219,8 +226,10 @@ map_columns(IbltPage *page, SeqScanState *node)
 void
 iblt_page_begin(IbltPage *page)
 {
+	const uint32 flags = SO_TYPE_SEQSCAN | SO_ALLOW_PAGEMODE;
 	PlanState  *below;
 	SeqScanState *node;
+	HeapScanDesc scan;
 
 	if (page == NULL)
 		return;
@@ -239,9 +248,10 @@ iblt_page_begin(IbltPage *page)
 		page->usable = map_columns(page, node);
 	}
 	/* a row of a partition elsewhere may come before the first page of this one */
-	if (page->usable && (node->ss.ss_currentScanDesc->rs_flags & SO_ALLOW_PAGEMODE) != 0 &&
-		((HeapScanDesc) node->ss.ss_currentScanDesc)->rs_inited)
-		page->scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
+	if (page->usable && scan->rs_inited && scan->rs_base.rs_nkeys == 0 &&
+		(scan->rs_base.rs_flags & flags) == flags)
+		page->scan = scan;
 }
 
 /* --- the rows ----------------------------------------------------------------------- */
@@ -283,6 +293,7 @@ iblt_page_next(IbltPage *page)
 
 	if (scan == NULL || (next = (int) scan->rs_cindex + 1) >= (int) scan->rs_ntuples)
 		return NULL;
+	CHECK_FOR_INTERRUPTS();
 	bytes = BufferGetPage(scan->rs_cbuf);
 	if (!take_columns(page, (HeapTupleHeader) PageGetItem(bytes, PageGetItemId(bytes, scan->rs_vistuples[next]))))
 		return NULL;

@@ -141,7 +141,22 @@ SELECT substring(line, 'rows=\d+') FROM explained('SELECT iblt_agg(id, v) FROM r
 UPDATE rows SET id = NULL WHERE id = 500;
 SELECT pg_temp.outcome('SELECT iblt_agg(id, v) FROM rows');
 SELECT pg_temp.outcome('SELECT iblt_agg(v, id) FROM rows');
--- Its cursor gives rows of a table that changes meanwhile as its snapshot has them.
+-- A function that somebody has made strict, and one whose calls are counted, are called as the
+-- executor calls them.  So is a capacity that is not constant.
+CREATE FUNCTION strict_checksum(VARIADIC "any") RETURNS bigint AS '$libdir/iblt', 'iblt_checksum'
+	LANGUAGE C STABLE STRICT;
+SELECT pg_temp.outcome('SELECT iblt_agg(v, strict_checksum(id, v)) FROM rows');
+CREATE FUNCTION capacity() RETURNS int LANGUAGE plpgsql STABLE AS 'BEGIN PERFORM nextval(''calls''); RETURN 10; END';
+SELECT setval('calls', 1);
+SELECT (iblt_info(iblt_agg(v, v, capacity()))).rows FROM rows;
+SELECT last_value FROM calls;
+SET track_functions = 'all';
+SELECT iblt_agg(v, iblt_checksum(v)) IS NULL AS empty,
+	(SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'iblt page') AS taken FROM rows;
+RESET track_functions;
+SELECT iblt_agg(v, iblt_checksum(v)) IS NULL AS empty,
+	(SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'iblt page') AS taken FROM rows;
+-- A cursor gives rows of a table that changes meanwhile as its snapshot has them.
 BEGIN;
 DECLARE c CURSOR FOR SELECT (iblt_info(iblt_agg(v, v))).rows FROM rows;
 DELETE FROM rows;
