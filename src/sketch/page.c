@@ -141,6 +141,22 @@ add_arguments(IbltPage *page, Aggref *aggref)
 	return add_value(page, ((TargetEntry *) lsecond(aggref->args))->expr, 1);
 }
 
+/* The sequential scan without a condition that a plan has its rows from now, or NULL. */
+static SeqScanState *
+scan_of(PlanState *plan)
+{
+	SeqScanState *node;
+
+	while (IsA(plan, AppendState) && ((AppendState *) plan)->as_whichplan >= 0)
+		plan = ((AppendState *) plan)->appendplans[((AppendState *) plan)->as_whichplan];
+	node = (SeqScanState *) plan;
+	if (!IsA(node, SeqScanState) || plan->qual != NULL || node->ss.ss_currentScanDesc == NULL ||
+		node->ss.ss_currentRelation->rd_tableam != GetHeapamTableAmRoutine() ||
+		plan->state->es_epq_active != NULL || !ScanDirectionIsForward(plan->state->es_direction))
+		return NULL;
+	return node;
+}
+
 IbltPage *
 iblt_page_make(FunctionCallInfo fcinfo)
 {
@@ -159,6 +175,9 @@ iblt_page_make(FunctionCallInfo fcinfo)
 		((Agg *) agg->ss.ps.plan)->groupingSets != NIL ||
 		aggref->aggfilter != NULL || aggref->aggdistinct != NIL || aggref->aggorder != NIL ||
 		agg->ss.ps.state->es_instrument != 0)
+		return NULL;
+	/* another partition may be one that can be taken */
+	if (!IsA(outerPlanState(agg), AppendState) && scan_of(outerPlanState(agg)) == NULL)
 		return NULL;
 	old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 	page = palloc0(sizeof *page);
@@ -227,20 +246,14 @@ void
 iblt_page_begin(IbltPage *page)
 {
 	const uint32 flags = SO_TYPE_SEQSCAN | SO_ALLOW_PAGEMODE;
-	PlanState  *below;
 	SeqScanState *node;
 	HeapScanDesc scan;
 
 	if (page == NULL)
 		return;
 	page->scan = NULL;
-	below = outerPlanState(page->agg);
-	while (IsA(below, AppendState) && ((AppendState *) below)->as_whichplan >= 0)
-		below = ((AppendState *) below)->appendplans[((AppendState *) below)->as_whichplan];
-	node = (SeqScanState *) below;
-	if (!IsA(node, SeqScanState) || below->qual != NULL || node->ss.ss_currentScanDesc == NULL ||
-		node->ss.ss_currentRelation->rd_tableam != GetHeapamTableAmRoutine() ||
-		below->state->es_epq_active != NULL || !ScanDirectionIsForward(below->state->es_direction))
+	node = scan_of(outerPlanState(page->agg));
+	if (node == NULL)
 		return;
 	if (page->node != node)
 	{
