@@ -107,13 +107,18 @@ BEGIN
 		p := smalls[i].plan;
 		FOR n IN 1 .. 2 LOOP
 			sums[n] := concat_ws(', ', sums[n], CASE WHEN p.buckets IS NULL THEN 'NULL'
-				ELSE format('(%s)', plain_sums_sql(p, (sides_of(p))[n])) END);
+				ELSE format('(%s)', plain_sums_sql(p, (sides_of(p))[n], 'iblt_f.known')) END);
 		END LOOP;
 		read := read || CASE WHEN p.buckets IS NOT NULL THEN reads(ARRAY[p.here, p.there],
 			peers_known('bare')) END;
 	END LOOP;
-	answers := ask_values(conns, ARRAY[format('SELECT ARRAY[%s]::text[]::text', sums[1]),
-			format('SELECT ARRAY[%s]::text[]::text', sums[2])],
+	-- the fingerprints are looked up by what each query in FROM has, under its lock
+	answers := ask_values(conns, ARRAY(SELECT format('SELECT ARRAY[%s]::text[]::text FROM (SELECT'
+				' jsonb_object_agg(id, fingerprint) FROM (%s) AS iblt_f) AS iblt_f(known)', sums[side],
+				plain_fingerprints_sql(format('= ANY (%L::oid[])', ARRAY(SELECT split_part(
+					((sides_of(s.plan))[side]).identity, ' ', -1) FROM unnest(smalls) AS s
+					WHERE (s.plan).buckets IS NOT NULL))))
+			FROM generate_series(1, 2) AS side ORDER BY side),
 		NULL, ROW('read_heap', NULL, NULL, NULL, read)::reading);
 	FOR i IN 1 .. cardinality(smalls) LOOP
 		h := string_to_array((answers[1]::text[])[i], ' ');

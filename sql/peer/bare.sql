@@ -3,6 +3,7 @@
 -- The statements that go before each plain query on the peer, with the settings that the driver has
 -- pinned here, and those of the function that runs such a query here, if that has any of its own,
 -- and with locks on what it reads; a label is its application_name.
+-- What locks finds the catalogs by indexes, which that function may do without.
 -- What asks does not read views of users, and what writes may, in triggers.
 -- With "writes" the server's default_transaction_read_only decides whether it may.  Without, a
 -- message that begins its transaction only reads.  That of a repair has begun before.
@@ -13,18 +14,18 @@ CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; ' || CASE WHEN described IS NULL
 		THEN format('SELECT pg_catalog.concat(%s, %s); ', settings, restricts)
-		ELSE (SELECT format('DO %L; ', format('BEGIN PERFORM %s, %s;%s END', settings, restricts,
-			string_agg(plain_lock_sql(d), ''))) FROM unnest(described) AS d) END
+		ELSE format('DO %L; ', format('BEGIN PERFORM %s, %s;%s%s END', settings, restricts,
+			plain_lock_sql(described), ' PERFORM ' || of_reader || ';')) END
 	FROM (SELECT 'pg_catalog.concat('
-		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
-			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
+		|| string_agg(setting, ', ') FILTER (WHERE described IS NULL OR value IS NOT NULL)
 		|| $q$, CASE WHEN pg_catalog.current_setting('client_connection_check_interval', true)
 			IS NOT NULL AND pg_catalog.version() OPERATOR(pg_catalog.~) 'linux'
 			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END$q$
 		|| CASE WHEN writes THEN '' ELSE $q$,
 			CASE WHEN pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.=)
 				pg_catalog.statement_timestamp()
-			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || ')'
+			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || ')',
+		string_agg(setting, ', ') FILTER (WHERE value IS NULL)
 	FROM (SELECT x, current_setting(x) FROM unnest('{row_security,enable_indexonlyscan,
 			constraint_exclusion,array_nulls,quote_all_identifiers,jit,DateStyle,IntervalStyle,
 			TimeZone,extra_float_digits,bytea_output,lc_monetary,lc_numeric,lc_time,xmloption,
@@ -35,8 +36,10 @@ AS $$
 	FULL JOIN (SELECT split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)
 		FROM pg_proc p, unnest(p.proconfig) AS c
 		WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = as_of)
-		AS own(name, other) USING (name)
-	WHERE coalesce(other, value) IS NOT NULL) AS s(settings),
+		AS own(name, other) USING (name),
+	LATERAL (SELECT format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
+		CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END)) AS f(setting)
+	WHERE coalesce(other, value) IS NOT NULL) AS s(settings, of_reader),
 	-- a server which can do so refuses views and foreign tables that do not come with PostgreSQL
 	LATERAL (SELECT format($q$CASE
 			WHEN pg_catalog.current_setting('restrict_nonsystem_relation_kind', true) IS NOT NULL
@@ -87,18 +90,24 @@ BEGIN
 END
 $$;
 
--- The expression of a hash of the identity and the columns of a relation, whose OID is the
--- expression id, by built-in functions.
+-- A query for a hash of the identity and the columns of the relations whose OIDs meet a condition,
+-- by built-in functions, as columns id and fingerprint.
 -- Not that of iblt_compare_fingerprint, which the peer does not have.  It has the partitions
 -- and what a view reads, because a statement may not read what its snapshot sees (fingerprint.c).
+-- It joins the columns, for the settings of a reading statement have no use for an index.
+CREATE FUNCTION plain_fingerprints_sql(condition text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN format($q$SELECT iblt_f.oid AS id, encode(sha256(convert_to(concat(iblt_f.oid, ' ',
+			iblt_f.relkind, iblt_f2.columns, (%1$s)), getdatabaseencoding())), 'hex') AS fingerprint
+		FROM pg_class AS iblt_f LEFT JOIN (
+			SELECT attrelid, string_agg(concat_ws(' ', '', attnum, atttypid, atttypmod,
+				attcollation, attnotnull, octet_length(attname::text), attname), '' ORDER BY attnum)
+			FROM pg_attribute WHERE attrelid %2$s AND attnum > 0 AND NOT attisdropped
+			GROUP BY attrelid) AS iblt_f2(id, columns) ON iblt_f2.id = iblt_f.oid
+		WHERE iblt_f.oid %2$s$q$,
+		plain_call('relation_sources(ARRAY[iblt_f.oid::regclass])'), condition);
+
+-- The expression of that of one relation, whose OID is the expression id.
 CREATE FUNCTION plain_fingerprint_sql(id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
-			(SELECT string_agg(concat_ws(' ', '', iblt_f2.attnum, iblt_f2.atttypid,
-				iblt_f2.atttypmod, iblt_f2.attcollation, iblt_f2.attnotnull,
-				octet_length(iblt_f2.attname::text), iblt_f2.attname), '' ORDER BY iblt_f2.attnum)
-			FROM pg_attribute AS iblt_f2 WHERE iblt_f2.attrelid = iblt_f.oid
-				AND iblt_f2.attnum > 0 AND NOT iblt_f2.attisdropped), (%s)),
-			getdatabaseencoding())), 'hex')
-		FROM pg_class AS iblt_f WHERE iblt_f.oid = %s)$q$,
-		plain_call('relation_sources(ARRAY[iblt_f.oid::regclass])'), id);
+	RETURN format('(SELECT fingerprint FROM (%s) AS iblt_f3)', plain_fingerprints_sql('= ' || id));

@@ -79,38 +79,46 @@ CREATE FUNCTION plain_code_sql(id text) RETURNS text
 					OR p.oid IN (SELECT oid FROM function))$q$,
 		plain_call(format('relation_sources(ARRAY[(%s)::regclass])', id)));
 
--- Statements of PL/pgSQL that lock a relation until the transaction ends, and raise an error if it
--- is not what was described, or the planner would call code of other roles.  Without a fingerprint,
--- any relation will do.
+-- A statement of PL/pgSQL that locks relations until the transaction ends, and raises an error if
+-- one is not what was described, or the planner would call code of other roles.  Without a
+-- fingerprint, any relation will do.
 -- PREPARE takes the lock that a query takes, needs no right, and calls nothing.  The name is
 -- looked up before, so that it is not prepared in vain, and after that once more.  The question of
 -- code takes long to plan, and is put only of a view, or where other roles have functions.
-CREATE FUNCTION plain_lock_sql(d described) RETURNS text
+-- A loop, because what it does is planned once for all relations of a message.
+CREATE FUNCTION plain_lock_sql(described described[]) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 	RETURN (SELECT format($q$
-		FOR iblt_look IN 1 .. 2 LOOP
-			IF (%1$s) IS NOT TRUE THEN
-				RAISE EXCEPTION USING ERRCODE = 'IB004', MESSAGE = %4$L,
-					HINT = 'Compare when no other session alters, renames or drops it.';
-			ELSIF iblt_look = 1 THEN
-				EXECUTE %2$L;
-				EXECUTE %3$L;
-			ELSIF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(%7$L) AND relkind = 'v')
-				OR EXISTS (SELECT FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
-					WHERE p.oid >= 16384 AND NOT r.rolsuper AND r.rolname <> current_user) THEN
-				IF (%5$s) THEN
-					RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = %6$L,
-						DETAIL = 'An index, statistics, a partition key or a view would run code '
-							'of another role.',
-						HINT = 'Install iblt there, or compare as that role.';
+		DECLARE
+			iblt_d record;
+		BEGIN
+			FOR iblt_d IN SELECT * FROM (VALUES %1$s) AS d(n, relation, side, server, fingerprint, name),
+					generate_series(1, 2) AS look ORDER BY n, look LOOP
+				IF (iblt_d.server = extract(epoch FROM pg_postmaster_start_time())::text
+						AND left(%2$s, 32) LIKE coalesce(iblt_d.fingerprint, '%%')) IS NOT TRUE THEN
+					RAISE EXCEPTION USING ERRCODE = 'IB004', MESSAGE = concat('relation ',
+						iblt_d.relation, ' was altered while it was compared (', iblt_d.side, ')'),
+						HINT = 'Compare when no other session alters, renames or drops it.';
+				ELSIF iblt_d.look = 1 THEN
+					EXECUTE concat('PREPARE ', iblt_d.name, ' AS SELECT FROM ', iblt_d.relation);
+					EXECUTE concat('DEALLOCATE ', iblt_d.name);
+				ELSIF EXISTS (SELECT FROM pg_class
+						WHERE oid = to_regclass(iblt_d.relation) AND relkind = 'v')
+					OR EXISTS (SELECT FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
+						WHERE p.oid >= 16384 AND NOT r.rolsuper AND r.rolname <> current_user) THEN
+					IF (%3$s) THEN
+						RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+							MESSAGE = concat('refusing to read ', iblt_d.relation),
+							DETAIL = 'An index, statistics, a partition key or a view would run code '
+								'of another role.',
+							HINT = 'Install iblt there, or compare as that role.';
+					END IF;
 				END IF;
-			END IF;
-		END LOOP;$q$,
-		format('%L = extract(epoch FROM pg_postmaster_start_time())::text AND left(%s, 32) %s',
-			d.server, plain_fingerprint_sql(format('to_regclass(%L)::oid', d.relation)),
-			coalesce('= ' || quote_literal(d.fingerprint), 'IS NOT NULL')),
-		format('PREPARE %I AS SELECT FROM %s', p.name, d.relation), format('DEALLOCATE %I', p.name),
-		format('relation %s was altered while it was compared (%s)', d.relation, d.side),
-		plain_code_sql(format('to_regclass(%L)', d.relation)),
-		format('refusing to read %s', d.relation), d.relation)
-	FROM (SELECT concat('iblt_', gen_random_uuid())) AS p(name));
+			END LOOP;
+		END;$q$,
+		string_agg(format('(%s, %L, %L, %L, %L, %L)', n, d.relation, d.side, d.server, d.fingerprint,
+			format('"iblt_%s"', gen_random_uuid())), ', '),
+		plain_fingerprint_sql('to_regclass(iblt_d.relation)::oid'),
+		plain_code_sql('to_regclass(iblt_d.relation)'))
+	FROM unnest(described)
+		WITH ORDINALITY AS d(place, side, relation, server, fingerprint, views, n));

@@ -62,10 +62,12 @@ CREATE FUNCTION plain_matches_sql(plan plan, keys text, in_buckets boolean) RETU
 			ELSE '%s = ANY (%3$s::int8[])' END,
 		plain_key_sql(plan), plan.buckets, keys);
 
--- The expression of the fingerprint of a side's relation, whose OID is the expression id.
-CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
+-- The expression of the fingerprint of a side's relation, whose OID is the expression id.  The
+-- expression "known", if it is given, has those of many relations without iblt.
+CREATE FUNCTION read_fingerprint_sql(s side, id text, known text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN on_server_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
+	RETURN on_server_sql(s, CASE WHEN s.bare THEN
+			coalesce(known || format(' ->> (%s)::oid::text', id), plain_fingerprint_sql(id))
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END);
 
 -- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
@@ -74,7 +76,7 @@ CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
 -- stays one: the key is hashed once, and the planner, which would take the buckets for as
 -- many as the keys, expects few of them, and lets parallel workers sum them up.
 -- Relies on: read_heap, or a slice, in one snapshot under its lock.
-CREATE FUNCTION plain_sums_sql(plan plan, s side) RETURNS text
+CREATE FUNCTION plain_sums_sql(plan plan, s side, known text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
@@ -89,7 +91,7 @@ BEGIN
 			' (SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'
 			' FROM (SELECT %s, clock_timestamp() FROM %s) AS iblt_t(%s)) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',
-		read_fingerprint_sql(s, format('%L::regclass', s.relation)), begun_sql(s),
+		read_fingerprint_sql(s, format('%L::regclass', s.relation), known), begun_sql(s),
 		plan.buckets - 1, plan.buckets, plain_chain_sql(names, 'k'),
 		array_to_string(plain_key_sql(plan) || texts, ', '),
 		rows_sql(plan, s), array_to_string('k'::text || names, ', '));
