@@ -114,10 +114,10 @@ BEGIN
 	END LOOP;
 	-- the fingerprints are looked up by what each query in FROM has, under its lock
 	answers := ask_values(conns, ARRAY(SELECT format('SELECT ARRAY[%s]::text[]::text FROM (SELECT'
-				' jsonb_object_agg(id, fingerprint) FROM (%s) AS iblt_f) AS iblt_f(known)', sums[side],
-				plain_fingerprints_sql(format('= ANY (%L::oid[])', ARRAY(SELECT split_part(
-					((sides_of(s.plan))[side]).identity, ' ', -1) FROM unnest(smalls) AS s
-					WHERE (s.plan).buckets IS NOT NULL))))
+				' jsonb_object_agg(id, fingerprint) FROM (%s) AS iblt_f) AS iblt_f(known)',
+				sums[side], plain_fingerprints_sql(format('= ANY (%L::oid[])', ARRAY(
+					SELECT split_part(((sides_of(s.plan))[side]).identity, ' ', -1)
+					FROM unnest(smalls) AS s WHERE (s.plan).buckets IS NOT NULL))))
 			FROM generate_series(1, 2) AS side ORDER BY side),
 		NULL, ROW('read_heap', NULL, NULL, NULL, read)::reading);
 	FOR i IN 1 .. cardinality(smalls) LOOP

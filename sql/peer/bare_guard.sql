@@ -92,7 +92,8 @@ CREATE FUNCTION plain_lock_sql(described described[]) RETURNS text
 		DECLARE
 			iblt_d record;
 		BEGIN
-			FOR iblt_d IN SELECT * FROM (VALUES %1$s) AS d(n, relation, side, server, fingerprint, name),
+			FOR iblt_d IN SELECT * FROM (VALUES %1$s)
+					AS d(n, relation, side, server, fingerprint, name),
 					generate_series(1, 2) AS look ORDER BY n, look LOOP
 				IF (iblt_d.server = extract(epoch FROM pg_postmaster_start_time())::text
 						AND left(%2$s, 32) LIKE coalesce(iblt_d.fingerprint, '%%')) IS NOT TRUE THEN
@@ -109,15 +110,15 @@ CREATE FUNCTION plain_lock_sql(described described[]) RETURNS text
 					IF (%3$s) THEN
 						RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 							MESSAGE = concat('refusing to read ', iblt_d.relation),
-							DETAIL = 'An index, statistics, a partition key or a view would run code '
-								'of another role.',
+							DETAIL = 'An index, statistics, a partition key or a view would run '
+								'code of another role.',
 							HINT = 'Install iblt there, or compare as that role.';
 					END IF;
 				END IF;
 			END LOOP;
 		END;$q$,
-		string_agg(format('(%s, %L, %L, %L, %L, %L)', n, d.relation, d.side, d.server, d.fingerprint,
-			format('"iblt_%s"', gen_random_uuid())), ', '),
+		string_agg(format('(%s, %L, %L, %L, %L, %L)', n, d.relation, d.side, d.server,
+			d.fingerprint, format('"iblt_%s"', gen_random_uuid())), ', '),
 		plain_fingerprint_sql('to_regclass(iblt_d.relation)::oid'),
 		plain_code_sql('to_regclass(iblt_d.relation)'))
 	FROM unnest(described)

@@ -27,13 +27,15 @@ CREATE FUNCTION structure_severity(property text, a jsonb, b jsonb, absence text
 -- Are two expressions the same, but for what a dump and a restore change? Or two texts of one
 -- query of a view, one as PostgreSQL prints it up to 15?
 -- From 16 on, columns of the only relation of a query have no qualifier.  Those of subqueries
--- have one in all releases, so a text without one qualifier can be read in one way only.
+-- have one in all releases, so a text without one qualifier, which names a relation of it, can be
+-- read in one way only.
 CREATE FUNCTION structure_same(a text, b text, qualified boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND EXISTS (
 		SELECT FROM regexp_matches(x.a || x.b, '(?<![\w$".])(\w+|"(?:[^"]|"")+")\.', 'g') AS m
-		WHERE structure_renamed(x.a, m[1], '') = structure_renamed(x.b, m[1], '')) END
+		WHERE x.a ~ ('(^|[ .])' || regexp_replace(m[1], '(\W)', '\\\1', 'g') || '( |$)')
+			AND structure_renamed(x.a, m[1], '') = structure_renamed(x.b, m[1], '')) END
 	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b)
 $$;
 
@@ -44,12 +46,16 @@ CREATE FUNCTION structure_without(list jsonb, other jsonb) RETURNS jsonb
 		FROM jsonb_array_elements_text(list) WITH ORDINALITY AS l(item, n)
 		WHERE other ? item IS NOT TRUE);
 
--- A property as users see it.
-CREATE FUNCTION structure_said(value jsonb) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN CASE jsonb_typeof(value) WHEN 'object' THEN 'unknown: ' || (value ->> 'unknown')
-		WHEN 'array' THEN (SELECT string_agg(quote_ident(name), ', ' ORDER BY n)
+-- A property as users see it.  Of what may have a password they see that it differs.
+CREATE FUNCTION structure_said(property text, value jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN CASE WHEN jsonb_typeof(value) = 'object' THEN 'unknown: ' || (value ->> 'unknown')
+		WHEN jsonb_typeof(value) = 'array' THEN (
+			SELECT string_agg(quote_ident(name), ', ' ORDER BY n)
 			FROM jsonb_array_elements_text(value) WITH ORDINALITY AS u(name, n))
+		WHEN starts_with(property, 'setting ') AND property ~* 'passw|pwd|secret|token|api_?key'
+				OR value #>> '{}' ~* 'passw|pwd|secret|token|://[^ ]*@' THEN 'not shown ('
+			|| left(encode(sha256(convert_to(value #>> '{}', 'UTF8')), 'hex'), 8) || ')'
 		ELSE value #>> '{}' END;
 
 -- The name by which parts of an object call it.
@@ -78,10 +84,10 @@ AS $$
 			OR structure_unquoted(t.parent) IN (TABLE mine))
 	)
 	SELECT p.kind, p.object, x.property,
-		CASE WHEN p.mine ? w.text AND p.theirs ? w.text THEN p.mine ->> w.text
-			ELSE structure_said(y.a) END,
-		CASE WHEN p.mine ? w.text AND p.theirs ? w.text THEN p.theirs ->> w.text
-			ELSE structure_said(y.b) END
+		CASE WHEN p.mine ? w.text AND p.theirs ? w.text AND jsonb_typeof(y.b) <> 'object'
+			THEN p.mine ->> w.text ELSE structure_said(x.property, y.a) END,
+		CASE WHEN p.mine ? w.text AND p.theirs ? w.text AND jsonb_typeof(y.b) <> 'object'
+			THEN p.theirs ->> w.text ELSE structure_said(x.property, y.b) END
 			|| CASE WHEN x.property = 'next value' AND structure_unsure(y.a, y.b, p.theirs)
 			THEN ', or up to 32 steps before, as a standby says' ELSE '' END,
 		structure_severity(x.property, y.a, y.b,

@@ -11,9 +11,9 @@
 --
 -- structure_sql (structure.sql) puts the queries together.  It defines spaces (the schemas that
 -- are compared), members (what belongs to an extension), tools (the extensions of an audit),
--- relations and types (those in the schemas), and replaces {owned ACL OWNER TYPE} and
--- {granted ACL OWNER TYPE}, {code c.oid} by whether reading c would run code of another role, and
--- {encoding} by that of who asks.
+-- relations and types (those in the schemas), and replaces {owned ACL OWNER TYPE}, {owner OWNER}
+-- and {granted ACL OWNER TYPE}, {code c.oid} by whether reading c would run code of another role,
+-- and {encoding} by that of who asks.
 
 -- "whole": only if all schemas are compared, because the objects are in none.
 CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
@@ -42,8 +42,14 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	FROM pg_default_acl d WHERE d.defaclnamespace = 0$q$),
 
 ('table', false, $q$
+	SELECT 'composite type', r.object, NULL, 'change', jsonb_build_object(
+			'column order', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+				WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped),
+			{owned y.typacl y.typowner T})
+	FROM relations r JOIN pg_type y ON y.oid = r.reltype WHERE r.relkind = 'c'
+	UNION ALL
 	SELECT CASE r.relkind WHEN 'f' THEN 'foreign table' WHEN 'v' THEN 'view'
-			WHEN 'm' THEN 'materialized view' WHEN 'c' THEN 'composite type' ELSE 'table' END,
+			WHEN 'm' THEN 'materialized view' ELSE 'table' END,
 		r.object, NULL, CASE WHEN r.relkind IN ('r', 'p', 'f') THEN 'danger' ELSE 'change' END,
 		jsonb_build_object(
 			'column order', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
@@ -71,7 +77,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			'access method', (SELECT m.amname FROM pg_am m WHERE m.oid = r.relam),
 			'tablespace', (SELECT t.spcname FROM pg_tablespace t WHERE t.oid = r.reltablespace),
 			{owned r.relacl r.relowner r})
-	FROM relations r WHERE r.relkind <> 'S'$q$),
+	FROM relations r WHERE r.relkind NOT IN ('S', 'c')$q$),
 
 -- Options that begin with pg_ are the server's own: minor releases of 2026 keep one in each
 -- column.
@@ -104,17 +110,24 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 		AND NOT a.attisdropped JOIN pg_type t ON t.oid = a.atttypid
 	WHERE r.relkind <> 'S'$q$),
 
--- The copies of a foreign key in partitions have other names in other releases.  Constraints
--- for NOT NULL are properties of columns, which all releases have.
+-- The copies of a foreign key in partitions have other names in other releases, so it tells of
+-- their triggers.  Constraints for NOT NULL are properties of columns, which all releases have.
 ('constraint', false, $q$
 	SELECT 'constraint', quote_ident(k.conname) || ' on ' || o.object, o.object, 'danger',
 		jsonb_build_object(
 			'definition', regexp_replace(pg_get_constraintdef(k.oid),
 				'( NOT VALID| NOT ENFORCED)+$', ''),
 			'not valid', NOT k.convalidated, 'not enforced', to_jsonb(k) -> 'conenforced' = 'false',
-			'triggers', nullif((SELECT string_agg(DISTINCT substring('O enabled, D disabled, '
-					'R replica, A always' FROM concat(t.tgenabled, ' ([a-z]+)')), ', ')
-				FROM pg_trigger t WHERE t.tgconstraint = k.oid), 'enabled'),
+			'triggers', (
+				WITH RECURSIVE copy(oid) AS (
+					SELECT k.oid
+					UNION
+					SELECT c.oid FROM copy JOIN pg_constraint c ON c.conparentid = copy.oid
+						AND k.contype = 'f')
+				SELECT string_agg(DISTINCT concat_ws(' ', substring('D disabled, R replica, '
+						'A always' FROM concat(t.tgenabled, ' ([a-z]+)')), 'on',
+					t.tgrelid::regclass) COLLATE "C", ', ')
+				FROM copy JOIN pg_trigger t ON t.tgconstraint = copy.oid AND t.tgenabled <> 'O'),
 			'invalid index', NOT (i.indisvalid AND i.indisready), 'clustered', i.indisclustered,
 			'options', array_to_string(x.reloptions, ', '),
 			'tablespace', (SELECT t.spcname FROM pg_tablespace t WHERE t.oid = x.reltablespace))
@@ -274,7 +287,9 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			'volatility', substring('immutable stable volatile'
 				FROM concat(p.provolatile, '[a-z]+')), 'strict', p.proisstrict,
 			'window', p.prokind = 'w', 'security definer', p.prosecdef, 'leakproof', p.proleakproof,
-			'settings', array_to_string(p.proconfig, ', '),
+			'settings', array_to_string(p.proconfig, ', '), 'transforms', (SELECT string_agg(
+				format_type(o, NULL), ', ' ORDER BY n) FROM unnest(p.protrftypes)
+				WITH ORDINALITY AS u(o, n)),
 			'parallel', substring('safe restricted unsafe' FROM concat(p.proparallel, '[a-z]+')),
 			'cost', p.procost, 'rows', p.prorows, 'support', nullif(p.prosupport, 0)::regproc,
 			{owned p.proacl p.proowner f})
@@ -303,7 +318,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 					g.rngmultitypid::regtype)
 				FROM pg_range g WHERE g.rngtypid = t.oid)
 				WHEN 'b' THEN concat_ws(' ', t.typinput, t.typoutput, t.typreceive, t.typsend,
-					t.typlen, t.typbyval, t.typalign, t.typstorage, t.typelem::regtype) END,
+					t.typlen, t.typbyval, t.typalign, t.typstorage, t.typelem::regtype, t.typdelim,
+					t.typcategory, t.typispreferred, t.typmodin, t.typmodout) END,
 			{owned t.typacl t.typowner T})
 	FROM types t WHERE t.typtype IN ('e', 'd', 'r')
 	OR t.typtype = 'b' AND NOT EXISTS (SELECT FROM pg_type e WHERE e.typarray = t.oid)$q$),
@@ -311,41 +327,55 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 -- Of these, little more than the names is compared.
 ('other', false, $q$
 	SELECT i.type, i.identity, NULL, CASE i.type WHEN 'collation' THEN 'danger' ELSE 'change' END,
-		jsonb_build_object('definition', x.definition)
-	FROM (SELECT 'pg_collation'::regclass, c.oid, c.collnamespace, concat_ws(' ', c.collprovider,
+		jsonb_build_object('definition', x.definition, {owner x.owner})
+	FROM (SELECT 'pg_collation'::regclass, c.oid, c.collnamespace, c.collowner,
+			concat_ws(' ', c.collprovider,
 			c.collisdeterministic, replace(lower(coalesce(c.collcollate, '')), '-', ''),
 			replace(lower(coalesce(c.collctype, '')), '-', ''), coalesce(j ->> 'colllocale',
 				j ->> 'colliculocale'), j ->> 'collicurules')
 			FROM pg_collation c, LATERAL (SELECT to_jsonb(c)) AS y(j)
 			WHERE c.collnamespace IN (SELECT s.oid FROM spaces s)
-		UNION ALL SELECT 'pg_statistic_ext'::regclass, e.oid, e.stxnamespace,
-			pg_get_statisticsobjdef(e.oid) FROM pg_statistic_ext e
-		UNION ALL SELECT 'pg_operator'::regclass, o.oid, o.oprnamespace, concat_ws(' ', o.oprcode,
-			o.oprresult::regtype, o.oprrest, o.oprjoin, o.oprcanmerge, o.oprcanhash)
+		UNION ALL SELECT 'pg_statistic_ext'::regclass, e.oid, e.stxnamespace, e.stxowner,
+			concat_ws(' ', pg_get_statisticsobjdef(e.oid), nullif(to_jsonb(e) ->> 'stxstattarget',
+			'-1')) FROM pg_statistic_ext e
+		UNION ALL SELECT 'pg_operator'::regclass, o.oid, o.oprnamespace, o.oprowner,
+			concat_ws(' ', o.oprcode, o.oprresult::regtype, o.oprrest, o.oprjoin, o.oprcanmerge,
+			o.oprcanhash, nullif(o.oprcom, 0)::regoperator,
+			'negator ' || nullif(o.oprnegate, 0)::regoperator::text)
 			FROM pg_operator o WHERE o.oprnamespace IN (SELECT s.oid FROM spaces s)
-		UNION ALL SELECT 'pg_opclass'::regclass, oid, opcnamespace, NULL FROM pg_opclass
-		UNION ALL SELECT 'pg_opfamily'::regclass, oid, opfnamespace, NULL FROM pg_opfamily
-		UNION ALL SELECT 'pg_conversion'::regclass, oid, connamespace, NULL FROM pg_conversion
-		UNION ALL SELECT 'pg_ts_config'::regclass, oid, cfgnamespace, NULL FROM pg_ts_config
-		UNION ALL SELECT 'pg_ts_dict'::regclass, oid, dictnamespace, dictinitoption FROM pg_ts_dict)
-		AS x(classid, objid, namespace, definition)
+		UNION ALL SELECT 'pg_opclass'::regclass, oid, opcnamespace, opcowner, NULL FROM pg_opclass
+		UNION ALL SELECT 'pg_opfamily'::regclass, oid, opfnamespace, opfowner, NULL FROM pg_opfamily
+		UNION ALL SELECT 'pg_conversion'::regclass, oid, connamespace, conowner, concat_ws(' ',
+			pg_encoding_to_char(conforencoding), pg_encoding_to_char(contoencoding), conproc,
+			condefault) FROM pg_conversion
+		UNION ALL SELECT 'pg_ts_config'::regclass, oid, cfgnamespace, cfgowner, NULL
+			FROM pg_ts_config
+		UNION ALL SELECT 'pg_ts_dict'::regclass, d.oid, d.dictnamespace, d.dictowner, concat_ws(' ',
+			(SELECT t.tmplname FROM pg_ts_template t WHERE t.oid = d.dicttemplate),
+			d.dictinitoption) FROM pg_ts_dict d)
+		AS x(classid, objid, namespace, owner, definition)
 	JOIN spaces s ON s.oid = x.namespace,
 	LATERAL pg_identify_object(x.classid, x.objid, 0) AS i
 	WHERE (x.classid, x.objid) NOT IN (TABLE members)$q$),
 
 ('global', true, $q$
 	SELECT i.type, i.identity, NULL, 'change',
-		jsonb_build_object('definition', x.definition, 'enabled', x.enabled)
+		jsonb_build_object('definition', x.definition, 'enabled', x.enabled, {owner x.owner})
 	FROM (SELECT 'pg_event_trigger'::regclass, e.oid, concat_ws(' ', e.evtevent,
 			e.evtfoid::regproc, e.evttags), substring('O true, D false, R replica, A always'
-			FROM concat(e.evtenabled, ' ([a-z]+)')) FROM pg_event_trigger e
+			FROM concat(e.evtenabled, ' ([a-z]+)')), e.evtowner FROM pg_event_trigger e
 		UNION ALL SELECT 'pg_cast'::regclass, c.oid, concat_ws(' ', c.castcontext, c.castmethod,
-			nullif(c.castfunc, 0)::regprocedure), NULL FROM pg_cast c
-		UNION ALL SELECT 'pg_language'::regclass, l.oid, NULL, NULL FROM pg_language l)
-		AS x(classid, objid, definition, enabled),
+			nullif(c.castfunc, 0)::regprocedure), NULL, NULL FROM pg_cast c)
+		AS x(classid, objid, definition, enabled, owner),
 	LATERAL pg_identify_object(x.classid, x.objid, 0) AS i
 	WHERE x.objid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend d
 		WHERE d.classid = x.classid AND d.objid = x.objid AND d.deptype IN ('e', 'i'))$q$),
+
+('language', true, $q$
+	SELECT 'language', quote_ident(l.lanname), NULL, 'change', jsonb_build_object(
+		'trusted', l.lanpltrusted, 'handler', nullif(l.lanplcallfoid, 0)::regproc,
+		{owned l.lanacl l.lanowner l})
+	FROM pg_language l WHERE l.lanname NOT IN ('internal', 'c')$q$),
 
 ('extension', true, $q$
 	SELECT 'extension', quote_ident(e.extname), NULL, 'change',
@@ -361,17 +391,31 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			CASE WHEN p.pubupdate THEN 'update' END, CASE WHEN p.pubdelete THEN 'delete' END,
 			CASE WHEN p.pubtruncate THEN 'truncate' END),
 		'via root', p.pubviaroot, 'generated columns', nullif(to_jsonb(p) ->> 'pubgencols', 'n'),
-		'all sequences', to_jsonb(p) -> 'puballsequences')
+		'all sequences', to_jsonb(p) -> 'puballsequences',
+		'schemas', CASE WHEN to_regclass('pg_catalog.pg_publication_namespace') IS NOT NULL THEN
+			substring(query_to_xml(format('SELECT string_agg(quote_ident(n.nspname), %L'
+				' ORDER BY n.nspname) AS v FROM pg_publication_namespace s JOIN pg_namespace n'
+				' ON n.oid = s.pnnspid WHERE s.pnpubid = %s', ', ', p.oid), false, false, '')::text
+				FROM '<v>([^<]*)</v>') END, {owner p.pubowner})
 	FROM pg_publication p
 	UNION ALL
 	SELECT 'published table', format('%s in %I', y.name, t.pubname),
 		format('publication %I', t.pubname), 'change', jsonb_build_object(
 			'filter', y.j ->> 'rowfilter',
+			-- NULL: it is named itself, or all tables are published
+			'through', CASE WHEN NOT p.puballtables THEN (
+				SELECT CASE count(*) WHEN 0 THEN 'its schema' ELSE nullif(string_agg(concat_ws(' ',
+					CASE WHEN r.prrelid <> c.oid THEN r.prrelid::regclass END,
+					CASE WHEN to_jsonb(r) ->> 'prattrs' IS NOT NULL THEN 'with a list of columns'
+						END), ', ' ORDER BY r.prrelid::regclass::text COLLATE "C"), '') END
+				FROM pg_publication_rel r WHERE r.prpubid = p.oid AND (r.prrelid = c.oid
+					OR r.prrelid IN (SELECT pg_partition_ancestors(c.oid)))) END,
 			'columns left out', (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 				FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 				AND a.attgenerated = '' AND NOT coalesce(nullif(y.j -> 'attnames', 'null')
 					? a.attname::text, true)))
-	FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
+	FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+	JOIN pg_namespace n ON n.nspname = t.schemaname
 	JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename, LATERAL (
 		SELECT to_jsonb(t), format('%I.%I', t.schemaname, t.tablename)) AS y(j, name)$q$),
 
@@ -383,6 +427,7 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			replace(lower(d.datcollate::text), '-', ''), coalesce(j ->> 'datlocale',
 				j ->> 'daticulocale'), j ->> 'daticurules'),
 		'character type', replace(lower(d.datctype::text), '-', ''),
+		'connection limit', nullif(d.datconnlimit, -1),
 		{owned d.datacl d.datdba d})
 		|| (SELECT coalesce(jsonb_object_agg('setting ' || split_part(c, '=', 1)
 				|| CASE WHEN r.setrole <> 0 THEN ' of ' || quote_ident(pg_get_userbyid(r.setrole))

@@ -66,9 +66,9 @@ AS $$
 					'object', object, 'parent', parent, 'severity', severity,
 					'facts', jsonb_strip_nulls(facts))), '[]') FROM objects))::text$q$,
 		schema, string_agg(replace(replace(CASE WHEN rights THEN
-				regexp_replace(regexp_replace(k.query,
-				'\{owned (\S+) (\S+) (\w)\}',
-				$q$'owner', pg_get_userbyid(\2), {granted \1 \2 \3}$q$),
+				regexp_replace(regexp_replace(regexp_replace(k.query,
+				'\{owned (\S+) (\S+) (\w)\}', '{owner \2}, {granted \1 \2 \3}', 'g'),
+				'\{owner (\S+)\}', $q$'owner', pg_get_userbyid(\1)$q$, 'g'),
 				'\{granted (\S+) (\S+) (\w)\}',
 				$q$'rights', (SELECT jsonb_object_agg(g.role, g.rights) FROM (
 					SELECT CASE g.grantee WHEN 0 THEN 'PUBLIC' WHEN \2 THEN 'the owner'
@@ -77,8 +77,9 @@ AS $$
 							g.privilege_type || CASE WHEN g.is_grantable THEN '*' ELSE '' END)
 					FROM aclexplode(coalesce(\1, acldefault('\3', \2))) AS g
 					WHERE g.privilege_type <> 'MAINTAIN' OR g.grantee <> \2
-					GROUP BY g.grantee) AS g(role, rights))$q$)
-			ELSE regexp_replace(k.query, ',\s*\{(owned|granted) [^}]*\}', '') END, '{code c.oid}',
+					GROUP BY g.grantee) AS g(role, rights))$q$, 'g')
+			ELSE regexp_replace(k.query, ',\s*\{(owned|owner|granted) [^}]*\}', '', 'g') END,
+				'{code c.oid}',
 			'(' || plain_code_sql('c.oid') || ')'), '{encoding}',
 			quote_literal(getdatabaseencoding())), ' UNION ALL '))
 	FROM structure_kinds k
@@ -98,6 +99,37 @@ AS $$
 			replace(other, '\', '\\'), 'g') END, '' ORDER BY n), expression)
 	FROM regexp_matches(expression, '''(?:[^'']|'''')*''(?:::reg\w+)?|[^'']+|''', 'g')
 		WITH ORDINALITY AS t(m, n)
+$$;
+
+-- A property of an object of the peer, whose schema "theirs" has the name "mine" here, with names
+-- of that schema as they are here.  What is called "mine" there is another schema.  Where a name
+-- may be that of a schema or not, nobody knows what it says.
+CREATE FUNCTION structure_moved(kind text, property text, value jsonb, facts jsonb, theirs text,
+	mine text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN jsonb_typeof(value) <> 'string' THEN value
+		WHEN property = 'source text' THEN to_jsonb(source)
+		WHEN property = 'source' AND said !~* alone THEN
+			to_jsonb(left(encode(sha256(convert_to(source, 'UTF8')), 'hex'), 32))
+		WHEN property = 'source' THEN
+			'{"unknown": "the source may name schemas, or is long, or may have a password"}'
+		WHEN property = 'settings' THEN to_jsonb(regexp_replace(regexp_replace(said,
+			before || a || behind, 'peer.' || named, 'g'), before || b || behind, named, 'g'))
+		WHEN (kind ~ 'view$' OR kind IN ('rule', 'policy') OR property = 'body')
+				AND regexp_replace(said, '''(?:[^'']|'''')*''', '', 'g') ~ alone
+			OR ARRAY[theirs, mine] && '{old,new}' AND (kind = 'rule' OR said ~ ' WHEN \(')
+			THEN '{"unknown": "a name in it may be that of a schema, or of something else"}'
+		ELSE to_jsonb(structure_renamed(structure_renamed(said, mine, 'peer.' || mine || '.'),
+			theirs, mine || '.')) END
+	FROM (SELECT regexp_replace(mine, '(\W)', '\\\1', 'g'),
+		regexp_replace(theirs, '(\W)', '\\\1', 'g'), replace(mine, '\', '\\'),
+		'(?<![\w$".])', '(?![\w$".])') AS q(a, b, named, before, behind),
+	LATERAL (SELECT format('%s(?:%s|%s)%s', before, a, b, behind),
+		CASE property WHEN 'source' THEN facts ->> 'source text' ELSE value #>> '{}' END)
+		AS t(alone, said),
+	LATERAL (SELECT regexp_replace(regexp_replace(said, before || a || '\.',
+		'peer.' || named || '.', 'gi'), before || b || '\.', named || '.', 'gi')) AS m(source)
 $$;
 
 -- A name without the quotes that PostgreSQL puts around these words only from 16 or 17 on, where
@@ -179,11 +211,9 @@ RETURNS structure_object[]
 	FROM jsonb_populate_recordset(NULL::structure_object, answer -> 'objects') AS p,
 	LATERAL (SELECT p.kind, p.object, p.parent, p.severity, p.facts WHERE schema IS NULL
 		UNION ALL
-		SELECT p.kind, CASE p.kind WHEN 'schema' THEN other
-			ELSE structure_renamed(p.object, schema, other || '.') END,
-			structure_renamed(p.parent, schema, other || '.'), p.severity,
-			(SELECT coalesce(jsonb_object_agg(f.key, CASE
-				WHEN jsonb_typeof(f.value) = 'string' AND f.key <> 'source text'
-				THEN to_jsonb(structure_renamed(f.value #>> '{}', schema, other || '.'))
-				ELSE f.value END), '{}') FROM jsonb_each(p.facts) AS f)
+		SELECT p.kind, CASE p.kind WHEN 'schema' THEN other ELSE structure_moved('', '',
+				to_jsonb(p.object), NULL, schema, other) #>> '{}' END,
+			structure_moved('', '', to_jsonb(p.parent), NULL, schema, other) #>> '{}', p.severity,
+			(SELECT coalesce(jsonb_object_agg(f.key, structure_moved(p.kind, f.key, f.value,
+				p.facts, schema, other)), '{}') FROM jsonb_each(p.facts) AS f)
 		WHERE schema IS NOT NULL) AS o);

@@ -67,7 +67,8 @@ FROM (VALUES ('type', '"a"', '"b"', 'danger', false, false), ('type', '"a"', '"b
 	('next value', '9', '10', 'danger', false, false), ('next value', '10', '9', 'danger', false, false), ('next value', '9', '10', 'danger', true, false),
 	('next value', '10', '9', 'danger', true, false), ('next value', '9', '10', 'danger', false, true), ('next value', '10', '9', 'danger', true, true))
 	AS v(property, a, b, absence, falling, cycle);
-SELECT structure_said('"x"'), structure_said('7'), structure_said('true'), structure_said('["a", "B b"]'), structure_said('{"unknown": "no right"}'), structure_said(NULL) IS NULL AS nothing;
+SELECT structure_said('', '"x"'), structure_said('', '7'), structure_said('', 'true'), structure_said('', '["a", "B b"]'), structure_said('', '{"unknown": "no right"}'), structure_said('', NULL) IS NULL AS nothing;
+SELECT structure_said('setting app.api_key', '"x"'), structure_said('settings', '"app.secret=s3"'), structure_said('definition', '"SELECT * FROM dblink(''host=x password=p'')"');
 
 -- behind its column: the next value is not past it
 SELECT (structure_objects(jsonb_build_object('objects', jsonb_build_array(jsonb_build_object('kind', 'sequence', 'facts', facts::jsonb))), NULL, NULL))[1].facts -> 'behind its column' AS behind, facts

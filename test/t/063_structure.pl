@@ -136,7 +136,10 @@ my @changes = (
 	[ once => 'ALTER TABLE s.orders DROP CONSTRAINT once', 'constraint|once on s.orders|exists||true|danger' ],
 	[ once => 'ALTER TABLE s.orders DROP CONSTRAINT once; CREATE UNIQUE INDEX once ON s.orders (customer, at)', 'constraint|once on s.orders|exists||true|danger', 'index|once on s.orders|exists|true||danger' ],
 	[ once => 'ALTER INDEX s.once SET (fillfactor = 60)', 'constraint|once on s.orders|options|fillfactor=60||change' ],
-	[ deferred => 'ALTER TABLE s.deferred DISABLE TRIGGER ALL', 'constraint|deferred_b_fkey on s.deferred|triggers|disabled||danger', 'constraint|deferred_c_key on s.deferred|triggers|disabled||danger' ],
+	[ deferred => 'ALTER TABLE s.deferred DISABLE TRIGGER ALL', map { "constraint|$_ on s.deferred|triggers|disabled on s.deferred||danger" } 'deferred_b_fkey', 'deferred_c_key' ],
+	# of a foreign key, triggers of the other relation, and of partitions
+	[ buyer => 'ALTER TABLE s.customers DISABLE TRIGGER ALL', 'constraint|buyer on s.orders|triggers|disabled on s.customers||danger' ],
+	[ refers => 'ALTER TABLE s.dumped_1 DISABLE TRIGGER ALL', 'constraint|refers_id_n_fkey on s.refers|triggers|disabled on s.dumped_1||danger' ],
 	[ deferred => 'ALTER TABLE s.deferred DROP CONSTRAINT deferred_b_excl', 'constraint|deferred_b_excl on s.deferred|exists||true|danger' ],
 	# indexes
 	[ orders_at => 'DROP INDEX s.orders_at', 'index|orders_at on s.orders|exists||true|change' ],
@@ -225,6 +228,9 @@ my @changes = (
 	# the rest
 	[ code => q{ALTER COLLATION s.german RENAME TO saxon}, 'collation|s.german|exists||true|danger', 'collation|s.saxon|exists|true||danger' ],
 	[ stats => q{DROP STATISTICS s.stats}, 'statistics object|s.stats|exists||true|change' ],
+	[ stats => q{ALTER STATISTICS s.stats SET STATISTICS 7}, qr/^statistics object\|s\.stats\|definition\|.* 7\|.*orders\|change$/ ],
+	[ limit => q{ALTER DATABASE DATABASE CONNECTION LIMIT 7}, 'database|this database|connection limit|7||change' ],
+	[ secret => q{ALTER DATABASE DATABASE SET app.secret = 'hush'}, qr/^database\|this database\|setting app\.secret\|not shown \([0-9a-f]{8}\)\|\|change$/ ],
 	[ pub => q{ALTER PUBLICATION pub SET (publish = 'insert')}, 'publication|pub|operations|insert|insert, update|change' ],
 	[ pub => q{ALTER PUBLICATION pub SET (publish_via_partition_root)}, 'publication|pub|via root|true||change' ],
 	[ pub => q{ALTER PUBLICATION pub DROP TABLE s.orders}, 'published table|s.orders in pub|exists||true|change' ],
@@ -243,12 +249,20 @@ my @changes = (
 	[ sequence_grants => q{GRANT USAGE ON s.orders_id_seq TO other}, 'rights!sequence|s.orders_id_seq|rights of other|USAGE||change' ],
 	[ schema_grants => q{GRANT CREATE ON SCHEMA s TO other}, 'rights!schema|s|rights of other|CREATE||change' ],
 	[ type_grants => q{REVOKE USAGE ON TYPE s.mood FROM PUBLIC}, 'rights!enum|s.mood|rights of PUBLIC||USAGE|change' ],
+	[ pair => q{REVOKE USAGE ON TYPE s.pair FROM PUBLIC}, 'rights!composite type|s.pair|rights of PUBLIC||USAGE|change' ],
+	[ language => q{REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC}, 'rights!language|plpgsql|rights of PUBLIC||USAGE|change' ],
+	[ stats => q{ALTER STATISTICS s.stats OWNER TO other}, 'rights!statistics object|s.stats|owner|other|ROLE|change' ],
+	[ pub => q{ALTER PUBLICATION pub OWNER TO other}, 'rights!publication|pub|owner|other|ROLE|change' ],
 );
 if ($version >= 15)
 {
 	push @changes, [ orders_code => 'DROP INDEX s.orders_code; CREATE UNIQUE INDEX orders_code ON s.orders ((id % 1000), customer) NULLS NOT DISTINCT', 'index|orders_code on s.orders|nulls not distinct|true||danger' ],
 	  [ numbers => 'ALTER SEQUENCE s.numbers SET UNLOGGED', 'sequence|s.numbers|unlogged|true||danger' ],
-	  [ pub => 'ALTER PUBLICATION pub SET TABLE s.orders WHERE (id > 0), s.child (b)', 'published table|s.orders in pub|filter|(id > 0)||change', 'published table|s.child in pub|columns left out|a||change' ];
+	  [ pub => 'ALTER PUBLICATION pub SET TABLE s.orders WHERE (id > 0), s.child (b)', 'published table|s.orders in pub|filter|(id > 0)||change', 'published table|s.child in pub|columns left out|a||change',
+		'published table|s.child in pub|through|with a list of columns||change' ],
+	  # the same tables are published, and others will be
+	  [ pub => 'ALTER PUBLICATION pub ADD TABLES IN SCHEMA iblt_internal', 'publication|pub|schemas|iblt_internal||change' ],
+	  [ pub_s => 'ALTER PUBLICATION s SET TABLE s.child (a, b)', 'published table|s.child in s|through|with a list of columns||change' ],
 }
 if ($version >= 18)
 {
