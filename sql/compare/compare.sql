@@ -10,10 +10,51 @@
 -- which is never in memory as a whole.  Beside the rows, its figures go through the
 -- setting that iblt_compare_stats reads.
 
+-- What differs now, where keys differed in that many scans and no difference is left, and "gone" of
+-- them had no row any more, nor perhaps had some of those that were rechecked; NULL if all that
+-- differed has become equal.
+-- A row that was deleted before the other side had it tells nothing: perhaps that side would never
+-- have got it.  What has come since shows whether it gets such rows.  Of buckets only the next sums
+-- tell what has become of their rows.
+CREATE FUNCTION read_again(before found_keys, gone bigint, batches held[], scans integer)
+RETURNS found_keys
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan := before.plan;
+	keys text[] := keys_of_ids(plan, ARRAY(SELECT unnest(b.ids) FROM unnest(batches) AS b));
+	found found_keys;
+BEGIN
+	IF keys <> '{}' THEN
+		gone := gone + keys_gone(plan, keys, find_sides(plan, keys));
+	END IF;
+	IF gone = 0 AND plan.buckets IS NULL THEN
+		RETURN NULL;
+	ELSIF gone = 0 OR scans < 3 THEN
+		PERFORM progress(plan.progress,
+			'what differed is equal or gone by now: the relations are read once more');
+		plan.found := NULL;
+		found := find_keys(plan);
+		IF gone = 0 AND plain_arrived(before, found) THEN
+			RETURN NULL;
+		ELSIF scans < 3 THEN
+			RETURN found;
+		END IF;
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = concat((before.figures).rows_here, ' ',
+			(before.figures).rows_there, ' '),
+		MESSAGE = 'rows kept changing: what differed was deleted before it could be looked up',
+		DETAIL = 'In each of 3 scans, rows differed that neither side had any more when they were '
+			'looked up. Perhaps such rows do not reach the other side.',
+		HINT = 'Compare at a quieter moment, or in slices (iblt_audit_run), which look sooner.';
+END
+$$;
+
 -- The differences among the keys that find_keys gave, in batches, and behind them the figures.
 -- Plain queries give buckets in place of keys.  Only when the rows of these are read, they tell
 -- whether too many keys differ.  Then find_keys waits for replication, or ends in an error.  Rows
 -- that are not rechecked are answered as they are read.
+-- If no difference is left, all may have to be read once more (read_again).
 CREATE FUNCTION differences(answer found_keys) RETURNS SETOF batch
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -32,66 +73,79 @@ DECLARE
 	doubtful text[] := '{}';
 	differences bigint := 0;	-- that are answered
 	unconfirmed bigint := 0;
+	gone bigint;			-- keys that have no row any more
 	b batch;
 BEGIN
-	LOOP
+	FOR scan IN 1 .. 3 LOOP
+		gone := 0;
+		LOOP
+			started := clock_timestamp();
+			plan := answer.plan;
+			figures := answer.figures;
+			number := CASE WHEN plain THEN cardinality(answer.buckets) ELSE answer.number END;
+			size := CASE WHEN plain THEN plain_batch(plan, figures) ELSE batch_size(plan) END;
+			batches := '{}';
+			total := 0;
+			FOR done IN 0 .. number - 1 BY size LOOP
+				IF plain THEN
+					named.keys := answer.buckets[done + 1 : done + size];
+				ELSE
+					named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
+				END IF;
+				PERFORM progress(plan.progress, format(CASE
+					WHEN plain THEN 'reading the rows of %s buckets on %s sides'
+					ELSE 'looking %s keys up on %s sides%s' END,
+					cardinality(named.keys),
+					CASE WHEN plan.sides IS NULL THEN 'both' ELSE 'all' END,
+					CASE WHEN number > size THEN format(', %s of %s are done', done, number) END));
+				IF plain THEN
+					rows := plain_find(plan, named.keys, true);
+				ELSE
+					rows := find_sides(plan, named.keys);
+					doubtful := doubtful || doubtful(plan, answer.base, answer.said, named, rows);
+				END IF;
+				looked := differing(plan, rows, named.keys);
+				IF NOT plain AND cardinality(looked) < cardinality(named.keys) THEN
+					gone := gone + keys_gone(plan, named.keys, rows);
+				END IF;
+				total := total + cardinality(looked);
+				answer.exact := CASE WHEN done + size >= number THEN true END;
+				EXIT WHEN plain AND total > plan.max_differences;
+				IF plan.recheck > 0 THEN
+					batches := kept(batches, hold(looked), number > size);
+				ELSE
+					differences := differences + cardinality(looked);
+					RETURN NEXT ROW(looked, NULL, NULL, NULL)::batch;
+				END IF;
+			END LOOP;
+			IF number > 0 THEN
+				figures.lookup_ms := coalesce(figures.lookup_ms, 0) + ms(started);
+			END IF;
+			EXIT WHEN NOT plain OR total <= plan.max_differences;
+			answer.number := total;
+			answer.keys := NULL;
+			answer.figures := figures;
+			answer := find_keys(plan, answer);
+		END LOOP;
+		IF cardinality(doubtful) > 0 THEN
+			PERFORM check_looked(plan, ARRAY(SELECT DISTINCT unnest(doubtful)));
+			figures.lookup_ms := ms(started);
+		END IF;
 		started := clock_timestamp();
-		plan := answer.plan;
-		figures := answer.figures;
-		number := CASE WHEN plain THEN cardinality(answer.buckets) ELSE answer.number END;
-		size := CASE WHEN plain THEN plain_batch(plan, figures) ELSE batch_size(plan) END;
-		batches := '{}';
-		total := 0;
-		FOR done IN 0 .. number - 1 BY size LOOP
-			IF plain THEN
-				named.keys := answer.buckets[done + 1 : done + size];
-			ELSE
-				named := iblt_compare_keys(answer.sample, answer.keys, done::integer, size);
-			END IF;
-			PERFORM progress(plan.progress, format(CASE
-				WHEN plain THEN 'reading the rows of %s buckets on %s sides'
-				ELSE 'looking %s keys up on %s sides%s' END,
-				cardinality(named.keys), CASE WHEN plan.sides IS NULL THEN 'both' ELSE 'all' END,
-				CASE WHEN number > size THEN format(', %s of %s are done', done, number) END));
-			IF plain THEN
-				rows := plain_find(plan, named.keys, true);
-			ELSE
-				rows := find_sides(plan, named.keys);
-				doubtful := doubtful || doubtful(plan, answer.base, answer.said, named, rows);
-			END IF;
-			looked := differing(plan, rows, named.keys);
-			total := total + cardinality(looked);
-			answer.exact := CASE WHEN done + size >= number THEN true END;
-			EXIT WHEN plain AND total > plan.max_differences;
-			IF plan.recheck > 0 THEN
-				batches := kept(batches, hold(looked), number > size);
-			ELSE
-				differences := differences + cardinality(looked);
-				RETURN NEXT ROW(looked, NULL, NULL, NULL)::batch;
-			END IF;
-		END LOOP;
-		figures.lookup_ms := CASE WHEN number > 0 THEN coalesce(figures.lookup_ms, 0) + ms(started)
-			ELSE figures.lookup_ms END;
-		EXIT WHEN NOT plain OR total <= plan.max_differences;
-		answer.number := total;
-		answer.keys := NULL;
+		IF cardinality(batches) > 0 THEN
+			FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
+				differences := differences + cardinality(b.differences);
+				unconfirmed := unconfirmed
+					+ (SELECT count(*) FROM unnest(b.differences) AS d WHERE NOT d.confirmed);
+				RETURN NEXT b;
+			END LOOP;
+			figures.recheck_ms := ms(started);
+		END IF;
+		EXIT WHEN differences > 0 OR number = 0;
 		answer.figures := figures;
-		answer := find_keys(plan, answer);
+		answer := read_again(answer, gone, batches, scan);
+		EXIT WHEN answer.number IS NULL;
 	END LOOP;
-	IF cardinality(doubtful) > 0 THEN
-		PERFORM check_looked(plan, ARRAY(SELECT DISTINCT unnest(doubtful)));
-		figures.lookup_ms := ms(started);
-	END IF;
-	started := clock_timestamp();
-	IF cardinality(batches) > 0 THEN
-		FOR b IN SELECT * FROM recheck_batches(plan, batches) LOOP
-			differences := differences + cardinality(b.differences);
-			unconfirmed := unconfirmed
-				+ (SELECT count(*) FROM unnest(b.differences) AS d WHERE NOT d.confirmed);
-			RETURN NEXT b;
-		END LOOP;
-		figures.recheck_ms := ms(started);
-	END IF;
 	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures,
 		CASE WHEN plain THEN total ELSE number END, differences, unconfirmed), plan)::batch;
 END

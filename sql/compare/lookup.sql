@@ -125,6 +125,18 @@ BEGIN
 END
 $$;
 
+-- How many of the keys have no row on any side.
+CREATE FUNCTION keys_gone(plan plan, keys text[], rows found_rows[]) RETURNS bigint
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN plan.by_hash THEN (
+			SELECT count(*) FROM unnest(keys) AS k(key) WHERE k.key NOT IN (
+				SELECT split_part(i.id, ' ', 1) FROM unnest(rows) AS r, unnest(r.id) AS i(id)))
+		ELSE (SELECT count(*) FROM (SELECT FROM unnest(rows) AS r,
+				unnest(r.checksum) WITH ORDINALITY AS c(checksum, place)
+			GROUP BY c.place HAVING count(c.checksum) = 0) AS g) END
+$$;
+
 -- Those of the keys with these ids whose rows differ now, each side seen in one snapshot.
 CREATE FUNCTION look_at_ids(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

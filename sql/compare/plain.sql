@@ -117,7 +117,6 @@ DECLARE
 	number double precision := plan.buckets;
 	answers text[];
 	words text[];
-	first numeric[];
 	differ numeric[];
 	rows bigint[];
 	times numeric[];
@@ -134,11 +133,12 @@ BEGIN
 		rows[n] := words[2];
 		times[n] := words[4];
 		IF n = 1 THEN
-			first := words[3];
+			found.first := words[3];
 		END IF;
 		-- 0.5 is that of no rows, which no sum is
 		differ := ARRAY(SELECT coalesce(u.a, 0.5) - coalesce(u.b, 0.5)
-			FROM unnest(first, words[3]::numeric[]) WITH ORDINALITY AS u(a, b, n) ORDER BY u.n);
+			FROM unnest(found.first, words[3]::numeric[]) WITH ORDINALITY AS u(a, b, n)
+			ORDER BY u.n);
 		found.sums[n] := differ;
 		found.buckets := ARRAY(SELECT u.n - 1 FROM unnest(differ) WITH ORDINALITY AS u(sum, n)
 			WHERE u.sum <> 0 UNION SELECT unnest(found.buckets)::bigint ORDER BY 1);
@@ -235,6 +235,22 @@ BEGIN
 	RETURN result;
 END
 $$;
+
+-- Is all that differed before in buckets the same now, and as a side had it before that had no
+-- fewer rows than others?  Then the others have got what they lacked, and it was not deleted.
+CREATE FUNCTION plain_arrived(before found_keys, after found_keys) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE
+	RETURN NOT before.buckets && after.buckets AND (SELECT bool_and(arrived) FROM (
+		SELECT bool_or(coalesce(f.now, 0.5) = x.total) AND max(c.rows) = max(c.rows)
+				FILTER (WHERE coalesce(f.now, 0.5) = x.total)
+		FROM unnest(before.buckets) AS b(bucket)
+		JOIN unnest(before.first, after.first) WITH ORDINALITY AS f(was, now, n)
+			ON f.n - 1 = b.bucket::bigint
+		JOIN (SELECT unnest(before.sums)::numeric[]) AS s(list) ON true
+		JOIN LATERAL unnest(s.list) WITH ORDINALITY AS d(differ, n) ON d.n = f.n,
+		LATERAL (SELECT coalesce(f.was, 0.5) - d.differ) AS x(total),
+		LATERAL (SELECT (trunc(x.total) % 100000 + 100000) % 100000) AS c(rows)
+		GROUP BY f.n) AS a(arrived));
 
 -- Did most of what differs now differ before, in the same way, on the side that differs most from
 -- the first one now? False, too, if buckets do not tell.

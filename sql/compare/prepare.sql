@@ -79,6 +79,7 @@ AS $$
 DECLARE
 	plan plan;
 	s side;
+	trees text[];
 BEGIN
 	IF cardinality(here.collations) + cardinality(there.collations) > 0 THEN
 		PERFORM check_collations(here, there);
@@ -102,6 +103,22 @@ BEGIN
 			HINT = CASE WHEN num_nonnulls(here.place, there.place) = 0
 				THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
+	END IF;
+	-- a partition or child shares its rows with its parent
+	IF here.kind IN ('r', 'p') AND there.kind IN ('r', 'p')
+			AND regexp_replace(here.identity, '[0-9]+$', '')
+				= regexp_replace(there.identity, '[0-9]+$', '')
+			AND num_nonnulls(here.condition, there.condition) = 0 THEN
+		FOREACH s IN ARRAY ARRAY[here, there] LOOP
+			trees := trees || ask_call(here.place,
+				format('relation_sources(ARRAY[''%s''::pg_catalog.regclass])',
+					split_part(s.identity, ' ', -1)));
+		END LOOP;
+		IF trees[1]::oid[] && trees[2]::oid[] THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'a relation cannot be compared with a part of itself',
+				DETAIL = 'One is a partition or child of the other, or they have one in common.';
+		END IF;
 	END IF;
 	IF plan.recheck > 0 THEN
 		IF num_nulls(here.place, there.place) > 0

@@ -48,6 +48,7 @@ CREATE TYPE found_keys AS (
 	said key_sides[],		-- how each of several nodes differs from the base, NULL for two
 	small @extschema@.iblt[],	-- small folds of what each of several nodes had at first
 	buckets text[],			-- of plain queries, in place of keys: those in which rows differ,
+	first numeric[],		-- the sums of the first side,
 	sums text[],			-- by how much on each side,
 	sums_before text[]		-- and by how much before a wait for replication
 );

@@ -71,7 +71,7 @@ CREATE FUNCTION read_fingerprint_sql(s side, id text, known text DEFAULT NULL) R
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END);
 
 -- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
--- milliseconds, as four words.
+-- milliseconds, as four words.  The last five digits of a sum are those of its number of rows.
 -- The hash of a row goes on from that of its key.  With a volatile function, the subquery
 -- stays one: the key is hashed once, and the planner, which would take the buckets for as
 -- many as the keys, expects few of them, and lets parallel workers sum them up.
@@ -87,7 +87,8 @@ BEGIN
 			' array_agg(total ORDER BY bucket),'
 			' round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1))'
 			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
-			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM'
+			' (SELECT bucket, count(*) AS n,'
+			' sum(hash) * 100000 + count(*) %% 100000 AS total FROM'
 			' (SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'
 			' FROM (SELECT %s, clock_timestamp() FROM %s) AS iblt_t(%s)) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',

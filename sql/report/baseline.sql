@@ -263,9 +263,11 @@ BEGIN
 	END LOOP;
 	RETURN QUERY SELECT (ROW(x.name, 'not comparable', 'the receipt has no hash of this table',
 			NULL, NULL, NULL, NULL, NULL, NULL, NULL)::baseline_row).*
-		FROM json_array_elements(lines[1] #> '{receipt,tables}') WITH ORDINALITY AS t(told, n),
-		LATERAL (SELECT t.told ->> 'relation') AS x(name)
-		WHERE x.name <> ALL (names) ORDER BY t.n;
+		FROM unnest('{tables,accepted}'::text[]) WITH ORDINALITY AS l(list, n),
+			json_array_elements(lines[1] #> ARRAY['receipt', l.list]) WITH ORDINALITY AS t(told, n),
+		LATERAL (SELECT CASE WHEN l.list = 'tables' THEN t.told ->> 'relation'
+			WHEN t.told ->> 'kind' = 'rows' THEN t.told ->> 'object' END) AS x(name)
+		WHERE x.name <> ALL (names) ORDER BY l.n, t.n;
 	IF NOT (lines[1] ->> 'listed')::boolean THEN
 		RETURN QUERY SELECT (ROW(x.name, 'not comparable', 'the baseline has no such table', NULL,
 				NULL, NULL, NULL, NULL, NULL, NULL)::baseline_row).*

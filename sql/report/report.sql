@@ -57,7 +57,15 @@ BEGIN
 					(SELECT oid FROM pg_database WHERE datname = current_database()),
 					encode(sha256(convert_to(concat(pg_current_snapshot(),
 						(SELECT string_agg(concat_ws(' ', schemaname, sequencename, last_value), ','
-							ORDER BY schemaname, sequencename) FROM pg_sequences)),
+							ORDER BY schemaname, sequencename) FROM pg_sequences),
+						-- setval ends no transaction of an unlogged one
+						(SELECT string_agg(query_to_xml(concat('SELECT last_value, is_called FROM ',
+								quote_ident(n.nspname), '.', quote_ident(c.relname)), false, false,
+								'')::text, '' ORDER BY c.oid)
+							FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+							WHERE c.relkind = 'S' AND c.relpersistence = 'u'
+							AND CASE WHEN has_schema_privilege(n.oid, 'USAGE')
+								THEN has_sequence_privilege(c.oid, 'SELECT') END)),
 						'UTF8')), 'hex'))
 				END]::text$q$, state));
 	BEGIN

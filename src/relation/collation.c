@@ -226,6 +226,13 @@ add_collations_of_texts(List *collations, Node *call, bool text_varies)
 	return collations;
 }
 
+static bool
+is_text_search(Oid type)
+{
+	type = iblt_base_type(type);
+	return type == TSVECTOROID || type == TSQUERYOID;
+}
+
 void
 iblt_call_depends(Node *call, List **collations, List **enums)
 {
@@ -267,6 +274,12 @@ iblt_call_depends(Node *call, List **collations, List **enums)
 		foreach(lc, ((RowCompareExpr *) call)->inputcollids)
 			*collations = add_collation(*collations, lfirst_oid(lc));
 	}
+	/* letters and blanks of a text search are those of the database's own locale */
+	if (IsA(call, CoerceViaIO) && is_text_search(exprType(call)))
+		*collations = list_append_unique_oid(*collations, DEFAULT_COLLATION_OID);
+	/* a number stands for another character in another encoding */
+	if (IsA(call, FuncExpr) && ((FuncExpr *) call)->funcid == F_CHR)
+		*collations = list_append_unique_oid(*collations, InvalidOid);
 	/* one text may be a name, as in j ->> 'a', and two are compared */
 	if (text_varies || of_constants || constant_texts > 1)
 		*collations = add_collations_of_texts(*collations, call, text_varies);

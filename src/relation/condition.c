@@ -186,7 +186,9 @@ literal_is_constant(Oid type, const char *text)
 			return true;
 		case BYTEAOID:
 		case CHAROID:
-			/* otherwise it depends on the encoding */
+		case TSVECTOROID:
+		case TSQUERYOID:
+			/* otherwise it depends on the encoding, or on what is a blank */
 			while (*text != '\0' && !IS_HIGHBIT_SET(*text))
 				text++;
 			return *text == '\0';

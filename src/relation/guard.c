@@ -35,6 +35,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/plancat.h"
@@ -268,6 +269,9 @@ on_plan(IBLT_PLAN_HOOK_PARAMS)
 		hook_ranges(planned->relid);
 	if (hooked)
 		forget_expressions(rel);
+	/* read_heap: settings only make indexes dear, and a scan may be dearer */
+	if (guard != GUARD_OFF && !enable_indexscan && !enable_bitmapscan)
+		rel->indexlist = NIL;
 }
 
 /* Views are in the list, too. */

@@ -132,6 +132,7 @@ my @wrong = (
 	[ q{r @> '[today,)'::tstzrange}, "0A000 : '[today,)' of type tstzrange is not always the same" ],
 	[ q{p = '(today,x)'::public.dated}, "0A000 : '(today,x)' of type public.dated is not always the same" ],
 	[ q{by = U&'\\00e9'::bytea}, "0A000 : '\xc3\xa9' of type bytea is not always the same" ],
+	[ q{U&'\\00e9'::tsquery IS NULL}, "0A000 : '\xc3\xa9' of type tsquery is not always the same" ],
 	[ q{id = 'public.x'::regclass::oid}, "0A000 : 'public.x' of type regclass is not always the same" ],
 	# text that is read, or written, when the condition is run
 	[ q{name::date > '2024-01-01'}, '0A000 : function date_in(cstring) is not immutable' ],
@@ -266,12 +267,12 @@ SKIP:
 		q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'}, q{ts_headline('simple', ('"' || w || '"')::jsonb, 'zoo'::tsquery) IS NOT NULL}, q{ARRAY[w::public.citext] = ARRAY['AAS'::public.citext]},
 		map { q{('"' || w || '"')::jsonb } . $_ } q{@? '$ ? (@ like_regex "^Z" flag "i")'}, q{@@ '$ like_regex "^[[:alpha:]]"'}, q{@? ('$ ? (@ == "' || w || '")')::jsonpath}, q{IS NOT NULL AND to_tsvector('simple', ('"' || w || '"')::jsonb) @@ 'zoo'::tsquery});
 	like(sorted($_), qr/the condition depends on collations that differ between the sides/, "words are found by that of the database: $_")
-		foreach q{to_tsvector('simple', w COLLATE "C") @@ 'zoo'::tsquery}, q{ts_lexize('simple', w COLLATE "C") = '{zoo}'};
+		foreach q{to_tsvector('simple', w COLLATE "C") @@ 'zoo'::tsquery}, q{ts_lexize('simple', w COLLATE "C") = '{zoo}'}, q{w::tsvector @@ 'zoo'::tsquery}, q{(w COLLATE "C")::tsquery IS NOT NULL};
 	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w COLLATE "C") = 3}, q{substr(w COLLATE "C", 1, 1) = 'Z'}, q{ARRAY[w] = ARRAY['aas']});
 	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
 	$there->safe_psql('postgres', "CREATE DATABASE latin2 TEMPLATE template0 ENCODING 'LATIN2' LC_COLLATE 'C' LC_CTYPE 'C'");
 	$there->safe_psql('latin2', q{CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
-	foreach my $of ([q{md5(w) LIKE '8%'}, 'C, encoding \w+ here, C LATIN2, encoding LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, 'C, encoding \w+ here, C LATIN2, encoding LATIN2 on the peer'], [q{w LIKE '_as'}, undef])
+	foreach my $of ([q{md5(w) LIKE '8%'}, 'C, encoding \w+ here, C LATIN2, encoding LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, 'C, encoding \w+ here, C LATIN2, encoding LATIN2 on the peer'], [q{w <> chr(164)}, 'encoding \w+ here, encoding LATIN2 on the peer'], [q{w LIKE '_as'}, undef])
 	{
 		my ($rc, $out, $err) = $here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('latin2'))}, condition => \$q\$$of->[0]\$q\$)");
 		defined $of->[1] ? like($err, qr/DETAIL:  $of->[1]/, "bytes of another encoding: $of->[0]") : is($out, '0', "not of the encoding: $of->[0]");

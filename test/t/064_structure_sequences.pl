@@ -299,6 +299,7 @@ is($audited->('new'), 'trigger|moves on s.x|definition|CREATE TRIGGER moves AFTE
 on('b', 'CREATE VIEW new.aliases AS SELECT new.id FROM new.u AS s JOIN new.w AS new USING (id)');
 on('a', 'CREATE VIEW s.aliases AS SELECT s.id FROM s.u AS s JOIN s.w AS new USING (id)');
 like($audited->('new'), qr/^view\|s\.aliases\|definition\|.*\|unknown: a name in it may be/sm, 'aliases that are called like schemas');
+on('b', 'DROP SCHEMA new CASCADE; CREATE SCHEMA s');
 
 # nextval logs values ahead, and a standby shows what was logged
 drop();

@@ -128,5 +128,16 @@ foreach ("iblt_audit(schema => 'one', peer_schema => 'one')", "iblt_audit(schema
 	like(failure("SELECT * FROM $_"), qr/22004: peer must not be null/, $_);
 }
 like(failure("CALL iblt_audit_run(NULL, schema => 'one', peer_schema => 'other')"), qr/22004: peer must not be null/, 'a run needs a peer');
+# rows that both have are no copies
+$here->safe_psql('postgres', q{CREATE SCHEMA parents; CREATE SCHEMA children; CREATE TABLE parents.t (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE children.t PARTITION OF parents.t FOR VALUES FROM (0) TO (100);
+	INSERT INTO parents.t VALUES (1), (2); CREATE TABLE parents.u (id int PRIMARY KEY); CREATE TABLE children.u (PRIMARY KEY (id)) INHERITS (parents.u); INSERT INTO children.u VALUES (1)});
+foreach my $call ("schema => 'parents', peer_schema => 'children'", "schema => 'children', peer_schema => 'parents'")
+{
+	is($here->safe_psql('postgres', "SELECT DISTINCT concat_ws(' ', status, split_part(detail, ':', 1)) FROM iblt_audit($call)"), 'error a relation cannot be compared with a part of itself', "partitions and children: $call");
+}
+foreach my $method (qw(sketch plain))
+{
+	like(failure("SELECT * FROM iblt_compare('parents.t', ${\ conninfo($here)}, 'children.t', method => '$method')"), qr/22023: a relation cannot be compared with a part of itself/, "a partition and its parent ($method)");
+}
 
 done_testing();

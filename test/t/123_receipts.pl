@@ -142,6 +142,23 @@ receipt_is(0, 'a sequence', @shop);
 $there->safe_psql('postgres', 'SELECT nextval($$shop.numbers$$) \g /dev/null');
 since_is([ 1, qr/transactions have ended on the peer since/ ], 'a number of a sequence');
 both('DROP SEQUENCE shop.numbers');
+if (major_version() >= 15)
+{
+	$there->safe_psql('postgres', 'CREATE UNLOGGED SEQUENCE shop.free');
+	receipt_is(0, 'a sequence that is not logged', @shop);
+	$there->safe_psql('postgres', 'SELECT setval($$shop.free$$, 1000, false) \g /dev/null');
+	since_is([ 1, qr/transactions have ended on the peer since/ ], 'which was set');
+	$there->safe_psql('postgres', 'DROP SEQUENCE shop.free');
+}
+# what was accepted is not equal
+$here->safe_psql('postgres', q{UPDATE shop.items SET v = 'other' WHERE id = 'key 7'});
+append_to_file("$dir/accepted", "rows | shop.items | differs | | tolerated\n");
+receipt_is(0, 'an accepted difference', '--accept', "$dir/accepted", @shop);
+since_is([ 0, qr/\Aall was equal but 1 accepted differences at / ], 'an accepted difference');
+$here->safe_psql('postgres', 'DELETE FROM shop.items WHERE id = $$key 8$$');
+($status, $out) = program([ '--json', '--against', $receipt ]);
+is(join(' ', $status, map { "$_->{relation}:$_->{status}" } @{ JSON::PP->new->utf8->decode($out)->{tables} }), '2 shop.parts:equal shop.items:not comparable', 'and its table has no hash');
+$here->safe_psql('postgres', q{UPDATE shop.items SET v = 'value 7' WHERE id = 'key 7'; INSERT INTO shop.items SELECT * FROM dblink('node_b', 'SELECT * FROM shop.items WHERE id = $$key 8$$') AS t(id text, v text)});
 # a transaction with one snapshot sees nothing that happens meanwhile
 receipt_is(0, 'one snapshot', @shop);
 {

@@ -215,4 +215,38 @@ foreach my $function (sort keys %call)
 }
 $_->quit foreach ($receiving, $removing, $keeping, $delaying, $comparing);
 
+# Rows that do not live until they are looked up.  Nobody knows whether the other side would have got them.
+both('CREATE TABLE queue (id int PRIMARY KEY, v text); CREATE TABLE beat (at text)');
+$publisher->safe_psql('postgres', "INSERT INTO queue SELECT g, 'job' FROM generate_series(1, 20) AS g; INSERT INTO beat VALUES ('-')");
+# before each lookup
+sub turns
+{
+	my ($sql) = @_;
+	my $turn = "turned text := public.dblink_exec(${\ conninfo($publisher)}, ${\ literal($sql)});\n\tsides side[]";
+	return map { changed($subscriber, $_, 'sides side[]', $turn) } 'find_sides', 'plain_find';
+}
+my @before = turns(q{UPDATE queue SET id = id + 100; UPDATE beat SET at = at || '-'});
+like(failure("SELECT * FROM iblt_compare('$_', $there)"), qr/IB003: rows kept changing: what differed was deleted before it could be looked up/, "a $_ whose rows do not live until they are looked up") foreach qw(queue beat);
+like(failure("SELECT * FROM iblt_compare('queue', $there, recheck => 2)"), qr/IB003: rows kept changing/, 'when they are looked at again');
+like(failure("SELECT * FROM iblt_compare_nodes('public.queue', ARRAY[NULL, $there, $third])"), qr/IB003: rows kept changing|relation public.queue does not exist/, 'on nodes') if $publisher->psql('third', 'CREATE TABLE queue (id int PRIMARY KEY, v text)') == 0;
+is($subscriber->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, rows_here, rows_there, split_part(detail, ':', 1)), ', ' ORDER BY relation) FROM iblt_audit($there, tables => '{public.queue,public.beat}')"),
+	'public.beat not comparable 0 1 rows kept changing, public.queue not comparable 0 20 rows kept changing', 'an audit cannot tell');
+foreach my $table (qw(queue beat))
+{
+	my ($rc, $out) = $subscriber->psql('postgres', "SELECT count(*) FROM iblt_compare('$table', $there, method => 'plain')");
+	ok($rc != 0 || $out > 0, "a $table by plain queries");
+}
+$subscriber->safe_psql('postgres', $_) foreach @before;
+# gone is gone: the next scan has nothing
+@before = turns('TRUNCATE queue');
+is($subscriber->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('queue', $there)"), 0, 'rows that are deleted, and none come');
+$publisher->safe_psql('postgres', "INSERT INTO queue SELECT g, 'job' FROM generate_series(1, 20) AS g");
+is($subscriber->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('queue', $there, method => 'plain')"), 0, 'by plain queries, too');
+$subscriber->safe_psql('postgres', $_) foreach @before;
+$publisher->safe_psql('postgres', "INSERT INTO queue SELECT g, 'job' FROM generate_series(1, 20) AS g");
+# rows that arrive are equal, and all is not read again in vain
+my $arrive = turns(q{INSERT INTO queue VALUES (1000, 'x') ON CONFLICT DO NOTHING});
+$subscriber->safe_psql('postgres', "INSERT INTO queue SELECT g, 'job' FROM generate_series(1, 20) AS g; INSERT INTO queue VALUES (1000, 'x')");
+is($subscriber->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('queue', $there, method => '$_')"), 0, "a row that arrives ($_)") && $publisher->safe_psql('postgres', 'DELETE FROM queue WHERE id = 1000') foreach qw(sketch plain);
+
 done_testing();
