@@ -50,7 +50,7 @@ BEGIN
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = concat((before.figures).rows_here, ' ',
 			(before.figures).rows_there, ' '),
-		MESSAGE = 'rows kept changing: what differed was deleted before it could be looked up',
+		MESSAGE = 'rows kept changing: what differed was gone when it was looked up',
 		DETAIL = 'In each of 3 scans, rows differed that neither side had any more when they were '
 			'looked up. Perhaps such rows do not reach the other side.',
 		HINT = 'Compare at a quieter moment, or in slices (iblt_audit_run), which look sooner.';

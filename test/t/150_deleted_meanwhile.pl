@@ -226,7 +226,7 @@ sub turns
 	return map { changed($subscriber, $_, 'sides side[]', $turn) } 'find_sides', 'plain_find';
 }
 my @before = turns(q{UPDATE queue SET id = id + 100; UPDATE beat SET at = at || '-'});
-like(failure("SELECT * FROM iblt_compare('$_', $there)"), qr/IB003: rows kept changing: what differed was deleted before it could be looked up/, "a $_ whose rows do not live until they are looked up") foreach qw(queue beat);
+like(failure("SELECT * FROM iblt_compare('$_', $there)"), qr/IB003: rows kept changing: what differed was gone when it was looked up/, "a $_ whose rows do not live until they are looked up") foreach qw(queue beat);
 like(failure("SELECT * FROM iblt_compare('queue', $there, recheck => 2)"), qr/IB003: rows kept changing/, 'when they are looked at again');
 like(failure("SELECT * FROM iblt_compare_nodes('public.queue', ARRAY[NULL, $there, $third])"), qr/IB003: rows kept changing|relation public.queue does not exist/, 'on nodes') if $publisher->psql('third', 'CREATE TABLE queue (id int PRIMARY KEY, v text)') == 0;
 is($subscriber->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, rows_here, rows_there, split_part(detail, ':', 1)), ', ' ORDER BY relation) FROM iblt_audit($there, tables => '{public.queue,public.beat}')"),
