@@ -41,6 +41,8 @@ BEGIN
 		PERFORM progress(plan.progress,
 			'what differed is equal or gone by now: the relations are read once more');
 		plan.found := NULL;
+		plan.part := NULL;		-- of a sample
+		plan.parts := NULL;
 		found := find_keys(plan);
 		IF gone = 0 AND plain_arrived(before, found) THEN
 			RETURN NULL;
@@ -141,6 +143,7 @@ BEGIN
 		IF cardinality(doubtful) > 0 THEN
 			PERFORM check_looked(plan, ARRAY(SELECT DISTINCT unnest(doubtful)));
 			figures.lookup_ms := ms(started);
+			doubtful := '{}';
 		END IF;
 		started := clock_timestamp();
 		IF cardinality(batches) > 0 THEN

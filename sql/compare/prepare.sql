@@ -116,7 +116,7 @@ BEGIN
 		END LOOP;
 		IF trees[1]::oid[] && trees[2]::oid[] THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'a relation cannot be compared with a part of itself',
+				MESSAGE = 'relations that have rows in common cannot be compared',
 				DETAIL = 'One is a partition or child of the other, or they have one in common.';
 		END IF;
 	END IF;

@@ -54,8 +54,8 @@ CREATE FUNCTION structure_said(property text, value jsonb) RETURNS text
 			SELECT string_agg(quote_ident(name), ', ' ORDER BY n)
 			FROM jsonb_array_elements_text(value) WITH ORDINALITY AS u(name, n))
 		WHEN starts_with(property, 'setting ') AND property ~* 'passw|pwd|secret|token|api_?key'
-				OR value #>> '{}' ~* 'passw|pwd|secret|token|://[^ ]*@' THEN 'not shown ('
-			|| left(encode(sha256(convert_to(value #>> '{}', 'UTF8')), 'hex'), 8) || ')'
+				OR value #>> '{}' ~* 'passw|pwd|secret|token|://[^ ]*@'
+			THEN CASE WHEN value IS NOT NULL THEN 'not shown' END
 		ELSE value #>> '{}' END;
 
 -- The name by which parts of an object call it.

@@ -101,35 +101,73 @@ AS $$
 		WITH ORDINALITY AS t(m, n)
 $$;
 
+-- A pattern for a name, as quote_ident gives it, that has no quotes in a function's source, where
+-- it may be in capitals.
+CREATE FUNCTION structure_pattern(name text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN name ~ '^"' THEN regexp_replace(name, '(\W)', '\\\1', 'g')
+		ELSE (SELECT string_agg(CASE WHEN c ~ '[a-z]' THEN format('[%s%s]', c, upper(c))
+			ELSE regexp_replace(c, '(\W)', '\\\1') END, '')
+			FROM regexp_split_to_table(name, '') AS c) END
+$$;
+
+-- A function's source in which names that a schema qualifies have another one, with quotes where
+-- the schema had them.
+CREATE FUNCTION structure_resourced(source text, qualifier text, other text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT regexp_replace(regexp_replace(source, format('(?<![\w$".])"%s"\.',
+				regexp_replace(qualifier, '(\W)', '\\\1', 'g')),
+			regexp_replace(replace(other, '\', '\\'), '([\w$]+)$', '"\1"') || '.', 'g'),
+		format('(?<![\w$".])%s\.', structure_pattern(qualifier)),
+		replace(other, '\', '\\') || '.', 'g')
+$$;
+
 -- A property of an object of the peer, whose schema "theirs" has the name "mine" here, with names
 -- of that schema as they are here.  What is called "mine" there is another schema.  Where a name
 -- may be that of a schema or not, nobody knows what it says.
 CREATE FUNCTION structure_moved(kind text, property text, value jsonb, facts jsonb, theirs text,
 	mine text) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN jsonb_typeof(value) <> 'string' THEN value
-		WHEN property = 'source text' THEN to_jsonb(source)
-		WHEN property = 'source' AND said !~* alone THEN
-			to_jsonb(left(encode(sha256(convert_to(source, 'UTF8')), 'hex'), 32))
-		WHEN property = 'source' THEN
-			'{"unknown": "the source may name schemas, or is long, or may have a password"}'
-		WHEN property = 'settings' THEN to_jsonb(regexp_replace(regexp_replace(said,
-			before || a || behind, 'peer.' || named, 'g'), before || b || behind, named, 'g'))
-		WHEN (kind ~ 'view$' OR kind IN ('rule', 'policy') OR property = 'body')
-				AND regexp_replace(said, '''(?:[^'']|'''')*''', '', 'g') ~ alone
-			OR ARRAY[theirs, mine] && '{old,new}' AND (kind = 'rule' OR said ~ ' WHEN \(')
-			THEN '{"unknown": "a name in it may be that of a schema, or of something else"}'
-		ELSE to_jsonb(structure_renamed(structure_renamed(said, mine, 'peer.' || mine || '.'),
-			theirs, mine || '.')) END
-	FROM (SELECT regexp_replace(mine, '(\W)', '\\\1', 'g'),
-		regexp_replace(theirs, '(\W)', '\\\1', 'g'), replace(mine, '\', '\\'),
-		'(?<![\w$".])', '(?![\w$".])') AS q(a, b, named, before, behind),
-	LATERAL (SELECT format('%s(?:%s|%s)%s', before, a, b, behind),
-		CASE property WHEN 'source' THEN facts ->> 'source text' ELSE value #>> '{}' END)
-		AS t(alone, said),
-	LATERAL (SELECT regexp_replace(regexp_replace(said, before || a || '\.',
-		'peer.' || named || '.', 'gi'), before || b || '\.', named || '.', 'gi')) AS m(source)
+DECLARE
+	source boolean := property IN ('source', 'source text');
+	said text := CASE WHEN source THEN facts ->> 'source text' ELSE value #>> '{}' END;
+	a text := regexp_replace(mine, '(\W)', '\\\1', 'g');
+	b text := regexp_replace(theirs, '(\W)', '\\\1', 'g');
+	-- as what replaces a pattern
+	named text := replace(mine, '\', '\\');
+	-- a name that no dot follows
+	alone text := format('(?<![\w$"])(?:%s|%s)(?![\w$".])', a, b);
+BEGIN
+	IF jsonb_typeof(value) <> 'string' THEN
+		RETURN value;
+	ELSIF source THEN
+		alone := format('(?<![\w$])"?(?:%s|%s)"?(?![\w$".])', structure_pattern(mine),
+			structure_pattern(theirs));
+		IF property = 'source' AND (said ~ alone) IS NOT FALSE THEN
+			RETURN '{"unknown": "the source may name schemas, or is long or may have a password"}';
+		END IF;
+		said := structure_resourced(structure_resourced(said, mine, 'peer.' || mine), theirs, mine);
+		RETURN to_jsonb(CASE property WHEN 'source' THEN
+			left(encode(sha256(convert_to(said, 'UTF8')), 'hex'), 32) ELSE said END);
+	ELSIF property = 'settings' THEN
+		-- one ends where the next one begins
+		said := (SELECT string_agg(CASE WHEN m[1] ~ '^(, )?search_path=' THEN regexp_replace(
+				regexp_replace(m[1], '(?<![\w$".])' || a || '(?![\w$".])', 'peer.' || named, 'g'),
+				'(?<![\w$".])' || b || '(?![\w$".])', named, 'g') ELSE m[1] END, '' ORDER BY n)
+			FROM regexp_matches(said, '(?:^|, )[^=, ]+=(?:(?!, [^=, ]+=).)*', 'g')
+				WITH ORDINALITY AS s(m, n));
+	ELSIF (kind ~ 'view$' OR kind IN ('rule', 'policy') OR property = 'body')
+			AND regexp_replace(said, '''(?:[^'']|'''')*''', '', 'g') ~ alone
+		OR ARRAY[theirs, mine] && '{old,new}' AND (kind = 'rule' OR said ~ ' WHEN \(')
+	THEN
+		RETURN '{"unknown": "a name in it may be that of a schema, or of something else"}';
+	END IF;
+	RETURN to_jsonb(structure_renamed(structure_renamed(said, mine, 'peer.' || mine || '.'),
+		theirs, mine || '.'));
+END
 $$;
 
 -- A name without the quotes that PostgreSQL puts around these words only from 16 or 17 on, where

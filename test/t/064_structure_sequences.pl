@@ -299,7 +299,23 @@ is($audited->('new'), 'trigger|moves on s.x|definition|CREATE TRIGGER moves AFTE
 on('b', 'CREATE VIEW new.aliases AS SELECT new.id FROM new.u AS s JOIN new.w AS new USING (id)');
 on('a', 'CREATE VIEW s.aliases AS SELECT s.id FROM s.u AS s JOIN s.w AS new USING (id)');
 like($audited->('new'), qr/^view\|s\.aliases\|definition\|.*\|unknown: a name in it may be/sm, 'aliases that are called like schemas');
-on('b', 'DROP SCHEMA new CASCADE; CREATE SCHEMA s');
+on('b', 'DROP SCHEMA new CASCADE; CREATE SCHEMA s; CREATE SCHEMA copy');
+# names that are quoted, of roles and of relations
+drop();
+$objects = q{CREATE TABLE NAME.t (id int PRIMARY KEY); CREATE TEXT SEARCH CONFIGURATION NAME.c (COPY = pg_catalog.simple); CREATE FUNCTION NAME.f() RETURNS bigint LANGUAGE sql SET default_text_search_config = 'NAME.c' AS 'SELECT count(*) FROM "NAME".t, UPPER.t AS u'};
+on('a', $objects =~ s/NAME/s/gr =~ s/UPPER/s/gr);
+on('b', $objects =~ s/NAME/copy/gr =~ s/UPPER/COPY/gr);
+is($audited->('copy'), '', 'a source with quoted names and names in capitals');
+on('b', $objects =~ s/CREATE TABLE.*FUNCTION/SET check_function_bodies = off; CREATE OR REPLACE FUNCTION/r =~ s/"NAME"/"COPY"/r =~ s/NAME/copy/gr =~ s/UPPER/S/gr);
+like($audited->('copy'), qr/^function\|s\.f\(\)\|source\|[^|]*"s"\.t, s\.t[^|]*\|[^|]*"COPY"\.t, peer\.s\.t[^|]*\|danger$/, 'a quoted name in capitals is another one');
+on('a', 'CREATE ROLE s; CREATE ROLE copy; ALTER FUNCTION s.f() RESET ALL; ALTER FUNCTION s.f() SET role = s');
+on('b', $objects =~ s/CREATE TABLE.*FUNCTION/CREATE OR REPLACE FUNCTION/r =~ s/NAME/copy/gr =~ s/UPPER/copy/gr . q{; ALTER FUNCTION copy.f() RESET ALL; ALTER FUNCTION copy.f() SET role = copy});
+is($audited->('copy'), 'function|s.f()|settings|role=s|role=copy|danger', 'roles that are called like the schemas');
+on('b', 'ALTER FUNCTION copy.f() SET role = s');
+on('a', 'CREATE TABLE s.s (id int, v int); CREATE VIEW s.v AS SELECT s.id FROM s.s JOIN s.t ON t.id = s.v');
+on('b', 'CREATE TABLE copy.s (id int, v int); CREATE VIEW copy.v AS SELECT s.id FROM copy.s JOIN copy.t ON t.id = s.v');
+like($audited->('copy'), qr/\Aview\|s\.v\|definition\|[^|]*\|unknown: a name in it may be that of a schema[^|]*\|unknown\z/, 'a table that is called like a schema');
+on('b', 'DROP SCHEMA copy CASCADE');
 
 # nextval logs values ahead, and a standby shows what was logged
 drop();
