@@ -98,8 +98,8 @@ BEGIN
 	unchanged := true;
 	detail := one_line(left(format('all was equal%s at %s, at %s here and %s there, and no '
 		'transaction has ended on either server since',
-		' but ' || nullif(json_array_length(CASE json_typeof(said -> 'accepted') WHEN 'array'
-			THEN said -> 'accepted' ELSE '[]' END), 0) || ' accepted differences',
+		' but for accepted differences (' || nullif(json_array_length(CASE json_typeof(
+			said -> 'accepted') WHEN 'array' THEN said -> 'accepted' ELSE '[]' END), 0) || ')',
 		said #>> '{after,here,time}',
 		said #>> '{after,here,position}', said #>> '{after,there,position}'), 1000));
 END
