@@ -69,6 +69,8 @@ FROM (VALUES ('type', '"a"', '"b"', 'danger', false, false), ('type', '"a"', '"b
 	AS v(property, a, b, absence, falling, cycle);
 SELECT structure_said('', '"x"'), structure_said('', '7'), structure_said('', 'true'), structure_said('', '["a", "B b"]'), structure_said('', '{"unknown": "no right"}'), structure_said('', NULL) IS NULL AS nothing;
 SELECT structure_said('setting app.api_key', '"x"'), structure_said('settings', '"app.secret=s3"'), structure_said('definition', '"SELECT * FROM dblink(''host=x password=p'')"');
+-- of a view over several relations, 15 and 16 print the same qualifiers, and a schema is never left out
+SELECT structure_same('SELECT public.lower(a.x), b.y FROM s.a JOIN s.b', 'SELECT lower(a.x), b.y FROM s.a JOIN s.b', true) AS schema, structure_same('SELECT a.x FROM s.a', 'SELECT x FROM s.a', true) AS relation, structure_same('SELECT q.x FROM s.a q', 'SELECT x FROM s.a q', true) AS alias;
 
 -- behind its column: the next value is not past it
 SELECT (structure_objects(jsonb_build_object('objects', jsonb_build_array(jsonb_build_object('kind', 'sequence', 'facts', facts::jsonb))), NULL, NULL))[1].facts -> 'behind its column' AS behind, facts

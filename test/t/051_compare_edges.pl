@@ -190,9 +190,9 @@ $here->safe_psql('postgres', 'CREATE TABLE twin AS SELECT * FROM family');
 is($here->safe_psql('postgres', qq{SELECT count(*) FROM "100%s".iblt_compare('family', ${\ conninfo($here)}, 'twin')}), '0', 'another relation of this server is no mistake');
 
 # An index is not read because a scan costs more than the planner takes it for when it may not.
-both(q{CREATE TABLE dear (id int PRIMARY KEY, c int); INSERT INTO dear SELECT g, g % 10 FROM generate_series(1, 2000) g; CREATE INDEX dear_c ON dear (c);
+both(q{CREATE TABLE dear (id int PRIMARY KEY, c int); INSERT INTO dear SELECT g, g % 10 FROM generate_series(1, 20000) g; CREATE INDEX dear_c ON dear (c);
 	CREATE FUNCTION dear(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 1e9 AS 'BEGIN RETURN true; END'});
 unnoticed($there, 'dear_c', 'INSERT INTO dear VALUES (30001, 3)');
-like(failure(qq{SELECT * FROM "100%s".iblt_compare('dear', $peer, condition => 'c = 3 AND public.dear(id)')}), qr/an index of public\.dear does not find rows that the table has \(there\)\nDETAIL:  One has the key \{"id": 30001\}, of 1/, 'a damaged index, where a scan is dear');
+is($here->safe_psql('postgres', qq{SELECT key, side FROM "100%s".iblt_compare('dear', $peer, condition => 'c = 3 AND public.dear(id)')}), '{"id": 30001}|there', 'a damaged index, where a scan is dear');
 
 done_testing();
