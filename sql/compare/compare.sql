@@ -16,24 +16,21 @@
 -- A row that was deleted before the other side had it tells nothing: perhaps that side would never
 -- have got it.  What has come since shows whether it gets such rows.  Of buckets only the next sums
 -- tell what has become of their rows; of a small relation, all rows are read.
-CREATE FUNCTION read_again(before found_keys, gone bigint, rechecked key_sides, scans integer)
+CREATE FUNCTION read_again(before found_keys, gone bigint, rechecked held[], scans integer)
 RETURNS found_keys
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan plan := before.plan;
+	keys text[] := keys_of_ids(plan, ARRAY(SELECT unnest(b.ids) FROM unnest(rechecked) AS b));
 	found found_keys := before;
 BEGIN
-	IF rechecked.keys <> '{}' THEN
-		SELECT array_agg(CASE WHEN plan.by_hash THEN split_part(r.id, ' ', 1) ELSE r.id END
-				ORDER BY r.id COLLATE "C"), array_agg(r.side ORDER BY r.id COLLATE "C")
-		INTO rechecked.keys, rechecked.sides
-		FROM unnest(rechecked.keys, rechecked.sides) AS r(id, side);
-		gone := gone + keys_gone(plan, rechecked, find_sides(plan, rechecked.keys));
+	IF keys <> '{}' THEN
+		gone := gone + keys_gone(plan, keys, find_sides(plan, keys));
 	END IF;
 	IF gone = 0 AND (plan.buckets IS NULL OR cardinality(before.buckets) = plan.buckets) THEN
 		RETURN NULL;
-	ELSIF scans < 3 AND plan.bytes <= 10e6
+	ELSIF plan.buckets IS NOT NULL AND scans < 3 AND plan.bytes <= 10e6
 			AND greatest((before.figures).rows_here, (before.figures).rows_there) <= 20000 THEN
 		found.buckets := ARRAY(SELECT n FROM generate_series(0, plan.buckets - 1) AS n);
 		RETURN found;
@@ -83,12 +80,10 @@ DECLARE
 	differences bigint := 0;	-- that are answered
 	unconfirmed bigint := 0;
 	gone bigint;			-- keys that have no row any more
-	rechecked key_sides;
 	b batch;
 BEGIN
 	FOR scan IN 1 .. 3 LOOP
 		gone := 0;
-		rechecked := ROW('{}', '{}', NULL);
 		LOOP
 			started := clock_timestamp();
 			plan := answer.plan;
@@ -117,15 +112,13 @@ BEGIN
 				END IF;
 				looked := differing(plan, rows, named.keys);
 				IF NOT plain AND cardinality(looked) < cardinality(named.keys) THEN
-					gone := gone + keys_gone(plan, named, rows);
+					gone := gone + keys_gone(plan, named.keys, rows);
 				END IF;
 				total := total + cardinality(looked);
 				answer.exact := CASE WHEN done + size >= number THEN true END;
 				EXIT WHEN plain AND total > plan.max_differences;
 				IF plan.recheck > 0 THEN
 					batches := kept(batches, hold(looked), number > size);
-					rechecked := ROW(rechecked.keys || iblt_field(looked, 'id'),
-						rechecked.sides || iblt_field(looked, 'side'), NULL);
 				ELSE
 					differences := differences + cardinality(looked);
 					RETURN NEXT ROW(looked, NULL, NULL, NULL)::batch;
@@ -157,7 +150,7 @@ BEGIN
 		END IF;
 		EXIT WHEN differences > 0 OR number = 0;
 		answer.figures := figures;
-		answer := read_again(answer, gone, rechecked, scan);
+		answer := read_again(answer, gone, batches, scan);
 		EXIT WHEN answer.number IS NULL;
 	END LOOP;
 	RETURN NEXT ROW('{}', NULL, all_figures(plan, figures,

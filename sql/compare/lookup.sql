@@ -125,24 +125,17 @@ BEGIN
 END
 $$;
 
--- The side from which all changes flow to the other one, if there is one.
-CREATE FUNCTION only_source(plan plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN (SELECT min(l.source) FROM unnest(plan.links) AS l
-		HAVING plan.sides IS NULL AND count(DISTINCT l.source) = 1);
-
--- How many keys that differed have no row on any side any more, but for those that only a follower
--- had: what its source has deleted was deleted there.
-CREATE FUNCTION keys_gone(plan plan, named key_sides, rows found_rows[]) RETURNS bigint
+-- How many of the keys have no row on any side.
+-- A delete in flight looks like rows that a follower makes and deletes itself.
+CREATE FUNCTION keys_gone(plan plan, keys text[], rows found_rows[]) RETURNS bigint
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT count(*) FROM unnest(named.keys, named.sides) WITH ORDINALITY AS k(key, side, n)
-	WHERE (k.side IN ('here', 'there') AND k.side <> only_source(plan)) IS NOT TRUE
-	AND CASE WHEN plan.by_hash THEN k.key NOT IN (
-			SELECT split_part(i.id, ' ', 1) FROM unnest(rows) AS r, unnest(r.id) AS i(id))
-		ELSE k.n IN (SELECT c.place FROM unnest(rows) AS r,
+	SELECT CASE WHEN plan.by_hash THEN (
+			SELECT count(*) FROM unnest(keys) AS k(key) WHERE k.key NOT IN (
+				SELECT split_part(i.id, ' ', 1) FROM unnest(rows) AS r, unnest(r.id) AS i(id)))
+		ELSE (SELECT count(*) FROM (SELECT FROM unnest(rows) AS r,
 				unnest(r.checksum) WITH ORDINALITY AS c(checksum, place)
-			GROUP BY c.place HAVING count(c.checksum) = 0) END
+			GROUP BY c.place HAVING count(c.checksum) = 0) AS g) END
 $$;
 
 -- Those of the keys with these ids whose rows differ now, each side seen in one snapshot.

@@ -236,23 +236,19 @@ BEGIN
 END
 $$;
 
--- Is all that differed before in buckets the same now, and as the source had it before, or a side
--- that had no fewer rows than others?  Then the others have got what they lacked, and it was not
--- deleted.
+-- Is all that differed before in buckets the same now, and as a side had it before that had no
+-- fewer rows than others?  Then the others have got what they lacked, and it was not deleted.
 CREATE FUNCTION plain_arrived(before found_keys, after found_keys) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
 	RETURN NOT before.buckets && after.buckets AND (SELECT bool_and(arrived) FROM (
-		SELECT bool_or(x.total = coalesce(f.now, 0.5) AND x.side = only_source(before.plan))
-			OR only_source(before.plan) IS NULL AND max(c.rows)
-				= max(c.rows) FILTER (WHERE x.total = coalesce(f.now, 0.5))
+		SELECT coalesce(max(c.rows) = max(c.rows)
+			FILTER (WHERE x.total = coalesce(f.now, 0.5)), false)
 		FROM unnest(before.buckets) AS b(bucket)
 		JOIN unnest(before.first, after.first) WITH ORDINALITY AS f(was, now, n)
 			ON f.n - 1 = b.bucket::bigint
-		JOIN (SELECT u.sums::numeric[], u.side
-			FROM unnest(before.sums, iblt_field(sides_of(before.plan), 'side')) AS u(sums, side))
-			AS s(list, side) ON true
+		JOIN (SELECT unnest(before.sums)::numeric[]) AS s(list) ON true
 		JOIN LATERAL unnest(s.list) WITH ORDINALITY AS d(differ, n) ON d.n = f.n,
-		LATERAL (SELECT coalesce(f.was, 0.5) - d.differ, s.side) AS x(total, side),
+		LATERAL (SELECT coalesce(f.was, 0.5) - d.differ) AS x(total),
 		LATERAL (SELECT (trunc(x.total) % 100000 + 100000) % 100000) AS c(rows)
 		GROUP BY f.n) AS a(arrived));
 

@@ -147,6 +147,12 @@ SELECT title, iblt_internal.pass(changed(linked(), jsonb_build_object('links', l
 SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL iblt_internal.recheck_batches(changed(linked(), jsonb_build_object('timeout', timeout)), ARRAY[iblt_internal.hold(d)]) AS c, LATERAL unnest(c.differences) AS r WHERE n = 1 ORDER BY 1, 2;
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
+-- plain queries: the sum of a bucket ends with its number of rows.  Of two buckets, what differed has arrived, or was deleted
+SELECT title, iblt_internal.plain_arrived(jsonb_populate_record(NULL::iblt_internal.found_keys, '{"buckets": ["0", "2"], "first": [200001, 100001, null], "sums": ["{0,0,0}", "{-300001,0,699999.5}"]}'),
+	jsonb_populate_record(NULL::iblt_internal.found_keys, '{"buckets": []}' || after)) AS arrived FROM (VALUES
+	('both arrived', '{"first": [500002, 100001, -699999]}'::jsonb), ('another one differs now', '{"first": [500002, 100001, -699999], "buckets": ["1"]}'), ('one still differs', '{"first": [500002, 100001, -699999], "buckets": ["0"]}'),
+	('one was deleted', '{"first": [200001, 100001, -699999]}'), ('the other one was', '{"first": [500002, 100001, null]}'), ('one changed', '{"first": [900002, 100001, -699999]}'),
+	('the other one did', '{"first": [500002, 100001, 99901]}'), ('nothing is known', '{"first": []}')) AS x(title, after);
 -- a pooler has sent the query to another server
 SELECT side, pg_temp.refusal(format('SELECT iblt_internal.look_at_ids(%L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object(side, '{"identity": "1 2 3"}'::jsonb)), '{1}'))
 FROM unnest('{here,there,none}'::text[]) AS side;
