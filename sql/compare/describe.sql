@@ -22,14 +22,14 @@ CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[
 AS $$
 DECLARE
 	queries text[];
-	bare text := CASE WHEN plain THEN plain_relations_sql() END;
+	plain_sql text := CASE WHEN plain THEN plain_relations_sql() END;
 	answers text[];
 	answer jsonb;
 BEGIN
 	FOR n IN 1 .. cardinality(places) LOOP
 		IF plain THEN
 			queries[n] := format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text,'
-				' ''null'')', bare, relations[n]);
+				' ''null'')', plain_sql, relations[n]);
 			CONTINUE;
 		END IF;
 		queries[n] := format('SELECT iblt_internal.hello(%s, %s, %L, %L, %L%s)::text', protocol(),

@@ -264,9 +264,7 @@ BEGIN
 	RETURN QUERY SELECT (ROW(x.name, 'not comparable', 'the receipt has no hash of this table',
 			NULL, NULL, NULL, NULL, NULL, NULL, NULL)::baseline_row).*
 		FROM unnest('{tables,accepted}'::text[]) WITH ORDINALITY AS l(list, n),
-			json_array_elements(CASE json_typeof(lines[1] #> ARRAY['receipt', l.list])
-				WHEN 'array' THEN lines[1] #> ARRAY['receipt', l.list] ELSE '[]' END)
-				WITH ORDINALITY AS t(told, n),
+			json_array_elements(lines[1] #> ARRAY['receipt', l.list]) WITH ORDINALITY AS t(told, n),
 		LATERAL (SELECT CASE WHEN l.list = 'tables' THEN t.told ->> 'relation'
 			WHEN t.told ->> 'kind' = 'rows' THEN t.told ->> 'object' END) AS x(name)
 		WHERE x.name <> ALL (names) ORDER BY l.n, t.n;

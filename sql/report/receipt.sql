@@ -33,12 +33,12 @@ BEGIN
 	still := report_still(before, after);
 	RETURN baseline_sealed(baseline_head(NULL, true, json_build_object('verdict', report.verdict,
 			'name', report.name, 'still', still, 'before', before,
-			'after', after, 'tables', (SELECT json_agg(json_build_object('relation', t.name,
-					'status', t.status, @each audit_counts: '%', t.%,@
+			'after', after, 'tables', (SELECT coalesce(json_agg(json_build_object('relation',
+					t.name, 'status', t.status, @each audit_counts: '%', t.%,@
 					'detail', CASE WHEN t.status <> 'error' THEN t.detail END)
-					ORDER BY t.name COLLATE "C") FROM unnest(report.tables) AS t),
+					ORDER BY t.name COLLATE "C"), '[]') FROM unnest(report.tables) AS t),
 			'structure', receipt_names(report.structure),
-			'accepted', receipt_names(report.accepted)))
+			'accepted', coalesce(receipt_names(report.accepted), '[]')))
 		|| CASE WHEN still THEN lines ELSE '' END);
 END
 $$;
@@ -98,10 +98,9 @@ BEGIN
 	unchanged := true;
 	detail := one_line(left(format('all was equal%s at %s, at %s here and %s there, and no '
 		'transaction has ended on either server since',
-		' but for accepted differences (' || nullif(json_array_length(CASE json_typeof(
-			said -> 'accepted') WHEN 'array' THEN said -> 'accepted' ELSE '[]' END), 0) || ')',
-		said #>> '{after,here,time}',
-		said #>> '{after,here,position}', said #>> '{after,there,position}'), 1000));
+		' but for accepted differences (' || nullif(json_array_length(said -> 'accepted'), 0)
+			|| ')', said #>> '{after,here,time}', said #>> '{after,here,position}',
+		said #>> '{after,there,position}'), 1000));
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_since IS

@@ -60,11 +60,10 @@ BEGIN
 							ORDER BY schemaname, sequencename) FROM pg_sequences),
 						-- setval ends no transaction of an unlogged one
 						(SELECT string_agg(query_to_xml(concat('SELECT last_value, is_called FROM ',
-								quote_ident(n.nspname), '.', quote_ident(c.relname)), false, false,
-								'')::text, '' ORDER BY c.oid)
-							FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-							WHERE c.relkind = 'S' AND c.relpersistence = 'u'
-							AND CASE WHEN has_schema_privilege(n.oid, 'USAGE')
+								c.oid::regclass), false, false, '')::text, '' ORDER BY c.oid)
+							FROM pg_class c
+							WHERE CASE WHEN c.relkind = 'S' AND c.relpersistence = 'u'
+								AND has_schema_privilege(c.relnamespace, 'USAGE')
 								THEN has_sequence_privilege(c.oid, 'SELECT') END)),
 						'UTF8')), 'hex'))
 				END]::text$q$, state));

@@ -34,7 +34,7 @@ CREATE FUNCTION structure_same(a text, b text, qualified boolean) RETURNS boolea
 AS $$
 	SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND EXISTS (
 		SELECT FROM regexp_matches(x.a || x.b, '(?<![\w$".])(\w+|"(?:[^"]|"")+")\.', 'g') AS m
-		WHERE x.a ~ ('(^|[ .])' || regexp_replace(m[1], '(\W)', '\\\1', 'g') || '( |$)')
+		WHERE x.a ~ ('(^|[ .])' || structure_literal(m[1]) || '( |$)')
 			AND structure_renamed(x.a, m[1], '') = structure_renamed(x.b, m[1], '')) END
 	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b)
 $$;

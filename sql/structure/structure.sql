@@ -87,6 +87,13 @@ AS $$
 	AND (rights OR k.kinds <> 'default rights')
 $$;
 
+-- A pattern that matches a text.
+CREATE FUNCTION structure_literal(text text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT regexp_replace(text, '(\W)', '\\\1', 'g')
+$$;
+
 -- An expression in which names that a schema or an alias qualifies have another, or none if
 -- that is empty.
 -- In string constants, only those of regclass and the like are names.
@@ -95,7 +102,7 @@ CREATE FUNCTION structure_renamed(expression text, qualifier text, other text) R
 AS $$
 	SELECT coalesce(string_agg(CASE WHEN m[1] ~ '^''.*''$' THEN m[1]
 		ELSE regexp_replace(m[1],
-			'(?<![\w$".])' || regexp_replace(qualifier, '(\W)', '\\\1', 'g') || '\.',
+			'(?<![\w$".])' || structure_literal(qualifier) || '\.',
 			replace(other, '\', '\\'), 'g') END, '' ORDER BY n), expression)
 	FROM regexp_matches(expression, '''(?:[^'']|'''')*''(?:::reg\w+)?|[^'']+|''', 'g')
 		WITH ORDINALITY AS t(m, n)
@@ -106,9 +113,9 @@ $$;
 CREATE FUNCTION structure_pattern(name text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN name ~ '^"' THEN regexp_replace(name, '(\W)', '\\\1', 'g')
+	SELECT CASE WHEN name ~ '^"' THEN structure_literal(name)
 		ELSE (SELECT string_agg(CASE WHEN c ~ '[a-z]' THEN format('[%s%s]', c, upper(c))
-			ELSE regexp_replace(c, '(\W)', '\\\1') END, '')
+			ELSE structure_literal(c) END, '')
 			FROM regexp_split_to_table(name, '') AS c) END
 $$;
 
@@ -117,16 +124,22 @@ $$;
 CREATE FUNCTION structure_resourced(source text, qualifier text, other text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT regexp_replace(regexp_replace(source, format('(?<![\w$".])"%s"\.',
-				regexp_replace(qualifier, '(\W)', '\\\1', 'g')),
+	SELECT regexp_replace(regexp_replace(source,
+			format('(?<![\w$".])"%s"\.', structure_literal(qualifier)),
 			regexp_replace(replace(other, '\', '\\'), '([\w$]+)$', '"\1"') || '.', 'g'),
 		format('(?<![\w$".])%s\.', structure_pattern(qualifier)),
 		replace(other, '\', '\\') || '.', 'g')
 $$;
 
--- A property of an object of the peer, whose schema "theirs" has the name "mine" here, with names
--- of that schema as they are here.  What is called "mine" there is another schema.  Where a name
--- may be that of a schema or not, nobody knows what it says.
+-- A text of the peer, whose schema "theirs" has the name "mine" here, with names of that schema as
+-- they are here.  What is called "mine" there is another schema.
+CREATE FUNCTION structure_as_here(expression text, theirs text, mine text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN structure_renamed(structure_renamed(expression, mine, 'peer.' || mine || '.'), theirs,
+		mine || '.');
+
+-- The same of a property of an object.  Where a name may be that of a schema or not, nobody knows
+-- what it says.
 CREATE FUNCTION structure_moved(kind text, property text, value jsonb, facts jsonb, theirs text,
 	mine text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -134,8 +147,8 @@ AS $$
 DECLARE
 	source boolean := property IN ('source', 'source text');
 	said text := CASE WHEN source THEN facts ->> 'source text' ELSE value #>> '{}' END;
-	a text := regexp_replace(mine, '(\W)', '\\\1', 'g');
-	b text := regexp_replace(theirs, '(\W)', '\\\1', 'g');
+	a text := structure_literal(mine);
+	b text := structure_literal(theirs);
 	-- as what replaces a pattern
 	named text := replace(mine, '\', '\\');
 	-- a name that no dot follows
@@ -165,8 +178,7 @@ BEGIN
 	THEN
 		RETURN '{"unknown": "a name in it may be that of a schema, or of something else"}';
 	END IF;
-	RETURN to_jsonb(structure_renamed(structure_renamed(said, mine, 'peer.' || mine || '.'),
-		theirs, mine || '.'));
+	RETURN to_jsonb(structure_as_here(said, theirs, mine));
 END
 $$;
 
@@ -249,9 +261,9 @@ RETURNS structure_object[]
 	FROM jsonb_populate_recordset(NULL::structure_object, answer -> 'objects') AS p,
 	LATERAL (SELECT p.kind, p.object, p.parent, p.severity, p.facts WHERE schema IS NULL
 		UNION ALL
-		SELECT p.kind, CASE p.kind WHEN 'schema' THEN other ELSE structure_moved('', '',
-				to_jsonb(p.object), NULL, schema, other) #>> '{}' END,
-			structure_moved('', '', to_jsonb(p.parent), NULL, schema, other) #>> '{}', p.severity,
+		SELECT p.kind, CASE p.kind WHEN 'schema' THEN other
+			ELSE structure_as_here(p.object, schema, other) END,
+			structure_as_here(p.parent, schema, other), p.severity,
 			(SELECT coalesce(jsonb_object_agg(f.key, structure_moved(p.kind, f.key, f.value,
 				p.facts, schema, other)), '{}') FROM jsonb_each(p.facts) AS f)
 		WHERE schema IS NOT NULL) AS o);

@@ -226,6 +226,7 @@ add_collations_of_texts(List *collations, Node *call, bool text_varies)
 	return collations;
 }
 
+/* Is it a type of documents or queries of a text search, or over one, or an array of these? */
 static bool
 is_text_search(Oid type)
 {
