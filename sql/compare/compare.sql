@@ -23,6 +23,9 @@ AS $$
 DECLARE
 	plan plan := before.plan;
 	keys text[] := keys_of_ids(plan, ARRAY(SELECT unnest(b.ids) FROM unnest(rechecked) AS b));
+	-- a try without keys that are gone is enough, and costs little
+	small boolean := greatest((before.figures).rows_here, (before.figures).rows_there) <= 20000;
+	most integer := CASE WHEN small THEN 10 ELSE 3 END;
 	found found_keys := before;
 BEGIN
 	IF keys <> '{}' THEN
@@ -30,11 +33,10 @@ BEGIN
 	END IF;
 	IF gone = 0 AND (plan.buckets IS NULL OR cardinality(before.buckets) = plan.buckets) THEN
 		RETURN NULL;
-	ELSIF plan.buckets IS NOT NULL AND scans < 3 AND plan.bytes <= 10e6
-			AND greatest((before.figures).rows_here, (before.figures).rows_there) <= 20000 THEN
+	ELSIF plan.buckets IS NOT NULL AND scans < most AND small AND plan.bytes <= 10e6 THEN
 		found.buckets := ARRAY(SELECT n FROM generate_series(0, plan.buckets - 1) AS n);
 		RETURN found;
-	ELSIF gone = 0 OR scans < 3 THEN
+	ELSIF gone = 0 OR scans < most THEN
 		PERFORM progress(plan.progress,
 			'what differed is equal or gone by now: the relations are read once more');
 		plan.found := NULL;
@@ -43,15 +45,15 @@ BEGIN
 		found := find_keys(plan);
 		IF gone = 0 AND plain_arrived(before, found) THEN
 			RETURN NULL;
-		ELSIF scans < 3 THEN
+		ELSIF scans < most THEN
 			RETURN found;
 		END IF;
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = concat((before.figures).rows_here, ' ',
 			(before.figures).rows_there, ' '),
 		MESSAGE = 'rows kept changing: what differed was gone when it was looked up',
-		DETAIL = 'In each of 3 scans, rows differed that neither side had any more when they were '
-			'looked up. Perhaps such rows do not reach the other side.',
+		DETAIL = format('In each of %s scans, rows differed that neither side had any more when '
+			'they were looked up. Perhaps such rows do not reach the other side.', most),
 		HINT = 'Compare at a quieter moment, or in slices (iblt_audit_run), which look sooner.';
 END
 $$;
@@ -82,7 +84,7 @@ DECLARE
 	gone bigint;			-- keys that have no row any more
 	b batch;
 BEGIN
-	FOR scan IN 1 .. 3 LOOP
+	FOR scan IN 1 .. 10 LOOP
 		gone := 0;
 		LOOP
 			started := clock_timestamp();
