@@ -20,6 +20,8 @@
 #	BENCH_ROWS          rows (5,000,000)
 #	BENCH_NARROW_ROWS   rows of two integers (20,000,000)
 #	BENCH_REPEAT        repetitions of each query after one to warm up (5)
+#	BENCH_GROWTH        measures only how times grow up to a table of so many rows of two
+#	                    integers, from a hundredth and a tenth of them (200,000,000 need 30 GB)
 
 set -euo pipefail
 
@@ -138,6 +140,43 @@ report_narrow() {
 	done
 }
 
+# The three tables of BENCH_GROWTH, and another database with copies of them.
+SIZES=()
+make_sizes() {
+	local rows
+	sql -c "CREATE EXTENSION iblt_audit CASCADE"
+	for rows in "${SIZES[@]}"; do
+		sql -c "CREATE TABLE rows_$rows AS SELECT g AS id, hashint4(g) AS a FROM generate_series(1, $rows) g" \
+			-c "ALTER TABLE rows_$rows ADD PRIMARY KEY (id)" -c "VACUUM (FREEZE, ANALYZE) rows_$rows"
+	done
+	asked $PORT template1 -c "CREATE DATABASE copy TEMPLATE postgres STRATEGY file_copy"
+	asked $PORT copy -c "UPDATE rows_${SIZES[0]} SET a = a + 1 WHERE id % 10000 = 0"
+	sql -c "CHECKPOINT"
+}
+
+growth_queries() {
+	local rows
+	for rows in "${SIZES[@]}"; do
+		echo "count_$rows|0|SELECT count(*) FROM rows_$rows"
+		echo "digest_$rows|0|SELECT iblt_agg(id, iblt_internal.iblt_checksum_seeded('5', id, a), iblt_internal.iblt_compare_template(60000, 8, '5')) FROM rows_$rows"
+		echo "compare_$rows|0|SELECT count(*) FROM iblt_compare('rows_$rows', $(peer $PORT | sed 's/dbname=postgres/dbname=copy/'))"
+	done
+}
+
+# A tenfold table should take ten times as long.
+report_growth() {
+	local kind i
+	say ""
+	row "Rows of two integers" "ms" "times" "rows" ""
+	for kind in count digest compare; do
+		for i in 0 1 2; do
+			row "$kind, ${SIZES[i]} rows" "${MEDIAN[${kind}_${SIZES[i]}]}" \
+				"$(ratio "${MEDIAN[${kind}_${SIZES[i]}]}" "${MEDIAN[${kind}_${SIZES[i > 0 ? i - 1 : 0]}]}")" "$((i > 0 ? 10 : 1))" ""
+		done
+	done
+	say_busy
+}
+
 # That the plans with workers really get them.
 workers_launched() {
 	sql -c "SET max_parallel_workers_per_gather = 2" -c "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF)
@@ -249,6 +288,15 @@ inner() {
 		"wal_level = minimal" "max_wal_senders = 0" "maintenance_work_mem = 512MB" \
 		"parallel_setup_cost = 0" "parallel_tuple_cost = 0" "min_parallel_table_scan_size = 0" \
 		"enable_indexonlyscan = off" "parallel_leader_participation = off" "max_parallel_workers = 8"
+	if [ -n "${BENCH_GROWTH-}" ]; then
+		SIZES=($((BENCH_GROWTH / 100)) $((BENCH_GROWTH / 10)) "$BENCH_GROWTH")
+		make_sizes
+		describe_cpus
+		measure growth_queries
+		report_growth
+		stop_server bench
+		return
+	fi
 	say "Filling a table with $ROWS rows ..."
 	make_table
 	describe_machine
