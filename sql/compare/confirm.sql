@@ -168,12 +168,12 @@ END
 $$;
 
 -- What has become of the keys with these ids: those whose rows still differ, looked at as often as
--- the plan says, why some are not confirmed, and keys that do not differ, and whose rows an index
--- does not find on a side.
+-- the plan says, why some are not confirmed, keys that do not differ, and whose rows an index
+-- does not find on a side, and how many have no row on any side.
 -- An index that lost an entry looks like a row that was deleted, so a scan has to look for
 -- the rows of these keys (check_index).
 CREATE FUNCTION recheck(plan plan, ids text[], OUT differences difference[], OUT problem text,
-	OUT doubtful text[]) RETURNS record
+	OUT doubtful text[], OUT gone bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -193,8 +193,12 @@ BEGIN
 	END IF;
 	keys := keys_of_ids(plan,
 		ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d));
-	IF NOT plan.by_hash AND plan.buckets IS NULL AND keys <> '{}' THEN
+	gone := 0;
+	IF keys <> '{}' THEN
 		found := find_sides(index_plan(plan), keys);
+		gone := keys_gone(plan, keys, found);
+	END IF;
+	IF NOT plan.by_hash THEN
 		doubtful := ARRAY(SELECT u.key
 			FROM unnest(keys, (found[1]).checksum, (found[2]).checksum) AS u(key, here, there)
 			WHERE u.here IS NULL OR u.there IS NULL);

@@ -95,7 +95,7 @@ BEGIN
 			compared.content := 'texts';
 			compared.links := nodes_links(s.sides);
 			work := ROW(repair_plan_of(compared, asked), NULL, '{}', 0, NULL, NULL,
-				NULL)::repair_work;
+				NULL, NULL)::repair_work;
 			compared := (work.plan).compared;
 			size := batch_size(compared);
 			FOR n IN 1 .. cardinality(pairs[i].ids) BY size LOOP

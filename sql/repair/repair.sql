@@ -64,7 +64,7 @@ DECLARE
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := answer.plan;
-	work := ROW(plan, NULL, '{}', 0, NULL, NULL, NULL)::repair_work;
+	work := ROW(plan, NULL, '{}', 0, NULL, NULL, NULL, NULL)::repair_work;
 	at_once := asked.apply AND asked.winner = 'source' AND plan.indexed
 		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
 		AND (plan.compared).from_digests IS NOT TRUE;

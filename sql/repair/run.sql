@@ -37,7 +37,7 @@ BEGIN
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
-		work := ROW(plan, NULL, '{}', 0, '{}', t.table_number, planned.item)::repair_work;
+		work := ROW(plan, NULL, '{}', 0, '{}', t.table_number, planned.item, 0)::repair_work;
 		doubtful := '{}';
 		number := number + cardinality(kept);
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
@@ -68,6 +68,7 @@ BEGIN
 			END IF;
 			PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, judged.aside);
 			doubtful := doubtful || found.doubtful;
+			work.gone := work.gone + found.gone;
 		END LOOP;
 		PERFORM check_index(compared, doubtful);
 		IF NOT asked.apply THEN
@@ -160,7 +161,7 @@ BEGIN
 			PERFORM run_replace(w, t, ARRAY(SELECT d
 					FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS d
 					WHERE d.seed <> (w.plan).seed OR d.id <> ALL (gone) ORDER BY d.number),
-				format('%s differences are equal since iblt_repair', cardinality(gone)));
+				format('%s differences are equal since iblt_repair', cardinality(gone)), work.gone);
 		END LOOP;
 	END IF;
 	-- why the run may not have all differences of a table

@@ -117,5 +117,6 @@ CREATE TYPE repair_work AS (
 	differ text[],			-- ids that differ again, for the source has changed since, or NULL
 	-- of differences of one seed that a run found:
 	table_number integer,
-	item audit_item
+	item audit_item,
+	gone bigint				-- keys that have no row any more
 );

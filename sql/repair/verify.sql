@@ -139,7 +139,7 @@ BEGIN
 			AND d.source IS DISTINCT FROM split_part(d.was_source, ' ', 1)
 			AND d.was_target IS NULL);
 		CONTINUE WHEN changed = '{}';
-		back := ROW(plan, NULL, '{}', 0, NULL, NULL, NULL)::repair_work;
+		back := ROW(plan, NULL, '{}', 0, NULL, NULL, NULL, NULL)::repair_work;
 		back.plan.secret := gen_random_uuid();
 		back.plan.asked."cascade" := false;
 		back := repair_add(back, ARRAY(

@@ -4,8 +4,8 @@
 
 -- Keeps other differences of a table in place of those it has; a note goes to a table that was
 -- compared.
-CREATE FUNCTION run_replace(w run_worker, t run_table, differences run_difference[], note text)
-RETURNS run_table
+CREATE FUNCTION run_replace(w run_worker, t run_table, differences run_difference[], note text,
+	gone bigint) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -26,6 +26,7 @@ DECLARE
 			GROUP BY u.slice) AS c(slice, missing, extra, changed, unconfirmed)
 			ON c.slice = r.number);
 BEGIN
+	t.gone := coalesce(t.gone, 0) + run_replace.gone;
 	SELECT coalesce(sum(r.missing), 0), coalesce(sum(r.extra), 0), coalesce(sum(r.changed), 0),
 		coalesce(sum(r.unconfirmed), 0)
 	INTO t.missing, t.extra, t.changed, t.unconfirmed FROM unnest(ranges) AS r;
@@ -68,6 +69,7 @@ DECLARE
 	kept run_difference[];
 	looked record;			-- what has become of them
 	doubtful text[];
+	gone bigint;			-- keys that have no row any more
 	still run_difference[];
 	old bigint;
 BEGIN
@@ -78,6 +80,7 @@ BEGIN
 		old := t.missing + t.extra + t.changed;
 		IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
 			doubtful := '{}';
+			gone := 0;
 			still := '{}';
 			planned := audit_plan(w.conns,
 				jsonb_populate_record(NULL::audit_item, t.item), (w.options).compare);
@@ -97,9 +100,10 @@ BEGIN
 						to_jsonb(d) || jsonb_build_object('found_at', clock_timestamp()))
 					FROM unnest(looked.differences) AS d LEFT JOIN unnest(kept) AS k USING (id));
 				doubtful := doubtful || looked.doubtful;
+				gone := gone + looked.gone;
 			END LOOP;
 			PERFORM check_index(plan, doubtful);
-			t := run_replace(w, t, still, 'differences were looked at again');
+			t := run_replace(w, t, still, 'differences were looked at again', gone);
 		END IF;
 		RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
 	END LOOP;

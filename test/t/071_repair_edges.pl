@@ -128,15 +128,17 @@ run.words W {"w": "w 4"} skipped differs in another way than the run found);
 	is(kept($run) . left($run), $found . $differences, 'the run is as it was');
 	my $second = mend($run, "direction => '$direction', apply => true");
 	is(scalar(() = $second =~ / equal by now$/mg), $direction eq 'pull' ? 1 : 15, 'a second call finds what there is');
-	is(kept($run), 'run.bare equal 0 0 0 0; run.child equal 0 0 0 0; run.parent differs 0 0 1 1; run.words differs 0 0 1 1', 'what is repaired goes from the run');
+	# the push has deleted rows that the second call does not find on any side
+	my $equal = $direction eq 'pull' ? 'equal' : 'not comparable';
+	is(kept($run), "run.bare $equal 0 0 0 0; run.child $equal 0 0 0 0; run.parent differs 0 0 1 1; run.words differs 0 0 1 1", 'what is repaired goes from the run');
 	is(left($run), join("\n", grep { /"id": 11\}|w 4/ } split /\n/, $differences), 'the rest is as it was found');
-	like($here->safe_psql('postgres', "SELECT detail FROM iblt_audit_tables WHERE run = $run AND relation = 'run.bare'"), qr/4 differences are equal since iblt_repair/, 'and the detail says so');
+	like($here->safe_psql('postgres', "SELECT detail FROM iblt_audit_tables WHERE run = $run AND relation = 'run.bare'"), $direction eq 'pull' ? qr/4 differences are equal since iblt_repair/ : qr/^rows that differed are gone \(2 keys\), .*; 4 differences are equal since iblt_repair/, 'and the detail says so');
 	is($here->safe_psql('postgres', q{SELECT relation, key FROM unnest('{run.parent,run.child,run.bare,run.words}'::text[]) AS relation, iblt_compare(relation::regclass, 'node_b') ORDER BY 1, 2::text}),
 		"run.bare|{\"i\": \"9 years\", \"n\": 0}\nrun.parent|{\"id\": 11}\nrun.parent|{\"id\": 150}\nrun.words|{\"w\": \"w 4\"}", 'what was found later, or differs otherwise, was not touched');
 	$here->safe_psql('postgres', "SELECT * FROM iblt_audit_recheck($run)");
 	is(mend($run, "direction => '$direction', apply => true"), $direction eq 'pull' ? "run.parent update {\"id\": 11} applied\nrun.words insert {\"w\": \"w 4\"} applied" : "run.parent update {\"id\": 11} applied\nrun.words delete {\"w\": \"w 4\"} applied",
 		'iblt_audit_recheck takes them up as they are now, to be reviewed and repaired');
-	is(kept($run), 'run.bare equal 0 0 0 0; run.child equal 0 0 0 0; run.parent equal 0 0 0 0; run.words equal 0 0 0 0', 'until nothing is left');
+	is(kept($run), "run.bare $equal 0 0 0 0; run.child $equal 0 0 0 0; run.parent $equal 0 0 0 0; run.words $equal 0 0 0 0", 'until nothing is left');
 	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_ranges WHERE run = $run"), '', 'in no range');
 	is(mend($run, "direction => '$direction', apply => true"), '', 'and there is nothing to do');
 }

@@ -258,8 +258,31 @@ like(failure("SELECT * FROM iblt_compare('own', $there)"), qr/IB003: rows kept c
 }
 $subscriber->safe_psql('postgres', $_) foreach @before;
 # rows that arrive are equal, and all is not read again in vain
-my $arrive = turns(q{INSERT INTO queue VALUES (1000, 'x') ON CONFLICT DO NOTHING});
+@before = turns(q{INSERT INTO queue VALUES (1000, 'x') ON CONFLICT DO NOTHING});
 $subscriber->safe_psql('postgres', "INSERT INTO queue SELECT g, 'job' FROM generate_series(1, 20) AS g; INSERT INTO queue VALUES (1000, 'x')");
 is($subscriber->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('queue', $there, method => '$_')"), 0, "a row that arrives ($_)") && $publisher->safe_psql('postgres', 'DELETE FROM queue WHERE id = 1000') foreach qw(sketch plain);
+$subscriber->safe_psql('postgres', $_) foreach @before;
+
+# What a run has found, when it is looked at again
+foreach my $case (map { my $method = $_; map { [ $_, $method ] } qw(queue jobs) } qw(sketch plain))
+{
+	my ($table, $method) = @$case;
+	both("DROP TABLE IF EXISTS $table; CREATE TABLE $table (id int @{[ $table eq 'queue' ? 'PRIMARY KEY' : '' ]}, v text)");
+	my ($turn, $run) = ("UPDATE $table SET id = id + 100");
+	my $tables = "SELECT status, missing, split_part(detail, ':', 1) FROM iblt_audit_tables WHERE run = ";
+	my $gone = "rows that differed are gone (20 keys), and others may have come";
+	foreach my $again ('iblt_audit_recheck(%s)', "iblt_repair(run => %s, direction => 'pull', apply => true)")
+	{
+		$publisher->safe_psql('postgres', "TRUNCATE $table; INSERT INTO $table SELECT g, 'job' FROM generate_series(1, 20) AS g");
+		$run = $subscriber->safe_psql('postgres', "CALL iblt_audit_run('publisher', tables => '{public.$table}', method => '$method', progress => false)");
+		$publisher->safe_psql('postgres', $turn);
+		$subscriber->safe_psql('postgres', 'SELECT count(*) FROM ' . sprintf $again, $run);
+		is($subscriber->safe_psql('postgres', "$tables $run"), "not comparable|0|$gone", "$table, $method: a run of which all is gone ($again)");
+		$subscriber->safe_psql('postgres', "CALL iblt_audit_resume($run, progress => false)");
+		like($subscriber->safe_psql('postgres', "$tables $run"), qr/^differs\|20\|/, 'it begins again');
+	}
+	$subscriber->safe_psql('postgres', "SELECT count(*) FROM iblt_repair(run => $run, direction => 'pull', apply => true)");
+	like($subscriber->safe_psql('postgres', "$tables $run"), qr/^equal\|0\|/, 'what a repair has changed is not gone');
+}
 
 done_testing();
