@@ -31,9 +31,8 @@
 #			the function with the name of the field.  If the function has none, the field is what
 #			iblt_compare has by default, or else null.
 # @each TYPE: TEXT@	the text for each field of that type, whose name stands for every % in it.
-# @iblt_compare: NAME ...@
-#			in the head of a function, on a line of its own: the arguments of these names, with
-#			the types and defaults that iblt_compare gives them
+# @FUNCTION: NAME ...@	in the head of a function, on a line of its own: the arguments of these names, with
+#			the types and defaults that a function of users before it gives them
 #
 # A field of such a type, and an argument or variable of such a function, begins a line of its own.
 
@@ -122,17 +121,26 @@ FILENAME !~ /\.sql$/ {
 	in_head = 1
 	type = $2 == "TYPE" ? $3 : ""
 	delete fields[type]
-	model = $3 ~ /\.iblt_compare\($/
+	model = $3 ~ /^@extschema@\.[a-z_]+\($/ ? substr($3, 13, length($3) - 13) : ""
 }
 
 /^(RETURNS|AS|\tLANGUAGE)/ { in_head = 0 }
-in_head && /^\t@iblt_compare: / {
-	n = split(substr($0, 16, length - 16), argument, " ")
-	$0 = ""
-	for (i = 1; i <= n; i++) {
-		named[argument[i]]
-		$0 = $0 (i > 1 ? "\n" : "") "\t" argument[i] " " model_of[argument[i]] ","
+in_head && /^\t@[a-z_]+: / {
+	n = split(substr($0, 3, length - 3), argument, /:? /)
+	for (i = 2; i <= n; i++) {
+		text = model_of[argument[1], argument[i]]
+		if (text == "") {
+			print "error: " argument[1] " has no default for " argument[i] >"/dev/stderr"
+			exit 1
+		}
+		model_of[model, argument[i]] = text
+		word = text
+		sub(/ .*/, "", word)
+		named[word]
+		if (!read_only)
+			print "\t" text ","
 	}
+	next
 }
 in_head { head = head $0 }
 
@@ -141,8 +149,11 @@ in_head { head = head $0 }
 	if (type)
 		fields[type] = fields[type] " " $1
 	if (model && match($0, / DEFAULT .*[^,)]/)) {
-		by_default[$1] = substr($0, RSTART + 9, RLENGTH - 9)
-		model_of[$1] = substr($0, length($1) + 3, RSTART + RLENGTH - length($1) - 3)
+		word = $1
+		gsub(/"/, "", word)
+		model_of[model, word] = substr($0, 2, RSTART + RLENGTH - 2)
+		if (model == "iblt_compare")
+			by_default[$1] = substr($0, RSTART + 9, RLENGTH - 9)
 	}
 }
 

@@ -13,7 +13,7 @@ DECLARE
 		WHERE e.extname IN ('iblt_live', 'iblt_audit') AND n.nspname <> here);
 BEGIN
 	IF other IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+		RAISE invalid_schema_name USING
 			MESSAGE = format('extension %s must be in the schema of iblt', other),
 			HINT = format('CREATE EXTENSION %I SCHEMA %I;', other, here);
 	END IF;

@@ -3,8 +3,6 @@
 -- iblt_audit makes the list (list.sql), compares small tables together (small.sql), and all
 -- that are not equal one after the other (table.sql).
 
--- The arguments
-
 -- The one of these that is not null, or the whole database, which schema may also say by '*'.
 CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text,
 	subscription text, peer_schema text DEFAULT NULL, here_tables text[] DEFAULT NULL)
@@ -104,8 +102,6 @@ BEGIN
 END
 $$;
 
--- The peer
-
 -- How to reach the publisher of a subscription of this database, which may have a foreign server
 -- from PostgreSQL 19 on.  Before, subserver is the column of the line with VALUES.
 CREATE FUNCTION audit_peer(subscription text, peer text) RETURNS text
@@ -120,12 +116,12 @@ DECLARE
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_subscription s
 			WHERE s.subname = subscription AND s.subdbid = this) THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+		RAISE undefined_object USING
 			MESSAGE = format('subscription "%s" does not exist in this database', subscription);
 	ELSIF coalesce(peer, server) IS NOT NULL THEN
 		RETURN coalesce(peer, server);
 	ELSIF NOT has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+		RAISE insufficient_privilege USING
 			MESSAGE = format('permission denied to read the connection string of subscription "%s"',
 				subscription),
 			HINT = format('GRANT SELECT (subconninfo) ON pg_catalog.pg_subscription TO %I '

@@ -44,7 +44,7 @@ DECLARE
 	answers text[];
 BEGIN
 	IF mine IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+		RAISE undefined_object USING
 			MESSAGE = format('subscription "%s" does not exist in %s', subscription,
 				CASE WHEN conns[1] IS NULL THEN 'this database'
 					ELSE 'the database of ' || peer_title(conns[1]) END);
@@ -53,7 +53,7 @@ BEGIN
 	twofold := mine -> 'publications' <> '[]' AND theirs -> 'publications' <> '[]';
 	IF subscription IS NULL AND mine -> 'publications' = '[]' AND theirs -> 'publications' = '[]'
 	THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+		RAISE undefined_object USING
 			MESSAGE = format('publication "%s" exists neither here nor on the peer', target.name);
 	END IF;
 	notes := CASE WHEN subscription IS NOT NULL THEN
@@ -142,7 +142,7 @@ BEGIN
 			answers := ask_calls(conns, VARIADIC format('audit_tables(%L)', target.name)
 				|| array_fill(format('audit_tables(%L)', other), ARRAY[cardinality(conns) - 1]));
 			IF num_nonnulls(VARIADIC answers) = 0 THEN
-				RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+				RAISE invalid_schema_name USING
 					MESSAGE = format(CASE WHEN of_nodes THEN 'schema "%s" exists on no node'
 						WHEN cardinality(conns) = 1 THEN 'schema "%s" does not exist'
 						WHEN target.name = other
@@ -162,15 +162,14 @@ BEGIN
 		ELSE items := audit_list_published(conns, target);
 	END CASE;
 	IF items IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-			MESSAGE = 'there are no tables to audit'
+		RAISE no_data_found USING MESSAGE = 'there are no tables to audit'
 				|| coalesce(format(' in %s "', target.kind) || target.name || '"', ''),
 			DETAIL = 'An answer without tables would read as if all were equal.';
 	END IF;
 	unlisted := (SELECT string_agg(name, ', ') FROM jsonb_object_keys(mappings) AS name
 		WHERE name NOT IN (SELECT audit_name(i) FROM unnest(items) AS i));
 	IF unlisted IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+		RAISE undefined_table USING
 			MESSAGE = 'mappings names tables that are not compared: ' || unlisted,
 			HINT = 'Give the names of tables of this side with their schemas.';
 	ELSIF of_nodes OR target.kind = 'tables' THEN

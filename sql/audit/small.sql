@@ -173,7 +173,7 @@ BEGIN
 			WHEN 'plain' THEN plain_compare_small(conns, smalls)
 			ELSE audit_compare_small(conns, smalls) END;
 		traffic := iblt_traffic_take();
-		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		RAISE SQLSTATE 'IB000' USING MESSAGE = 'compared';
 	EXCEPTION WHEN @on_error@ THEN
 		IF SQLSTATE <> 'IB000' THEN
 			-- it shows again when the tables are compared alone

@@ -4,7 +4,6 @@
 -- item with the columns that are not, and what there is to say of both.
 -- A subscriber computes a generated column that is not published, if it has one too.
 CREATE FUNCTION audit_scope(conns text[], INOUT item audit_item, INOUT compare options)
-RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
@@ -30,8 +29,7 @@ BEGIN
 		-- functions of PostgreSQL alone.
 		IF (alone OR compare.trust_filters OR item.subscriber = 'there' AND conns[1] IS NULL)
 				IS NOT TRUE THEN
-			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-				MESSAGE = CASE item.subscriber
+			RAISE feature_not_supported USING MESSAGE = CASE item.subscriber
 					WHEN 'here' THEN 'refusing to run the peer''s row filter here'
 					ELSE 'refusing to run the row filter of here on the peer' END,
 				DETAIL = CASE item.subscriber WHEN 'here' THEN 'Rows here'
@@ -77,7 +75,7 @@ $$;
 -- does not have the slot of the subscription that is audited, rows are rechecked all the same.
 -- Published columns that the subscriber lacks are an error, because replication stops at one.
 CREATE FUNCTION audit_adjust_plan(INOUT item audit_item,
-	INOUT plan plan, compare options) RETURNS record
+	INOUT plan plan, compare options)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -95,7 +93,7 @@ BEGIN
 	IF kinds IS NOT NULL THEN
 		-- a foreign table that leads to the other side's table would be compared with itself, and
 		-- so would a view of one, or of a function that asks there
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
+		RAISE wrong_object_type USING MESSAGE = 'it is ' || kinds,
 			DETAIL = 'Its rows may be elsewhere. Name it in tables to compare it all the same.';
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
@@ -127,7 +125,7 @@ $$;
 -- The plan of the comparison of one table, perhaps of nodes, and its item with what there is to say
 -- of it.
 CREATE FUNCTION audit_plan(conns text[], INOUT item audit_item, options options,
-	OUT plan plan, nodes text[] DEFAULT NULL, named integer DEFAULT NULL) RETURNS record
+	OUT plan plan, nodes text[] DEFAULT NULL, named integer DEFAULT NULL)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -144,8 +142,6 @@ BEGIN
 	plan := checked.plan;
 END
 $$;
-
--- Its row in the answer
 
 -- The row for a table that was compared, from its counts of differences.
 CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
@@ -260,8 +256,6 @@ CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS j
 		|| coalesce((SELECT jsonb_object_agg(kind, numbers) FROM (SELECT kind,
 			jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind) AS k), '{}') FROM d);
 
--- Comparing it
-
 -- Compares one table, again if it is altered meanwhile: its row, which says what went wrong, and
 -- where replication is stuck.  Differences are counted, and those of nodes by node.  If rows are
 -- asked for, the first ones are kept for a page, without values of more than 20 kB.
@@ -269,7 +263,7 @@ CREATE FUNCTION audit_count_nodes(plan plan, differences difference[]) RETURNS j
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
 CREATE FUNCTION audit_table(a attempt, item audit_item, INOUT stuck text,
-	OUT result audit_row) RETURNS record
+	OUT result audit_row)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -325,7 +319,7 @@ BEGIN
 					FROM (SELECT unnest(shown) AS d) AS u);
 			END IF;
 			result := audit_verdict(noted, found.plan, b.figures, counted, problem);
-			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			RAISE SQLSTATE 'IB000' USING MESSAGE = 'compared';
 		EXCEPTION WHEN @on_error@ THEN
 			EXIT WHEN result.status IS NOT NULL;
 			@take_failure@;

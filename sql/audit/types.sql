@@ -13,8 +13,6 @@ CREATE TYPE audit_target AS (
 	peer_schema text		-- of the schema there, NULL if it has the same name
 );
 
--- What a side says of its publications and subscriptions
-
 -- A table of some publications.
 CREATE TYPE published_table AS (
 	schema text,
@@ -30,8 +28,6 @@ CREATE TYPE published_table AS (
 
 -- A subscription that feeds a table.
 CREATE TYPE feed AS (subscription text, publications text[]);
-
--- Items and rows
 
 -- A table in the list of an audit.
 CREATE TYPE audit_item AS (

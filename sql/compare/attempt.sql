@@ -34,7 +34,7 @@ BEGIN
 	IF (a.options).label IS NULL THEN
 		IF nodes OR a.conns[1] IS NOT NULL THEN
 			IF NOT nodes AND (relation IS NOT NULL OR here_relation IS NULL) THEN
-				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				RAISE invalid_parameter_value USING
 					MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
 					HINT = 'Give here_relation => ''shop.items''. It need not exist in this '
 						'database.';
@@ -43,8 +43,7 @@ BEGIN
 				CASE WHEN nodes THEN 'relation' ELSE 'here_relation' END);
 			relation := 'pg_catalog.pg_class';
 		ELSIF here_relation IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'here_relation needs here_peer',
+			RAISE invalid_parameter_value USING MESSAGE = 'here_relation needs here_peer',
 				HINT = 'Give here_peer too, or name a relation of this database in relation.';
 		ELSE
 			a.options.relation_name := relation_name(relation);
@@ -109,7 +108,7 @@ $$;
 -- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
 -- more does not fail a node, nor does a relation that was altered, before the third attempt.
 CREATE FUNCTION next_attempt(INOUT a attempt, plan plan, INOUT e failure,
-	does text DEFAULT NULL, OUT failed text) RETURNS record
+	does text DEFAULT NULL, OUT failed text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

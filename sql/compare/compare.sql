@@ -49,7 +49,7 @@ BEGIN
 			RETURN found;
 		END IF;
 	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = concat((before.figures).rows_here, ' ',
+	RAISE SQLSTATE 'IB003' USING DATATYPE = concat((before.figures).rows_here, ' ',
 			(before.figures).rows_there, ' '),
 		MESSAGE = 'rows kept changing: what differed was gone when it was looked up',
 		DETAIL = format('In each of %s scans, rows differed that neither side had any more when '
@@ -237,7 +237,7 @@ BEGIN
 			a := begin_attempt(a, 'iblt_compare', relation, here_relation);
 			IF on_too_many IS DISTINCT FROM 'error' THEN
 				IF on_too_many IS DISTINCT FROM 'sample' THEN
-					RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+					RAISE invalid_parameter_value USING
 						MESSAGE = 'on_too_many must be error or sample';
 				ELSIF (a.options).method = 'plain' THEN
 					PERFORM plain_check('it gives no sample', 'Leave on_too_many out.');

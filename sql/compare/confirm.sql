@@ -73,12 +73,10 @@ CREATE FUNCTION unready(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF plan.recheck IS DISTINCT FROM 0
-			AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready) THEN
-		RETURN 'The subscription is disabled or still copies the relation, or servers that are '
-			'not compared replicate to these, or there is a standby between them.';
-	END IF;
-	RETURN NULL;
+	RETURN CASE WHEN plan.recheck IS DISTINCT FROM 0
+			AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready)
+		THEN 'The subscription is disabled or still copies the relation, or servers that are '
+			'not compared replicate to these, or there is a standby between them.' END;
 END
 $$;
 
@@ -173,7 +171,7 @@ $$;
 -- An index that lost an entry looks like a row that was deleted, so a scan has to look for
 -- the rows of these keys (check_index).
 CREATE FUNCTION recheck(plan plan, ids text[], OUT differences difference[], OUT problem text,
-	OUT doubtful text[], OUT gone bigint) RETURNS record
+	OUT doubtful text[], OUT gone bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -134,7 +134,7 @@ BEGIN
 					FROM unnest(part, hashes) AS k(key, hash)
 					WHERE k.hash IN (SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)), false);
 			END IF;
-			RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+			RAISE index_corrupted USING
 				MESSAGE = format('an index of %s does not find rows that the table has (%s)',
 					sides[n].relation, sides[n].side),
 				DETAIL = format('One has the key %s, of %s.',

@@ -17,7 +17,7 @@ CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
 CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[],
 	mappings jsonb[], label text, plain boolean, names text[] DEFAULT '{here,there}',
 	live boolean DEFAULT false, small text DEFAULT NULL, subtable_cells integer DEFAULT NULL,
-	OUT sides side[], OUT told jsonb[]) RETURNS record
+	OUT sides side[], OUT told jsonb[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -47,7 +47,7 @@ BEGIN
 			-- not a schema that a condition names
 			IF starts_with(SQLERRM, format('on %s: ', peer_title(places[n])))
 					AND SQLERRM ~ '[^ ]iblt_internal[^ ]' THEN
-				RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+				RAISE object_not_in_prerequisite_state USING
 					MESSAGE = format('extension iblt is not installed in %s''s database',
 						peer_title(places[n])),
 					HINT = 'Run CREATE EXTENSION iblt there, or use method => ''auto''.';
@@ -69,7 +69,7 @@ BEGIN
 				|| jsonb_build_object('condition', conditions[n], 'bare', peer_is_bare(places[n])));
 		END IF;
 		IF (answer ->> 'protocol')::integer <> protocol() THEN
-			RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			RAISE object_not_in_prerequisite_state USING
 				MESSAGE = format('iblt %s here and iblt %s on %s cannot talk to each other',
 					(SELECT extversion FROM pg_extension WHERE extname = 'iblt'),
 					answer ->> 'version', peer_title(places[n])),

@@ -17,7 +17,7 @@ DECLARE
 	kept jsonb := nullif(current_setting('iblt.stats', true), '')::jsonb -> kind;
 BEGIN
 	IF kept IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('no %s has finished in this session', kind);
 	END IF;
 	RETURN kept;

@@ -29,7 +29,7 @@ BEGIN
 	ELSIF NOT sure THEN
 		RETURN;
 	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
+	RAISE cardinality_violation USING
 		MESSAGE = format('rows have the same key (%s), although it is unique', s.side),
 		DETAIL = concat('One such key is ' || key::text || '. ', 'A unique index is damaged '
 			'or was dropped meanwhile, or this transaction has violated a deferred constraint.'),
@@ -129,14 +129,12 @@ $$;
 -- A delete in flight looks like rows that a follower makes and deletes itself.
 CREATE FUNCTION keys_gone(plan plan, keys text[], rows found_rows[]) RETURNS bigint
 	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN plan.by_hash THEN (
+	RETURN CASE WHEN plan.by_hash THEN (
 			SELECT count(*) FROM unnest(keys) AS k(key) WHERE k.key NOT IN (
 				SELECT split_part(i.id, ' ', 1) FROM unnest(rows) AS r, unnest(r.id) AS i(id)))
 		ELSE (SELECT count(*) FROM (SELECT FROM unnest(rows) AS r,
 				unnest(r.checksum) WITH ORDINALITY AS c(checksum, place)
-			GROUP BY c.place HAVING count(c.checksum) = 0) AS g) END
-$$;
+			GROUP BY c.place HAVING count(c.checksum) = 0) AS g) END;
 
 -- Those of the keys with these ids whose rows differ now, each side seen in one snapshot.
 CREATE FUNCTION look_at_ids(plan plan, ids text[]) RETURNS difference[]

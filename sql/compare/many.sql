@@ -5,7 +5,7 @@
 
 -- What such an error says that was caught, NULL for any other one.
 CREATE FUNCTION told_too_many(e failure, OUT rows_here bigint, OUT rows_there bigint,
-	OUT stuck text) RETURNS record
+	OUT stuck text)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT nullif(m[1], '')::bigint, nullif(m[2], '')::bigint, nullif(m[3], '')
@@ -99,13 +99,13 @@ BEGIN
 		ELSE 'The number is an estimate. A key with several rows may count more than once.' END;
 	told := concat((before.figures).rows_here, ' ', (before.figures).rows_there, ' ', waited.stuck);
 	IF waited.problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB003', DATATYPE = told,
+		RAISE SQLSTATE 'IB003' USING DATATYPE = told,
 			MESSAGE = 'too many differences to confirm: ' || how_many,
 			DETAIL = concat_ws(' ', 'These may be rows in flight.', waited.problem, estimate),
 			HINT = 'Compare again when replication has caught up, or raise max_differences or '
 				'timeout.';
 	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'IB002', DATATYPE = told,
+	RAISE SQLSTATE 'IB002' USING DATATYPE = told,
 		MESSAGE = 'too many differences: ' || how_many,
 		DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
 			CASE WHEN plan.recheck > 0 AND plan.links <> '{}'

@@ -31,7 +31,7 @@ BEGIN
 		WHEN coalesce(without, '') NOT IN ('error', 'skip')
 			THEN 'without must be error or skip' END;
 	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
+		RAISE invalid_parameter_value USING MESSAGE = problem;
 	END IF;
 	RETURN names;
 END
@@ -53,8 +53,7 @@ CREATE FUNCTION refuse_one_database(place text, first text DEFAULT 'here',
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-		MESSAGE = CASE WHEN second <> 'there'
+	RAISE invalid_parameter_value USING MESSAGE = CASE WHEN second <> 'there'
 			THEN format('nodes "%s" and "%s" are the same database', first, second)
 			WHEN place IS NULL THEN 'the peer is this database itself'
 			ELSE 'here and the peer are the same database' END,
@@ -94,8 +93,6 @@ AS $$
 		FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
 		GROUP BY u.checksum ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
 $$;
-
--- Replication
 
 -- The links of all pairs of nodes, and one that is not ready if a row can be on its way to a node
 -- over a server that is not a node.  Such a server feeds the node, and either it or another one
@@ -170,7 +167,7 @@ BEGIN
 			WHERE a.c <> ALL (iblt_field((sides[n]).columns)) GROUP BY a.c) AS m
 		WHERE c <> ALL (coalesce(options.exclude, '{}')));
 	IF options.columns IS NULL AND missing IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+		RAISE undefined_column USING
 			MESSAGE = 'columns are not on all nodes', DETAIL = format('Missing: %s.', missing),
 			HINT = 'Exclude them, or name in columns what is to be compared.';
 	END IF;

@@ -38,7 +38,7 @@ BEGIN
 				WHERE c.expression IS NOT NULL ORDER BY c.name)
 			= b.condition || ARRAY(SELECT c.expression FROM unnest(b.columns) AS c
 				WHERE c.expression IS NOT NULL ORDER BY c.name)) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = format('the condition depends on %s that differ between the sides',
 				CASE WHEN (here || there)::text LIKE '%enum (%'
 					THEN 'collations or orders of enums' ELSE 'collations' END),
@@ -61,7 +61,7 @@ DECLARE
 BEGIN
 	FOREACH s IN ARRAY sides_of(plan) LOOP
 		IF plan.versions AND NOT s.version_rights THEN
-			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			RAISE insufficient_privilege USING
 				MESSAGE = format('permission denied for row versions of %s (%s)',
 					s.relation, s.side),
 				DETAIL = 'To confirm differences, iblt reads the system columns '
@@ -98,8 +98,7 @@ BEGIN
 	END IF;
 	-- a wrong port or name of a server would otherwise make it equal
 	IF here.identity = there.identity AND here.condition IS NOT DISTINCT FROM there.condition THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'a relation cannot be compared with itself',
+		RAISE invalid_parameter_value USING MESSAGE = 'a relation cannot be compared with itself',
 			HINT = CASE WHEN num_nonnulls(here.place, there.place) = 0
 				THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
@@ -115,7 +114,7 @@ BEGIN
 					split_part(s.identity, ' ', -1)));
 		END LOOP;
 		IF trees[1]::oid[] && trees[2]::oid[] THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			RAISE invalid_parameter_value USING
 				MESSAGE = 'relations that have rows in common cannot be compared',
 				DETAIL = 'One is a partition or child of the other, or they have one in common.';
 		END IF;
@@ -123,11 +122,11 @@ BEGIN
 	IF plan.recheck > 0 THEN
 		IF num_nulls(here.place, there.place) > 0
 				AND current_setting('transaction_isolation') !~ '^read' THEN
-			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction', MESSAGE = 'cannot recheck '
+			RAISE active_sql_transaction USING MESSAGE = 'cannot recheck '
 					'differences in a REPEATABLE READ or SERIALIZABLE transaction',
 				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 		ELSIF here.remote AND here.place IS NULL OR there.remote AND there.place IS NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			RAISE feature_not_supported USING
 				MESSAGE = 'cannot recheck differences in foreign tables of this database',
 				DETAIL = 'A foreign data wrapper may show the same rows until the transaction '
 					'ends, as postgres_fdw does.',
@@ -137,7 +136,7 @@ BEGIN
 	s := CASE WHEN here.mapped AND (here.remote OR here.distributed) THEN here
 		WHEN there.mapped AND (there.remote OR there.distributed) THEN there END;
 	IF s.side IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = format('peer_columns and expressions cannot be used with %s (%s)', s.relation,
 				s.side),
 			DETAIL = 'Its rows are on other servers.',
@@ -222,8 +221,7 @@ BEGIN
 			PERFORM refuse_altered(names[missing],
 				CASE missing WHEN 1 THEN 'here' ELSE 'there' END);
 		END IF;
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = CASE WHEN nodes IS NULL
+		RAISE undefined_table USING MESSAGE = CASE WHEN nodes IS NULL
 				THEN format('relation %s does not exist on %s', names[missing],
 					peer_title(conns[missing]))
 				ELSE format('on "%s": relation %s does not exist', nodes[missing], names[1]) END,

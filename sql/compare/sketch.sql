@@ -44,8 +44,7 @@ BEGIN
 	FOR i IN 1 .. cardinality(folds) LOOP
 		header := iblt_header(folds[i]);
 		IF header.cells <> header.hashes * subtable_cells THEN
-			RAISE EXCEPTION USING ERRCODE = 'data_exception',
-				MESSAGE = format('%s answered with a sketch of another size',
+			RAISE data_exception USING MESSAGE = format('%s answered with a sketch of another size',
 					peer_title(sides[i].place)),
 				DETAIL = format('%s cells in place of %s.', header.cells,
 					header.hashes * subtable_cells);
@@ -77,12 +76,10 @@ DECLARE
 			plan.live_cells)
 		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END);
 BEGIN
-	IF plan.found IS NOT NULL OR surely_more(plan, number, most.capacity)
-			OR known.cells = most.cells THEN
-		RETURN NULL;
-	END IF;
-	RETURN iblt_compare_next(most.cells / most.hashes, known.cells / known.hashes,
-		least(1.2 * number, most.capacity)::integer);
+	RETURN CASE WHEN plan.found IS NOT NULL OR surely_more(plan, number, most.capacity)
+			OR known.cells = most.cells THEN NULL
+		ELSE iblt_compare_next(most.cells / most.hashes, known.cells / known.hashes,
+			least(1.2 * number, most.capacity)::integer) END;
 END
 $$;
 

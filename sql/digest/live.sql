@@ -1,7 +1,5 @@
 -- Live digests: the functions of the user ---------------------------------------------
 
--- The scan
-
 -- The columns of a row as one value, or with a seed their checksum, as src/digest computes it for a
 -- changed row.
 CREATE FUNCTION track_value_sql(columns text[], seed text DEFAULT NULL) RETURNS text
@@ -99,8 +97,6 @@ AS $$
 $$;
 COMMENT ON PROCEDURE @extschema@.iblt_untrack(regclass) IS
 'stops tracking a table, and drops its digest';
-
--- Functions
 
 CREATE FUNCTION @extschema@.iblt_live(relation regclass, capacity integer DEFAULT NULL)
 RETURNS @extschema@.iblt

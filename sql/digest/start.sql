@@ -1,7 +1,5 @@
 -- Live digests: start and end ------------------------------------------------------------
 
--- Options
-
 -- Key and columns as a comparison would choose them, and a template.
 -- before is how it was tracked.  As long as the key's type allows it, keys go into the sketch
 -- as then, because another digest may have been made to be compared with this one.
@@ -23,7 +21,7 @@ BEGIN
 	PERFORM check_options(relation, options);
 	plan := make_plan(here, here, options);
 	IF plan.whole_row THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('table "%s" cannot be tracked, because it has no unique key',
 				relation),
 			HINT = 'Create a primary key, or name the columns in key_columns.';
@@ -68,11 +66,10 @@ DECLARE
 	theirs text[] := ARRAY(SELECT jsonb_array_elements_text(offer -> 'types'));
 BEGIN
 	IF NOT options IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'the peer does not track its table',
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'the peer does not track its table',
 			HINT = 'CALL iblt_track on the peer first.';
 	ELSIF mine IS DISTINCT FROM theirs THEN
-		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+		RAISE datatype_mismatch USING
 			MESSAGE = 'tracked columns do not have the same types on both sides',
 			DETAIL = format('Columns %s are %s here and %s on the peer.',
 				quoted(names), mine, theirs),
@@ -83,8 +80,6 @@ BEGIN
 	RETURN options;
 END
 $$;
-
--- Triggers
 
 -- A table's own triggers that record changes, and whether each is as it should be.
 -- A constraint trigger could be deferred until after the digest is read.
@@ -121,8 +116,6 @@ BEGIN
 END
 $$;
 
--- Start
-
 -- Waits for the writers of a table, and holds up others until the transaction ends.
 CREATE FUNCTION track_lock(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -131,10 +124,9 @@ DECLARE
 	kind "char" := (SELECT relkind FROM pg_class WHERE oid = relation);
 BEGIN
 	IF relation IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'relation must not be null';
+		RAISE null_value_not_allowed USING MESSAGE = 'relation must not be null';
 	ELSIF coalesce(kind NOT IN ('r', 'p'), true) THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+		RAISE wrong_object_type USING
 			MESSAGE = format('table "%s" cannot be tracked, because it is not a table', relation);
 	END IF;
 	-- waits for all transactions that have written to it
@@ -155,7 +147,7 @@ DECLARE
 	name text;
 BEGIN
 	IF row_security_active(relation) THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+		RAISE insufficient_privilege USING
 			MESSAGE = format('table "%s" cannot be tracked, because row-level security hides rows',
 				relation),
 			HINT = 'Track it as a role that sees all rows.';
@@ -211,7 +203,7 @@ BEGIN
 		options := track_plan(relation, key_columns, columns,
 			coalesce(capacity, 10000), random_seed());
 	ELSIF coalesce(key_columns, columns) IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		RAISE invalid_parameter_value USING
 			MESSAGE = 'key_columns and columns cannot be given with a peer',
 			HINT = 'Both sides track the columns that the peer tracks.';
 	ELSE
@@ -240,12 +232,12 @@ BEGIN
 	PERFORM track_lock(relation);
 	options := iblt_live_options(relation);
 	IF options.template IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('table "%s" is not tracked', relation),
 			HINT = format('CALL iblt_track(%L);', relation);
 	ELSIF array_position(options.columns, NULL) > 0
 		AND (options.from_peer OR NOT options.all_columns) THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('a tracked column of table "%s" was dropped', relation),
 			HINT = 'CALL iblt_track with the columns that it has now.';
 	ELSIF NOT options.from_peer THEN

@@ -39,7 +39,7 @@ CREATE FUNCTION @extschema@.kbf_info(s @extschema@.kbf, OUT version integer, OUT
 	OUT key_type text, OUT seed bigint, OUT capacity bigint, OUT keys bigint,
 	OUT load double precision, OUT full_cells integer, OUT bytes bigint,
 	OUT bits_per_key double precision, OUT unknown double precision,
-	OUT false_positive double precision, OUT absent_unknown double precision) RETURNS record
+	OUT false_positive double precision, OUT absent_unknown double precision)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000;
 COMMENT ON FUNCTION @extschema@.kbf_info IS
 'parameters of a filter, its number of keys, its size in bytes, and the rates to expect now';
@@ -150,14 +150,14 @@ COMMENT ON FUNCTION @extschema@.kbf_get_label(@extschema@.kbf, anyelement, text)
 
 CREATE FUNCTION @extschema@.kbf_lookup(s @extschema@.kbf, key anyelement, OUT status text,
 	OUT value integer,
-	OUT label text) RETURNS record
+	OUT label text)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION @extschema@.kbf_lookup(@extschema@.kbf, anyelement) IS
 'is a key in the filter: present with its value and label, absent or unknown';
 
 CREATE FUNCTION @extschema@.kbf_lookup(s @extschema@.kbf[], key anyelement, OUT status text,
 	OUT value integer,
-	OUT label text, OUT "position" integer) RETURNS record
+	OUT label text, OUT "position" integer)
 	AS 'MODULE_PATHNAME', 'kbf_lookup_array' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION @extschema@.kbf_lookup(@extschema@.kbf[], anyelement) IS
 'the same over several filters, with the position of the only one that has the key, counted '

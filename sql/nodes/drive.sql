@@ -5,7 +5,7 @@
 
 -- The comparison of nodes, and of a repair, which asks for something, its rows.
 CREATE FUNCTION nodes_drive(relation text, a attempt, asked repair_options, source text,
-	OUT compared batch, OUT rows node_repair_row[]) RETURNS record
+	OUT compared batch, OUT rows node_repair_row[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -29,7 +29,7 @@ BEGIN
 			a := begin_attempt(a, CASE WHEN repairs THEN 'iblt_repair_nodes'
 				ELSE 'iblt_compare_nodes' END, NULL, relation);
 			IF source <> ALL (a.names) THEN		-- or was left out
-				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format(
+				RAISE invalid_parameter_value USING MESSAGE = format(
 					'source "%s" is not one of the nodes: %s', source, quoted(a.names)),
 					HINT = 'Name it as the answers do. This database is "here".';
 			END IF;

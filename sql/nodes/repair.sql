@@ -33,8 +33,6 @@ AS $$
 	WHERE d.confirmed IS FALSE OR source IS NULL AND v.verdict = 'tie' ORDER BY d.key
 $$;
 
--- One target
-
 -- The rows for the steps of a node.
 CREATE FUNCTION nodes_rows(node text, works repair_work[]) RETURNS node_repair_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -158,8 +156,6 @@ BEGIN
 END
 $$;
 
--- All targets
-
 -- An error if one of two nodes is a standby of the other one, or both of a third server, or if a
 -- node reads foreign tables, which may be of another node, or has something else than a table.
 -- They would have two votes for what one server says.  A view may call a function that asks
@@ -180,8 +176,7 @@ DECLARE
 		FROM unnest(sides) AS s WHERE s.kind NOT IN ('r', 'p'));
 BEGIN
 	IF num_nonnulls(standby, reader, other) > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = coalesce(standby, reader, other),
+		RAISE invalid_parameter_value USING MESSAGE = coalesce(standby, reader, other),
 			DETAIL = CASE WHEN standby IS NULL THEN 'Its rows may come from another node, and '
 				'both would have a vote for them.' ELSE 'Both would have a vote.' END,
 			HINT = 'Leave that node out, or name a source.';
@@ -199,11 +194,7 @@ CREATE FUNCTION @extschema@.iblt_repair_nodes(
 	inserts boolean DEFAULT true,
 	updates boolean DEFAULT true,
 	deletes boolean DEFAULT true,
-	"cascade" boolean DEFAULT false,
-	apply boolean DEFAULT false,
-	apply_search_path text DEFAULT NULL,
-	as_replica boolean DEFAULT false,
-	origin text DEFAULT NULL,
+	@iblt_repair: cascade apply apply_search_path as_replica origin@
 	@iblt_compare: progress live@
 	method text DEFAULT 'sketch')
 RETURNS SETOF node_repair_row

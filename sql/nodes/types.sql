@@ -1,7 +1,7 @@
 -- Types of comparisons of several nodes ------------------------------------------------
 --
 -- iblt_compare_nodes compares a relation of up to 16 nodes: databases of foreign servers
--- or connection strings, and this one.  describe.sql makes the plan, which has all nodes as its
+-- or connection strings, and this one.  nodes_plan makes the plan, which has all nodes as its
 -- sides, and the comparison is that of two (sql/compare): one node is the base, and all others are
 -- compared with it.  doc/internals/mathematics.md says why not in one sum.
 

@@ -54,21 +54,15 @@ CREATE FUNCTION places_of(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN iblt_field(sides_of(plan), 'place');
 
--- The function that reads for a plan, perhaps keys that an index finds.
+-- How the sides of a plan are read, perhaps keys that an index finds.
 -- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
 -- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
-CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN CASE WHEN has_bounds(plan) THEN 'read_slice'
-		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
-		ELSE 'read_heap' END;
-
--- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
 CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
 RETURNS reading
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN ROW(reader(plan, indexed), keys, plan.lo, plan.hi,
-		reads(sides_of(plan), peers_known('bare')))::reading;
+	RETURN ROW(CASE WHEN has_bounds(plan) THEN 'read_slice'
+			WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned' ELSE 'read_heap' END, keys,
+		plan.lo, plan.hi, reads(sides_of(plan), peers_known('bare')))::reading;
 
 -- When a side has begun with the question that is being made, as an expression.
 CREATE FUNCTION begun_sql(s side) RETURNS text

@@ -97,7 +97,7 @@ CREATE FUNCTION plain_lock_sql(described described[]) RETURNS text
 					generate_series(1, 2) AS look ORDER BY n, look LOOP
 				IF (iblt_d.server = extract(epoch FROM pg_postmaster_start_time())::text
 						AND left(%2$s, 32) LIKE coalesce(iblt_d.fingerprint, '%%')) IS NOT TRUE THEN
-					RAISE EXCEPTION USING ERRCODE = 'IB004', MESSAGE = concat('relation ',
+					RAISE SQLSTATE 'IB004' USING MESSAGE = concat('relation ',
 						iblt_d.relation, ' was altered while it was compared (', iblt_d.side, ')'),
 						HINT = 'Compare when no other session alters, renames or drops it.';
 				ELSIF iblt_d.look = 1 THEN
@@ -108,7 +108,7 @@ CREATE FUNCTION plain_lock_sql(described described[]) RETURNS text
 					OR EXISTS (SELECT FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
 						WHERE p.oid >= 16384 AND NOT r.rolsuper AND r.rolname <> current_user) THEN
 					IF (%3$s) THEN
-						RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+						RAISE insufficient_privilege USING
 							MESSAGE = concat('refusing to read ', iblt_d.relation),
 							DETAIL = 'An index, statistics, a partition key or a view would run '
 								'code of another role.',

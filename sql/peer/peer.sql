@@ -40,7 +40,7 @@ CREATE FUNCTION iblt_peer_wait(conn text, until timestamptz DEFAULT 'infinity') 
 -- The failure is an error that the query ended with there, or a lost connection.  An error if it is
 -- not there by then.
 CREATE FUNCTION iblt_peer_fetch(conn text, INOUT answer anyelement,
-	until timestamptz DEFAULT 'infinity', OUT e failure) RETURNS record
+	until timestamptz DEFAULT 'infinity', OUT e failure)
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Ends the use of the connections of all sides, and forgets the sketches that this session keeps.
@@ -56,7 +56,6 @@ COMMENT ON FUNCTION @extschema@.iblt_disconnect IS
 
 -- The messages and bytes between this session and peers since this was called last.
 CREATE FUNCTION iblt_traffic_take(OUT messages bigint, OUT sent bigint, OUT received bigint)
-RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Is it a connection string, which messages must not show? Otherwise it is a foreign server.
@@ -165,9 +164,6 @@ BEGIN
 	IF e.state IN ('IB002', 'IB003') THEN
 		e.datatype_name := NULL;		-- see told_too_many
 	END IF;
-	IF NOT (e.secret OR failure_is_own(e)) THEN
-		RETURN NULL;
-	END IF;
-	RETURN e;
+	RETURN CASE WHEN (e.secret OR failure_is_own(e)) IS NOT FALSE THEN e END;
 END
 $$;

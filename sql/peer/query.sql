@@ -1,7 +1,7 @@
 -- Queries on the peer ----------------------------------------------------------------
 --
 -- peer_send starts a query, and peer_value waits for its single value.  What is asked of both
--- sides goes through ask (ask.sql).
+-- sides goes through ask_values (ask.sql).
 
 -- Statements that end in an error unless the schema iblt_internal of the peer is a superuser's.
 CREATE FUNCTION peer_trust_sql() RETURNS text
@@ -17,8 +17,7 @@ CREATE FUNCTION peer_unsent(conn text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'connection_failure',
-		MESSAGE = 'could not send a query to ' || peer_title(conn);
+	RAISE connection_failure USING MESSAGE = 'could not send a query to ' || peer_title(conn);
 END
 $$;
 

@@ -3,8 +3,8 @@
 -- With method => 'plain' the peer answers queries of built-in functions only: nothing has
 -- to be installed there.  Each message has its settings in front, is read-only, and names
 -- no key and no value, except the bounds of the slices of a run.  This file describes both
--- sides in the same way, plan.sql plans, statements.sql makes the statements, and run.sql
--- compares.  The statements of a repair write, and have rows (repair.sql).
+-- sides in the same way, statements.sql makes the statements, and sql/compare/plain.sql plans and
+-- compares.  The statements of a repair write, and have rows (sql/repair/apply.sql).
 
 -- Types
 --
@@ -17,28 +17,10 @@
 -- extensions (texts of their versions), reg* (names of other objects), tsquery, jsonpath, aclitem
 -- and tid (texts of releases, or of one database).
 
--- The condition that a type, of which this is the alias of pg_type, is compared by its text alone.
-CREATE FUNCTION plain_exact_sql(type text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN replace(format($q$CASE ~.typtype WHEN 'e' THEN true
-		WHEN 'c' THEN NOT EXISTS (SELECT FROM pg_attribute m
-			LEFT JOIN pg_type i ON i.typarray = m.atttypid
-			WHERE m.attrelid = ~.typrelid AND m.attnum > 0 AND NOT m.attisdropped
-			AND coalesce(i.oid, m.atttypid)::bigint <> ALL (%1$L::bigint[]))
-		WHEN 'b' THEN EXISTS (SELECT FROM pg_depend d
-			JOIN pg_extension own ON own.oid = d.refobjid JOIN pg_proc p ON p.oid = ~.typoutput
-			JOIN pg_roles o ON o.oid = p.proowner AND o.rolsuper
-			WHERE d.classid = 'pg_type'::regclass AND d.objid = ~.oid AND d.deptype = 'e'
-			AND d.refclassid = 'pg_extension'::regclass
-			AND concat(own.extname, '.', ~.typname) = ANY ('{citext.citext,hstore.hstore,'
-				'ltree.ltree,postgis.geometry,postgis.geography,vector.vector,vector.halfvec,'
-				'vector.sparsevec}'::text[]))
-		ELSE EXISTS (SELECT FROM pg_range g WHERE ~.oid IN (g.rngtypid, g.rngmultitypid)
-			AND g.rngsubtype::bigint = ANY (%1$L::bigint[])) END$q$, plain_types()), '~', type);
-
 -- A query of built-in functions that describes relations, each as a jsonb in the form of type
 -- side with more of it: its bytes, and an estimate of its rows.
--- Row versions and what replicates it are as describe_storage and describe_replication give them.
+-- Row versions and what replicates it are as append_storage (src/relation/describe.c)
+-- and describe_replication give them.
 -- Its unique keys, the best first, are those that iblt_describe gives.
 -- Each column tells how its text is read: the OID of a built-in type, enum, enum[], or null.
 -- "enum" stands for each type whose text is all that is compared.
@@ -108,7 +90,23 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 				SELECT * FROM base WHERE typtype <> 'd' LIMIT 1) AS b
 			LEFT JOIN pg_type e ON e.oid = b.typelem AND e.typarray = b.oid
 			JOIN pg_type x ON x.oid = coalesce(e.oid, b.oid)
-			CROSS JOIN LATERAL (SELECT x.oid >= 16384 AND %6$s OFFSET 0) AS y(exact)
+			CROSS JOIN LATERAL (SELECT x.oid >= 16384 AND CASE x.typtype WHEN 'e' THEN true
+				WHEN 'c' THEN NOT EXISTS (SELECT FROM pg_attribute m
+					LEFT JOIN pg_type i ON i.typarray = m.atttypid
+					WHERE m.attrelid = x.typrelid AND m.attnum > 0 AND NOT m.attisdropped
+					AND coalesce(i.oid, m.atttypid)::bigint <> ALL (%4$L::bigint[]))
+				WHEN 'b' THEN EXISTS (SELECT FROM pg_depend d
+					JOIN pg_extension own ON own.oid = d.refobjid
+					JOIN pg_proc p ON p.oid = x.typoutput
+					JOIN pg_roles o ON o.oid = p.proowner AND o.rolsuper
+					WHERE d.classid = 'pg_type'::regclass AND d.objid = x.oid AND d.deptype = 'e'
+					AND d.refclassid = 'pg_extension'::regclass
+					AND concat(own.extname, '.', x.typname) = ANY ('{citext.citext,hstore.hstore,'
+						'ltree.ltree,postgis.geometry,postgis.geography,vector.vector,'
+						'vector.halfvec,vector.sparsevec}'::text[]))
+				ELSE EXISTS (SELECT FROM pg_range g WHERE x.oid IN (g.rngtypid, g.rngmultitypid)
+					AND g.rngsubtype::bigint = ANY (%4$L::bigint[])) END OFFSET 0)
+				AS y(exact)
 			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
 			'keys', (
 			SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || (%3$s)
@@ -150,4 +148,4 @@ CREATE FUNCTION plain_relations_sql() RETURNS text
 		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
 		plain_call('describe_order(u.indexrelid)'), plain_types(),
 		-- canonical bytes of char, bit, numeric and their arrays depend on the modifier
-		'{1042,1014,1560,1561,1700,1231}', plain_exact_sql('x'));
+		'{1042,1014,1560,1561,1700,1231}');

@@ -42,7 +42,7 @@ CREATE FUNCTION plain_check(problem text,
 AS $$
 BEGIN
 	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = 'cannot compare by plain queries: ' || problem, HINT = hint;
 	END IF;
 END

@@ -176,7 +176,7 @@ BEGIN
 				reply.checksum := CASE WHEN answer.fingerprint = s.fingerprint
 					THEN audit_hash((answer.sketch)::bytea) END;
 			END IF;
-			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			RAISE SQLSTATE 'IB000' USING MESSAGE = 'compared';
 		EXCEPTION WHEN @on_error@ THEN
 			NULL;	-- an error shows again when the table is compared alone
 		END;
@@ -246,7 +246,7 @@ DECLARE
 	problem text;
 BEGIN
 	IF amcheck IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = 'extension amcheck is not installed in this database',
 			DETAIL = 'It checks the indexes by which slices are read.',
 			HINT = 'Run CREATE EXTENSION amcheck on both sides.';
@@ -272,8 +272,7 @@ BEGIN
 	RETURN jsonb_build_object('checked', checked, 'others', others);
 EXCEPTION WHEN data_corrupted OR index_corrupted THEN
 	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
-	RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
-		MESSAGE = format('index %s is damaged', x.index),
+	RAISE index_corrupted USING MESSAGE = format('index %s is damaged', x.index),
 		DETAIL = format('amcheck: %s.', problem), HINT = 'REINDEX it.';
 END
 $$;

@@ -24,7 +24,7 @@ CREATE FUNCTION iblt_live_options(relation regclass) RETURNS tracking
 
 -- The state of a tracked table; NULL if it is not tracked or was dropped.
 CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint, OUT unmerged bigint,
-	OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint) RETURNS record
+	OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- A sketch folded to that many cells a subtable.
@@ -35,7 +35,7 @@ RETURNS @extschema@.iblt
 -- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
 -- difference "here - there" in order, each once, as iblt_compare_keys reads them.
 CREATE FUNCTION iblt_compare_decode(s @extschema@.iblt, OUT complete boolean,
-	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
+	OUT recovered bigint, OUT estimated bigint, OUT keys bytea)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- The digest of a relation, as iblt_live gives it, folded to that many cells a subtable and further

@@ -50,7 +50,7 @@ RETURNS @extschema@.iblt
 
 -- What iblt_info says, but only what the header knows: the cells are not looked at.
 CREATE FUNCTION iblt_header(s @extschema@.iblt, OUT hashes integer, OUT cells integer,
-	OUT capacity integer, OUT rows bigint) RETURNS record
+	OUT capacity integer, OUT rows bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- Replication

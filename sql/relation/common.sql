@@ -37,8 +37,7 @@ DECLARE
 	parts text[] := parse_ident(relation);
 BEGIN
 	IF cardinality(parts) IS DISTINCT FROM 2 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = argument || ' must be a name with its schema',
+		RAISE invalid_parameter_value USING MESSAGE = argument || ' must be a name with its schema',
 			HINT = 'Write it as ''shop.items''. Other databases may have other search paths.';
 	END IF;
 	RETURN format('%I.%I', parts[1], parts[2]);

@@ -30,7 +30,7 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass, planned text DEFAULT
 -- server whose columns have the same types.
 CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
 	is_condition boolean, portable boolean DEFAULT false, OUT type oid, OUT typmod integer,
-	OUT collations oid[], OUT columns text[], OUT enums oid[]) RETURNS record
+	OUT collations oid[], OUT columns text[], OUT enums oid[])
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
@@ -75,19 +75,26 @@ BEGIN
 END
 $$;
 
--- What iblt_describe does not tell: all orders of keys, what conditions depend on, and what most
--- tables do not have: rows elsewhere, and replication.
-CREATE FUNCTION describe_more(d jsonb, relation regclass, condition text, mapping jsonb)
-RETURNS jsonb
+-- A relation as a comparison wants to know it, in the form of type side; an error for a
+-- condition or an expression that looks beyond the row.
+-- iblt_describe tells all of most tables.  It leaves out all orders of keys, what conditions depend
+-- on, rows elsewhere, and replication.
+-- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
+CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL,
+	mapping jsonb DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
+	d jsonb := iblt_describe(relation, ordered_types());
 	made jsonb;
 	value record;
 	collations oid[] := '{}';
 	enums oid[] := '{}';
 	distributed boolean;	-- is it a table of Citus, distributed or not?
 BEGIN
+	IF ((d ->> 'more')::boolean OR num_nonnulls(condition, mapping) > 0) IS NOT TRUE THEN
+		RETURN d;
+	END IF;
 	d := d || jsonb_build_object('condition', condition);
 	IF mapping IS NOT NULL AND d IS NOT NULL THEN
 		made := made_columns(relation, mapping);
@@ -126,23 +133,6 @@ BEGIN
 		WHEN d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean THEN '{}'
 		ELSE jsonb_build_object('shards', shards(relation), 'remote', EXISTS (SELECT FROM pg_class
 			WHERE oid = ANY (relation_sources(ARRAY[relation])) AND relkind = 'f')) END;
-END
-$$;
-
--- A relation as a comparison wants to know it, in the form of type side; an error for a
--- condition or an expression that looks beyond the row.
--- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
-CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL,
-	mapping jsonb DEFAULT NULL) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-DECLARE
-	d jsonb := iblt_describe(relation, ordered_types());
-BEGIN
-	IF (d ->> 'more')::boolean OR num_nonnulls(condition, mapping) > 0 THEN
-		RETURN describe_more(d, relation, condition, mapping);
-	END IF;
-	RETURN d;
 END
 $$;
 

@@ -1,19 +1,17 @@
 -- Columns of other names, and expressions --------------------------------------------------
 --
--- mapping.sql of compare checks what a user asks for.
+-- make_mapping (sql/compare/prepare.sql) checks what a user asks for.
 
--- OIDs of the types whose values plain queries compare by their texts.
+-- OIDs of the types whose values plain queries compare by their texts: bool, bytea, name, int8,
+-- int2, int4, text, oid, json, points and the like, cidr, floats, circle, macaddr8, macaddr, inet,
+-- char(n), varchar, dates, times, bits, numeric, uuid, pg_lsn, tsvector, jsonb, ranges and
+-- multiranges.
 CREATE FUNCTION plain_types() RETURNS bigint[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	-- bool, bytea, name, int8, int2, int4, text, oid, json, points and the like, cidr,
-	-- floats, circle, macaddr8, macaddr, inet, char(n), varchar, dates, times, bits,
-	-- numeric, uuid, pg_lsn, tsvector, jsonb, ranges, multiranges
-	SELECT '{16, 17, 19, 20, 21, 23, 25, 26, 114, 600, 601, 602, 603, 604, 628, 650, 700, 701, 718,
+	RETURN '{16, 17, 19, 20, 21, 23, 25, 26, 114, 600, 601, 602, 603, 604, 628, 650, 700, 701, 718,
 		774, 829, 869, 1042, 1043, 1082, 1083, 1114, 1184, 1186, 1266, 1560, 1562, 1700, 2950,
 		3220, 3614, 3802, 3904, 3906, 3908, 3910, 3912, 3926, 4451, 4532, 4533, 4534, 4535,
-		4536}'::bigint[]
-$$;
+		4536}'::bigint[];
 
 -- The name that a mapping has for a column of the relation.
 CREATE FUNCTION mapped_name(mapping jsonb, name text) RETURNS text
@@ -61,14 +59,14 @@ DECLARE
 BEGIN
 	IF missing IS NOT NULL OR (SELECT count(DISTINCT value) <> count(*)
 			FROM jsonb_each_text(mapping -> 'columns')) THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+		RAISE undefined_column USING
 			MESSAGE = CASE WHEN missing IS NULL THEN 'peer_columns names a column twice'
 				ELSE format('relation %s does not have columns: %s',
 					described ->> 'relation', missing) END,
 			HINT = 'peer_columns gives the name of a column there for a name here. '
 				'Names are case-sensitive.';
 	ELSIF twice IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'duplicate_column',
+		RAISE duplicate_column USING
 			MESSAGE = format('relation %s has a column "%s", and another is to be compared '
 				'under this name', described ->> 'relation', twice),
 			HINT = 'Give the former another name in peer_columns as well, and exclude it.';

@@ -3,8 +3,6 @@
 -- Both relations are described, and make_plan decides once what is compared and how.
 -- Every later step is given the plan, whose sides say where they are.
 
--- Options
-
 -- An error for options that do not fit.  Of nodes, all sketches and keys are in memory.
 CREATE FUNCTION check_options(relation regclass, options options, of_nodes boolean DEFAULT false)
 RETURNS void
@@ -36,9 +34,9 @@ DECLARE
 			THEN 'method must be sketch, plain or auto' END;
 BEGIN
 	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
+		RAISE invalid_parameter_value USING MESSAGE = problem;
 	ELSIF pg_table_is_visible(relation) IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+		RAISE undefined_table USING
 			MESSAGE = format('relation with OID %s does not exist', relation::oid);
 	END IF;
 END
@@ -56,8 +54,6 @@ CREATE FUNCTION peer_name(relation text, peer_relation text) RETURNS text
 	FROM unnest((parse_ident(relation))[: 2 - cardinality(parse_ident(peer_relation))]
 		|| parse_ident(peer_relation)) WITH ORDINALITY AS u(part, n));
 
--- Columns
-
 -- Names for a message, NULL if there are none.
 CREATE FUNCTION quoted(names text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -69,8 +65,7 @@ CREATE FUNCTION require_none(names text[], message text, hint text) RETURNS void
 AS $$
 BEGIN
 	IF cardinality(names) > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column', HINT = hint,
-			MESSAGE = format(message, quoted(names));
+		RAISE undefined_column USING HINT = hint, MESSAGE = format(message, quoted(names));
 	END IF;
 END
 $$;
@@ -155,8 +150,7 @@ BEGIN
 	message := concat_ws('; ', 'only here: ' || quoted(only_here),
 		'only on the peer: ' || quoted(only_there));
 	IF message <> '' AND options.extra_columns = 'error' THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
-			MESSAGE = 'columns exist on one side only', DETAIL = message,
+		RAISE undefined_column USING MESSAGE = 'columns exist on one side only', DETAIL = message,
 			HINT = 'Exclude them, or set extra_columns => ''warn'' or ''ignore''.';
 	ELSIF message <> '' AND options.extra_columns = 'warn' THEN
 		PERFORM iblt_tell('warning',
@@ -166,8 +160,6 @@ BEGIN
 	RETURN ARRAY(SELECT x FROM unnest(only_here || only_there) AS x ORDER BY 1);
 END
 $$;
-
--- The key
 
 -- The columns that identify a row: as asked, or of a unique index here or there; NULL for
 -- none.
@@ -180,8 +172,6 @@ CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RE
 -- Bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash.
 CREATE FUNCTION key_size(key plan_column[]) RETURNS integer
 	AS 'MODULE_PATHNAME', 'iblt_key_size' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- All of it
 
 -- A side, of which only its own rows are compared if the options ask for that.
 -- Replication takes each table by itself.  What inherits from it may be published or not, and need
@@ -260,8 +250,7 @@ BEGIN
 	-- neither has a column: then they are equal if they have as many rows
 	IF cardinality(plan.columns) = 0
 			AND cardinality(here.columns) + cardinality(there.columns) > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
-			MESSAGE = 'the relations have no columns to compare';
+		RAISE undefined_column USING MESSAGE = 'the relations have no columns to compare';
 	ELSIF NOT options.cast_types AND '' <> ANY (iblt_field(plan.columns, 'cast_to')) THEN
 		-- plain queries cast nothing, and plain_plan refuses what has one name on both sides
 		FOREACH c IN ARRAY plan.columns LOOP
@@ -274,8 +263,7 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF problems IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
-				MESSAGE = 'column types differ: ' || problems,
+			RAISE datatype_mismatch USING MESSAGE = 'column types differ: ' || problems,
 				HINT = CASE options.method WHEN 'plain' THEN 'Exclude the columns, or use '
 						'method => ''sketch'' with iblt on both sides.'
 					ELSE 'Set cast_types => true to compare numbers by value and all else as text, '

@@ -24,7 +24,7 @@ CREATE FUNCTION shards(relation regclass) RETURNS text[]
 
 -- The sketch that a query of a table of Citus gives, and the fingerprint of the table.
 CREATE FUNCTION sum_distributed(query text, relation text, template @extschema@.iblt,
-	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+	OUT sketch @extschema@.iblt, OUT fingerprint text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

@@ -4,17 +4,14 @@
 -- Both sides must sort the key by the same order, or a row could be in two slices or in
 -- none.  slice_key() decides which columns in which order the bounds are of.
 --
--- Bounds are contents of rows, so no statement has them in its text (see "Queries with
--- keys" in sql/compare/query.sql).  A query has keys as its parameter $1, and bounds as $2
--- and $3.  Plain queries to a peer are the exception: nothing there could hand parameters
--- on.
+-- Bounds are contents of rows, so no statement has them in its text.  A query has keys as its
+-- parameter $1, and bounds as $2 and $3.  Plain queries to a peer are the exception: nothing there
+-- could hand parameters on.
 
 -- Has a plan bounds?
 CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN plan.lo IS NOT NULL OR plan.hi IS NOT NULL;
-
--- The key of slices
 
 -- The columns of an index and the orders that they are sorted by, NULL for no index.
 CREATE FUNCTION order_text(index unique_key) RETURNS text
@@ -30,16 +27,15 @@ CREATE FUNCTION slice_key(plan plan) RETURNS slice_key
 AS $$
 DECLARE
 	names text[] := iblt_field(plan.key);
+	mine unique_key[] := (plan.here).keys;
+	theirs unique_key[] := (plan.there).keys;
 	result slice_key;
 BEGIN
-	SELECT h.k, t.k INTO result.here, result.there
-	FROM (SELECT ROW(k.*)::unique_key AS k, row_number() OVER () AS n
-		FROM unnest((plan.here).keys) AS k) AS h,
-	(SELECT ROW(k.*)::unique_key AS k, row_number() OVER () AS n
-		FROM unnest((plan.there).keys) AS k) AS t
-	WHERE (h.k).columns = (t.k).columns AND (h.k).columns @> names AND (h.k).columns <@ names
-	AND (h.k).unordered IS NULL AND (t.k).unordered IS NULL AND (h.k).orders = (t.k).orders
-	ORDER BY h.n, t.n LIMIT 1;
+	SELECT mine[h], theirs[t] INTO result.here, result.there
+	FROM generate_subscripts(mine, 1) AS h, generate_subscripts(theirs, 1) AS t
+	WHERE mine[h].columns = theirs[t].columns AND mine[h].columns @> names
+	AND mine[h].columns <@ names AND mine[h].unordered IS NULL AND theirs[t].unordered IS NULL
+	AND mine[h].orders = theirs[t].orders ORDER BY h, t LIMIT 1;
 	result.columns := ARRAY(SELECT c
 		FROM unnest((result.here).columns) WITH ORDINALITY AS n(name, i)
 		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.i);
@@ -82,14 +78,12 @@ DECLARE
 	k slice_key := slice_key(plan);
 BEGIN
 	IF k.problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = k.problem,
+		RAISE feature_not_supported USING DETAIL = k.problem,
 			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
 	END IF;
 	RETURN k;
 END
 $$;
-
--- Bounds as SQL
 
 -- The columns of a key as an index sorts them.
 CREATE FUNCTION slice_row_sql(k slice_key, index unique_key) RETURNS text[]
@@ -210,7 +204,7 @@ BEGIN
 	PERFORM read_begin(described);
 	EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO explained USING keys, lo, hi;
 	IF jsonb_path_exists(explained, '$.**."Node Type" ? (@ like_regex "Seq Scan|Sort|Bitmap")') THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = 'the planner finds no index to cut a relation into slices',
 			HINT = 'Check that each partition has a valid index on the key, '
 				'whose columns are all in one direction.';

@@ -75,7 +75,7 @@ BEGIN
 		END LOOP;
 		answers := peer_value(conn);
 		IF answers IS NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'connection_failure',
+			RAISE connection_failure USING
 				MESSAGE = format('%s''s answer was lost', peer_title(conn)),
 				DETAIL = 'Nothing was changed.';
 		END IF;
@@ -119,7 +119,7 @@ $$;
 -- succeeds.  The order turns each time, so that neither direction of a chain takes many rounds.  It
 -- is an error if only foreign keys keep them from it, or if no update may give away a value.
 CREATE FUNCTION repair_send(conn text, how text, statements repair_statement[], path text,
-	OUT failed integer[], OUT uniques integer[]) RETURNS record
+	OUT failed integer[], OUT uniques integer[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -186,7 +186,7 @@ $$;
 -- checksums have the sum of those of the source.  A source may have answered with texts of other
 -- keys, of which that tells nothing.
 CREATE FUNCTION repair_execute_steps(plan repair_plan, action text, steps repair_step[],
-	at_most boolean, OUT rest repair_statement[], OUT seen bigint) RETURNS record
+	at_most boolean, OUT rest repair_statement[], OUT seen bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

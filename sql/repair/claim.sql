@@ -29,7 +29,7 @@ $$;
 -- both may be NULL.
 -- Checksums tell what has changed.  The rows themselves may be large.
 CREATE FUNCTION repair_look(plan repair_plan, ids text[], stamps boolean,
-	OUT source text[], OUT target text[]) RETURNS record
+	OUT source text[], OUT target text[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -58,7 +58,7 @@ BEGIN
 	compared.links := plan.links;
 	problem := settle_all(compared, clock_timestamp() + compared.timeout);
 	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+		RAISE lock_not_available USING
 			MESSAGE = 'could not find out which rows the source still has',
 			DETAIL = problem || '. Nothing was changed.',
 			HINT = 'Repair when these transactions have ended, or give a longer timeout.';
@@ -72,7 +72,7 @@ $$;
 -- it has settled.  The rows are many, so they are not copied to what is here and there.
 -- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_find_rows(plan repair_plan, keys text[], action text, lock boolean,
-	OUT target found_rows, OUT source found_rows) RETURNS record
+	OUT target found_rows, OUT source found_rows)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -173,7 +173,7 @@ BEGIN
 		INTO number, special
 		USING keys, source, target, (x.source).columns, (x.target).columns;
 		IF number <> cardinality(keys) THEN
-			RAISE EXCEPTION USING ERRCODE = 'data_exception',
+			RAISE data_exception USING
 				MESSAGE = 'a side answered with rows of other keys than it was asked for';
 		END IF;
 	END IF;

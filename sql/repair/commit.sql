@@ -12,7 +12,7 @@ BEGIN
 	IF e.reported AND answers AND left(e.state, 2) NOT IN ('08', '57') THEN
 		PERFORM peer_refuse(conn, e);
 	ELSIF e.state IS NULL AND answer = 'ROLLBACK' THEN
-		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback',
+		RAISE transaction_rollback USING
 			MESSAGE = format('on %s: the transaction was rolled back', peer_title(conn));
 	ELSIF e.state IS NULL AND answer IS DISTINCT FROM 'COMMIT' THEN
 		e.state := '08006';

@@ -73,8 +73,7 @@ BEGIN
 		PERFORM peer_send(place, 'COMMIT'), peer_value(place);
 	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
-	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
-		MESSAGE = format('could not lock %s for a repair: %s',
+	RAISE lock_not_available USING MESSAGE = format('could not lock %s for a repair: %s',
 			((locked[1]).target).relation, SQLERRM),
 		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
 			'and it has no unique key.',

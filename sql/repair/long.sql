@@ -44,8 +44,7 @@ BEGIN
 				' FROM %s JOIN %s ON %s WHERE %s = %L LIMIT 1) AS iblt_p',
 				text_sql(compared.columns[i]), done, size, f.keys, rows_sql(compared, s), f.matches,
 				checksum_sql(compared.columns, compared.seed), step.long)], NULL,
-			ROW(reader(compared, NOT compared.by_hash), keys, compared.lo, compared.hi,
-				reads(ARRAY[s], peers_known('bare')))::reading))[1];
+			reading_of(compared, keys, NOT compared.by_hash)))[1];
 		IF part IS NULL THEN
 			RETURN NULL;
 		END IF;
@@ -61,7 +60,7 @@ BEGIN
 		done := done + length(part);
 		bytes := bytes + octet_length(part);
 		IF bytes > 1073741823 THEN
-			RAISE EXCEPTION USING ERRCODE = 'data_exception',
+			RAISE data_exception USING
 				MESSAGE = format('a value of column "%s" is longer than a value can be (%s)',
 					(compared.columns[i]).name, s.side);
 		END IF;

@@ -4,21 +4,21 @@
 CREATE FUNCTION repair_check_options(asked repair_options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	problem text := CASE
+		WHEN asked.target_side IS NULL THEN 'direction must be pull or push'
+		WHEN num_nulls(asked.updates, asked."cascade", asked.apply, asked.as_replica) > 0
+			THEN 'updates, cascade, apply and as_replica must not be null'
+		WHEN coalesce(asked.winner, '') NOT IN ('source', 'newest')
+			THEN 'winner must be source or newest'
+		WHEN asked.newest_by IS NOT NULL AND asked.winner <> 'newest'
+			THEN 'newest_by needs winner => ''newest''' END;
 BEGIN
-	IF asked.target_side IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'direction must be pull or push',
-			HINT = 'Set direction => ''pull'' to change this side, where the peer''s rows win, '
-				'or ''push'' to change the peer, where the rows of this side win.';
-	ELSIF num_nulls(asked.updates, asked."cascade", asked.apply, asked.as_replica) > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'updates, cascade, apply and as_replica must not be null';
-	ELSIF coalesce(asked.winner NOT IN ('source', 'newest'), true) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'winner must be source or newest';
-	ELSIF asked.newest_by IS NOT NULL AND asked.winner <> 'newest' THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'newest_by needs winner => ''newest''';
+	IF problem IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = problem,
+			HINT = CASE WHEN asked.target_side IS NULL THEN 'Set direction => ''pull'' to change '
+				'this side, where the peer''s rows win, or ''push'' to change the peer, where the '
+				'rows of this side win.' ELSE '' END;
 	END IF;
 END
 $$;
@@ -45,7 +45,7 @@ DECLARE
 BEGIN
 	GET DIAGNOSTICS context = PG_CONTEXT;
 	IF own <> '{}' AND current_setting('transaction_isolation') !~ '^read' THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+		RAISE active_sql_transaction USING
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
 	ELSIF EXISTS (SELECT FROM unnest(sides) AS s WHERE s.place IS NULL AND s.remote)
@@ -56,7 +56,7 @@ BEGIN
 				AND l.database = (SELECT d.oid FROM pg_database d
 					WHERE d.datname = current_database())
 				AND l.relation <> ALL (own))) THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+		RAISE active_sql_transaction USING
 			MESSAGE = 'cannot apply a repair with foreign tables of this database in a transaction',
 			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
 				'as postgres_fdw does.',
@@ -66,7 +66,7 @@ BEGIN
 			JOIN pg_trigger t ON t.tgrelid = l.relation AND t.tgdeferrable
 			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
 			AND l.mode = 'RowExclusiveLock') THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+		RAISE insufficient_privilege USING
 			MESSAGE = format('cannot run triggers that role "%s" may have deferred as role "%s"',
 				outer_role, current_user),
 			DETAIL = 'A repair runs all triggers of the transaction that are deferred.',
@@ -75,7 +75,7 @@ BEGIN
 			FROM pg_locks l WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
 			AND l.relation = ANY (own)
 			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+		RAISE active_sql_transaction USING
 			MESSAGE = format('cannot repair another server: this transaction has changed %s',
 				(SELECT s.relation FROM unnest(sides) AS s WHERE s.place IS NULL LIMIT 1)),
 			DETAIL = 'The other server commits, even if this transaction is rolled back.',
@@ -96,33 +96,31 @@ DECLARE
 BEGIN
 	IF (plan.described).kind NOT IN ('table', 'partitioned table', CASE WHEN s.own_rows
 			THEN 'a table that others inherit from' ELSE 'table' END) THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+		RAISE wrong_object_type USING
 			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.described).kind),
 			HINT = 'Choose another direction or relation. Only tables and partitioned tables '
 				'can be changed.';
 	ELSIF (plan.described).distributed AND (plan.asked).apply THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus',
 				s.relation),
 			DETAIL = 'Citus does not lock rows of several shards, so they could change meanwhile.',
 			HINT = 'Leave apply out, stop writing to the rows, '
 				'and run the statements that are shown.';
 	ELSIF (compared.here).identity = (compared.there).identity THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'a relation cannot be repaired from itself';
+		RAISE invalid_parameter_value USING MESSAGE = 'a relation cannot be repaired from itself';
 	ELSIF EXISTS (SELECT FROM unnest((compared.here).columns || (compared.there).columns) AS c
 			WHERE c.expression IS NOT NULL AND c.name = ANY (iblt_field(compared.columns))) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'values of expressions cannot be repaired',
+		RAISE feature_not_supported USING MESSAGE = 'values of expressions cannot be repaired',
 			HINT = 'Exclude these columns.';
 	ELSIF EXISTS (SELECT FROM unnest(s.columns) AS c WHERE c.source <> c.name
 			AND c.source = ANY (iblt_field(compared.columns))) THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = 'columns of both sides cannot exchange names in a repair',
 			HINT = 'Repair from the other server, where peer_columns is the other way round.';
 	ELSIF NOT compared.is_unique
 			AND EXISTS (SELECT FROM unnest(compared.columns) AS c WHERE c.cast_to <> '') THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = 'rows without a unique key cannot be repaired where column types differ',
 			HINT = 'Exclude those columns, or create a unique index on columns that are not null '
 				'on both sides.';
@@ -131,18 +129,18 @@ BEGIN
 		PERFORM repair_require_apart(s.place IS NOT NULL, compared.here, compared.there);
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
-		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+		RAISE read_only_sql_transaction USING
 			MESSAGE = format('%s cannot be repaired: %s is a standby', s.relation,
 				CASE WHEN s.place IS NOT NULL THEN peer_title(s.place)
 				ELSE 'this server' END),
 			HINT = 'Repair its primary.';
 	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND (plan.described).read_only THEN
-		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+		RAISE read_only_sql_transaction USING
 			MESSAGE = format('%s cannot be repaired: %s has default_transaction_read_only = on',
 				s.relation, peer_title(s.place)),
 			HINT = 'If it is to be changed, repair it as a role for which this setting is off.';
 	ELSIF (plan.asked).as_replica AND (plan.described).deferrable_constraints <> '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = format('%s cannot be repaired as replication does', s.relation),
 			DETAIL = format('Nothing would check deferrable constraints: %s.',
 				array_to_string((plan.described).deferrable_constraints, ', ')),
@@ -233,8 +231,6 @@ BEGIN
 	RETURN plan;
 END
 $$;
-
--- What a plan knows of its target, and asks it
 
 -- The triggers of the target that fire for such actions, with their events, in words; NULL if
 -- there are none.

@@ -60,8 +60,7 @@ BEGIN
 	END LOOP;
 	problem := array_to_string(said, '; ');
 	IF problem <> '' AND asked.apply AND NOT asked."cascade" THEN
-		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
-			MESSAGE = CASE WHEN asked.as_replica
+		RAISE dependent_objects_still_exist USING MESSAGE = CASE WHEN asked.as_replica
 				THEN 'the repair would leave rows that refer to missing rows'
 				ELSE 'the repair would change rows beyond those compared' END,
 			DETAIL = format('Of the rows to be deleted or updated: %s. Nothing was changed.',

@@ -134,9 +134,7 @@ END
 $$;
 
 CREATE FUNCTION @extschema@.iblt_repair(
-	relation regclass DEFAULT NULL,
-	peer text DEFAULT NULL,
-	peer_relation text DEFAULT NULL,
+	@iblt_compare: relation peer peer_relation@
 	direction text DEFAULT NULL,
 	@iblt_compare: columns exclude key_columns condition peer_condition max_differences@
 	@iblt_compare: cast_types extra_columns recheck timeout seed@

@@ -112,7 +112,7 @@ DECLARE
 			AND o.key <> ALL ('{recheck,timeout,progress,content,own_rows}'::text[])));
 BEGIN
 	IF given <> '' THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		RAISE invalid_parameter_value USING
 			MESSAGE = 'arguments that do not go with run: ' || given,
 			HINT = 'Leave them out. A run is repaired as it was compared.';
 	END IF;
@@ -133,7 +133,7 @@ BEGIN
 			AND (name IS NULL OR x.relation = name)
 		ORDER BY x.table_number);
 	IF tables = '{}' AND (relation IS NOT NULL OR name IS NOT NULL) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		RAISE invalid_parameter_value USING
 			MESSAGE = format('run %s has no table %s', run, coalesce(name, relation::text)),
 			HINT = 'See iblt_audit_tables.';
 	END IF;

@@ -104,8 +104,7 @@ CREATE FUNCTION sequence_move_sql(step sequence_step) RETURNS text
 
 CREATE FUNCTION @extschema@.iblt_repair_sequences(
 	peer text,
-	schema text DEFAULT NULL,
-	peer_schema text DEFAULT NULL,
+	@iblt_audit: schema peer_schema@
 	apply boolean DEFAULT false,
 	here_peer text DEFAULT NULL)
 RETURNS TABLE (sequence text, here numeric, there numeric, reached numeric, sql text,

@@ -154,7 +154,7 @@ $$;
 -- A statement that is shown has its long values.  One that is executed takes them from the file, in
 -- a subquery, so that this happens once.
 CREATE FUNCTION repair_shown_sql(plan repair_plan, shown boolean, OUT statement text,
-	OUT item text) RETURNS record
+	OUT item text)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE

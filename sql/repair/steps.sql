@@ -3,8 +3,6 @@
 -- The steps of a batch of differences are in memory, and those of all batches in a
 -- temporary file.  Steps that are skipped are in a list of their own.
 
--- Arrays kept in a temporary file until the transaction ends
-
 -- Forgets a list, and those whose names go on with a slash.
 CREATE FUNCTION iblt_repair_drop(list text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
@@ -124,11 +122,10 @@ CREATE FUNCTION repair_add_steps(INOUT work repair_work, differences difference[
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	asked repair_options := plan.asked;
 	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
 		WHERE NOT (u.d).confirmed);
 	steps repair_step[];
-	special boolean := asked.winner = 'newest';
+	special boolean := (plan.asked).winner = 'newest';
 	parts text[] := '{delete,update,insert}';
 	part text;
 BEGIN
@@ -144,7 +141,7 @@ BEGIN
 				WHERE s.checksum IS DISTINCT FROM (SELECT encode(sha256(string_agg(concat(
 						r ->> 2, '*', r ->> 0), ',' ORDER BY (r ->> 2)::bigint)::bytea), 'hex')
 					FROM jsonb_array_elements(s.rows) AS r)) THEN
-			RAISE EXCEPTION USING ERRCODE = 'data_exception',
+			RAISE data_exception USING
 				MESSAGE = 'a side answered with other rows of a key than it counted';
 		END IF;
 		EXECUTE repair_steps_sql(plan, format('%s($1, %L, %L) AS x, LATERAL (SELECT %s OFFSET 0)'

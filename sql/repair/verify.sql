@@ -80,7 +80,7 @@ BEGIN
 		PERFORM repair_describe_sides(plan, true);
 	END IF;
 	IF number > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
+		RAISE triggered_data_change_violation USING
 			MESSAGE = format('after the repair, the rows of %s keys are not as on the source',
 				number),
 			DETAIL = format('One key is %s. Nothing was changed.', wrong),
@@ -110,8 +110,6 @@ CREATE FUNCTION repair_take_back(work repair_work) RETURNS void
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	conn text := (plan.target).place;
-	path text := (plan.asked).apply_search_path;
 	settled boolean := false;
 	steps repair_step[];
 	ids text[];
@@ -148,8 +146,8 @@ BEGIN
 		IF NOT (plan.asked).as_replica THEN
 			PERFORM repair_cascades(back);
 		END IF;
-		PERFORM repair_send(conn, 'left', (repair_execute_steps(plan, 'delete',
-			repair_batch(back, 1), false)).rest, path);
+		PERFORM repair_send((plan.target).place, 'left', (repair_execute_steps(plan, 'delete',
+			repair_batch(back, 1), false)).rest, (plan.asked).apply_search_path);
 		PERFORM repair_skip_kept(work, n, n, changed, 'changed since it was compared');
 	END LOOP;
 END

@@ -24,12 +24,12 @@ DECLARE
 	s side;
 BEGIN
 	IF NOT plan.is_unique THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+		RAISE feature_not_supported USING
 			MESSAGE = 'winner => ''newest'' needs a unique key on both sides',
 			HINT = 'Create a unique index on columns that are not null on both sides, or let the '
 				'source win.';
 	ELSIF newest_by IS NOT NULL AND c.name IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+		RAISE undefined_column USING
 			MESSAGE = format('newest_by is not a compared column: "%s"', newest_by),
 			DETAIL = 'If the column were left out, a row would win without its time.',
 			HINT = 'Names are case-sensitive.';
@@ -38,21 +38,21 @@ BEGIN
 	ELSIF type = ANY ('{int2,int4,int8,numeric}'::regtype[]) THEN
 		RETURN format('%s::numeric', values_sql(c));
 	ELSIF newest_by IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+		RAISE datatype_mismatch USING
 			MESSAGE = format('column "%s" does not tell which row is newer', newest_by),
 			DETAIL = 'Its type is not date, timestamp, timestamptz, an integer or numeric, the '
 				'same on both sides.';
 	END IF;
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		IF plan.buckets IS NOT NULL OR s.distributed OR NOT s.versions THEN
-			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			RAISE feature_not_supported USING
 				MESSAGE = format('the commit times of the rows of %s cannot be read (%s)',
 					s.relation, s.side),
 				DETAIL = 'Only tables of a peer with iblt have them, and not foreign tables, '
 					'views or tables of Citus.',
 				HINT = 'Name a column in newest_by.';
 		ELSIF NOT s.version_rights THEN
-			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			RAISE insufficient_privilege USING
 				MESSAGE = format('permission denied for row versions of %s (%s)', s.relation,
 					s.side),
 				DETAIL = 'To find commit times, iblt reads the system columns tableoid, ctid and '

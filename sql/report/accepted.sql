@@ -27,7 +27,7 @@ BEGIN
 			WITH ORDINALITY AS u(field, place) ORDER BY u.place);
 		IF cardinality(f) <> 5 OR '' IN (f[1], f[2], f[3], f[5])
 				OR f[4] !~ '^(-?|[0-9]{4}-[0-9]{2}-[0-9]{2})$' THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			RAISE invalid_parameter_value USING
 				MESSAGE = format('line %s of what is accepted does not have the form '
 					'"kind | object | property | until | reason"', n),
 				HINT = 'until is a date such as 2027-06-30, or empty. Each line has a reason.';

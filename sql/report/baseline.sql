@@ -40,7 +40,7 @@ CREATE FUNCTION baseline_read(
 	relation regclass,
 	capacity integer,
 	seed bigint,
-	OUT plan plan, OUT result baseline_table) RETURNS record
+	OUT plan plan, OUT result baseline_table)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -57,7 +57,7 @@ BEGIN
 	plan := make_plan(side, side, options);
 	IF (plan.here).kind NOT IN ('r', 'p', 'm') OR (plan.here).remote OR (plan.here).distributed
 			OR (plan.here).shards <> '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+		RAISE wrong_object_type USING
 			MESSAGE = format('no baseline can be made of %s', (plan.here).relation),
 			DETAIL = 'It is neither a table nor a materialized view of this server alone.';
 	END IF;
@@ -86,11 +86,6 @@ BEGIN
 END
 $$;
 
--- The last line of a baseline, for the lines before it.
-CREATE FUNCTION baseline_seal(lines text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN json_build_object('sha256', encode(sha256(convert_to(lines, 'UTF8')), 'hex'))::text;
-
 -- The first line of a baseline, perhaps with what a receipt says.
 CREATE FUNCTION baseline_head(schema text, listed boolean, receipt json DEFAULT NULL) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -117,31 +112,32 @@ BEGIN
 END
 $$;
 
--- All lines, with the last one.
+-- All lines of a baseline, with the last one, for the lines before it.
 CREATE FUNCTION baseline_sealed(lines text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	RETURN concat(lines, chr(10), baseline_seal(lines));
+	RETURN concat(lines, chr(10), json_build_object('sha256',
+		encode(sha256(convert_to(lines, 'UTF8')), 'hex')));
 
 -- The lines of a baseline but for the last one; an error if it is not whole.
 CREATE FUNCTION baseline_lines(baseline text) RETURNS json[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	texts text[] := string_to_array(rtrim(baseline, E'\r\n'), chr(10));
+	whole text := rtrim(baseline, E'\r\n');
+	texts text[] := string_to_array(whole, chr(10));
 	last integer := cardinality(texts);
 	lines json[];
 BEGIN
-	IF coalesce(last, 0) < 2 OR texts[last] IS DISTINCT FROM
-			baseline_seal(array_to_string(texts[1:last - 1], chr(10)))
+	IF coalesce(last, 0) < 2
+			OR whole <> baseline_sealed(array_to_string(texts[1:last - 1], chr(10)))
 			OR last = 2 AND texts[1]::json -> 'receipt' IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
+		RAISE data_corrupted USING MESSAGE = 'the baseline is damaged',
 			DETAIL = 'It is not the whole text that was saved.';
 	END IF;
 	lines := texts[1:last - 1]::json[];
 	IF (lines[1] ->> 'iblt_baseline' = '1' AND lines[1] ->> 'protocol' = protocol()::text)
 			IS NOT TRUE THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'the baseline is of another version of iblt',
+		RAISE feature_not_supported USING MESSAGE = 'the baseline is of another version of iblt',
 			HINT = 'Make another baseline.';
 	END IF;
 	RETURN lines;
@@ -149,8 +145,7 @@ END
 $$;
 
 CREATE FUNCTION @extschema@.iblt_baseline(
-	tables regclass[] DEFAULT NULL,
-	schema text DEFAULT NULL,
+	@iblt_audit: tables schema@
 	capacity integer DEFAULT 1000)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -160,8 +155,7 @@ DECLARE
 	head text;
 BEGIN
 	IF coalesce(capacity, -1) NOT BETWEEN 0 AND 100000 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'capacity must be between 0 and 100000';
+		RAISE invalid_parameter_value USING MESSAGE = 'capacity must be between 0 and 100000';
 	END IF;
 	head := baseline_head((audit_make_target(tables, schema, NULL, NULL)).name,
 		tables IS NOT NULL);
@@ -208,16 +202,14 @@ BEGIN
 					'altered: %s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(
 					before.columns, ', '), array_to_string(before.key, ', '), array_to_string(
 					now.columns, ', '), array_to_string(now.key, ', ')));
-				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			ELSIF now.hash = before.hash AND now.rows = before.rows THEN
+				SELECT 'equal', 0, 0, 0
+				INTO result.status, result.missing, result.extra, result.changed;
+			ELSIF before.hash IS NOT NULL THEN
+				result.status := 'differs';
 			END IF;
-			IF before.hash IS NOT NULL THEN
-				IF now.hash = before.hash AND now.rows = before.rows THEN
-					SELECT 'equal', 0, 0, 0
-					INTO result.status, result.missing, result.extra, result.changed;
-				ELSE
-					result.status := 'differs';
-				END IF;
-				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			IF result.status IS NOT NULL THEN
+				RAISE SQLSTATE 'IB000' USING MESSAGE = 'compared';
 			END IF;
 			difference := iblt_subtract(now.sketch, before.sketch);
 			decoded := iblt_compare_decode(difference);
@@ -227,9 +219,9 @@ BEGIN
 				result.sqlstate := 'IB002';
 				result.detail := format('%s; more keys differ than a baseline with capacity %s can '
 					'name: about %s', result.detail, before.capacity, decoded.estimated);
-				RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+				RAISE SQLSTATE 'IB000' USING MESSAGE = 'compared';
 			ELSIF decoded.recovered = 0 AND now.rows <> before.rows THEN
-				RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+				RAISE data_corrupted USING
 					MESSAGE = 'the sketches are equal, and the numbers of rows are not';
 			END IF;
 			keys := iblt_compare_keys(difference, decoded.keys, 0, decoded.recovered::integer);
@@ -249,7 +241,7 @@ BEGIN
 					' ORDER BY n) FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)',
 					key_json_sql(plan.key)) INTO result.keys USING keys.keys, keys.sides;
 			END IF;
-			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+			RAISE SQLSTATE 'IB000' USING MESSAGE = 'compared';
 		EXCEPTION WHEN @on_error@ THEN
 			IF SQLSTATE <> 'IB000' THEN
 				@take_failure@;

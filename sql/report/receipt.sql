@@ -45,12 +45,9 @@ $$;
 
 CREATE FUNCTION @extschema@.iblt_audit_since(
 	receipt text,
-	peer text DEFAULT NULL,
-	subscription text DEFAULT NULL,
-	here_peer text DEFAULT NULL,
+	@iblt_audit: peer subscription here_peer@
 	OUT unchanged boolean,
 	OUT detail text)
-RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@driver '{NULL,NULL}'; peers_secret(ARRAY[here_peer, peer])@
 AS $$
@@ -63,38 +60,35 @@ DECLARE
 BEGIN
 	said := (baseline_lines(receipt))[1] -> 'receipt';
 	IF said IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		RAISE invalid_parameter_value USING
 			MESSAGE = 'this is a baseline, and no receipt of an audit';
 	END IF;
 	now := report_servers(report_peer(peer, here_peer, subscription), here_peer, true);
 	unchanged := false;
-	IF said ->> 'verdict' IS DISTINCT FROM 'equal' THEN
-		detail := 'the audit of this receipt did not find everything equal';
-		RETURN;
-	ELSIF said ->> 'still' IS DISTINCT FROM 'true' THEN
-		detail := 'transactions ended during the audit of this receipt';
-		RETURN;
-	END IF;
+	detail := CASE WHEN said ->> 'verdict' IS DISTINCT FROM 'equal'
+		THEN 'the audit of this receipt did not find everything equal'
+		WHEN said ->> 'still' IS DISTINCT FROM 'true'
+		THEN 'transactions ended during the audit of this receipt' END;
 	FOREACH place IN ARRAY '{here,there}'::text[] LOOP
+		EXIT WHEN detail IS NOT NULL;
 		was := said #>> ARRAY['after', place, 'state'];
 		seen := now #>> ARRAY[place, 'state'];
+		place := CASE place WHEN 'here' THEN 'this side' ELSE 'the peer' END;
 		IF seen IS NULL THEN
 			unchanged := NULL;
-			detail := format('no answer from %s', CASE place WHEN 'here' THEN 'this side'
-				ELSE 'the peer' END);
-			RETURN;
+			detail := 'no answer from ' || place;
 		ELSIF regexp_replace(was, '\S+$', '')
 				IS DISTINCT FROM regexp_replace(seen, '\S+$', '') THEN
 			unchanged := NULL;
-			detail := format('%s is another database than that of the receipt, or its server was '
-				'restarted', CASE place WHEN 'here' THEN 'this side' ELSE 'the peer' END);
-			RETURN;
+			detail := place || ' is another database than that of the receipt, or its server was '
+				'restarted';
 		ELSIF was IS DISTINCT FROM seen THEN
-			detail := format('transactions have ended on %s since the audit',
-				CASE place WHEN 'here' THEN 'this side' ELSE 'the peer' END);
-			RETURN;
+			detail := format('transactions have ended on %s since the audit', place);
 		END IF;
 	END LOOP;
+	IF detail IS NOT NULL THEN
+		RETURN;
+	END IF;
 	unchanged := true;
 	detail := one_line(left(format('all was equal%s at %s, at %s here and %s there, and no '
 		'transaction has ended on either server since',

@@ -7,7 +7,6 @@
 -- What a server answers to a plain query, or this database without one, and its address; NULL
 -- after an error there, or 5 seconds without an answer, because a report does without it.
 CREATE FUNCTION report_ask(peer text, query text, OUT answer text, OUT address text)
-RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -163,8 +162,7 @@ CREATE FUNCTION @extschema@.iblt_audit_report(
 	tables json DEFAULT NULL,
 	form text DEFAULT 'text',
 	name text DEFAULT NULL,
-	subscription text DEFAULT NULL,
-	peer text DEFAULT NULL,
+	@iblt_audit: subscription peer@
 	run bigint DEFAULT NULL,
 	structure json DEFAULT NULL,
 	here_peer text DEFAULT NULL,
@@ -187,7 +185,7 @@ BEGIN
 		tables := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
 			FROM iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
 		IF tables IS NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			RAISE undefined_object USING
 				MESSAGE = format('there is no run %s, or it is not yours', run);
 		END IF;
 	END IF;
@@ -284,7 +282,7 @@ BEGIN
 		WHEN 'html' THEN RETURN report_page(report);
 		WHEN 'receipt' THEN RETURN report_receipt(report, servers -> 'before', peer,
 			here_peer);
-		ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE =
+		ELSE RAISE invalid_parameter_value USING MESSAGE =
 			'form must be text, summary, verdict, json, tsv, html, nagios, prometheus, '
 				'receipt or servers';
 	END CASE;

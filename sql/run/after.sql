@@ -1,7 +1,5 @@
 -- After a run ----------------------------------------------------------------------------
 
--- Rechecking
-
 -- Keeps other differences of a table in place of those it has; a note goes to a table that was
 -- compared.
 CREATE FUNCTION run_replace(w run_worker, t run_table, differences run_difference[], note text,
@@ -112,8 +110,6 @@ END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_audit_recheck IS
 'rechecks the differences of a run, and keeps the ones that still differ';
-
--- Pruning
 
 CREATE FUNCTION @extschema@.iblt_audit_prune(older_than interval DEFAULT '30 days') RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE

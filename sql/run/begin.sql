@@ -1,7 +1,5 @@
 -- Beginning a run ------------------------------------------------------------------------
 
--- Arguments
-
 -- An error for arguments of a run that do not fit.
 CREATE FUNCTION run_check_options(options run_options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
@@ -17,17 +15,14 @@ DECLARE
 		WHEN options.max_rate < 1 THEN 'max_rate must be at least 1' END;
 BEGIN
 	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
+		RAISE invalid_parameter_value USING MESSAGE = problem;
 	ELSIF current_setting('transaction_isolation') !~ '^read' THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = 'a run needs isolation level READ COMMITTED',
+		RAISE active_sql_transaction USING MESSAGE = 'a run needs isolation level READ COMMITTED',
 			HINT = 'SET default_transaction_isolation = ''read committed'';';
 	END IF;
 	PERFORM run_lag_limit(options.max_lag);
 END
 $$;
-
--- The peer
 
 -- Are the connections to all sides that are not here open?
 CREATE FUNCTION run_is_connected(conns text[]) RETURNS boolean
@@ -65,7 +60,7 @@ BEGIN
 		w.identities[n] := CASE WHEN n = 2 OR w.conns[1] IS NOT NULL THEN
 			concat_ws(' ', sides[n].system, split_part(sides[n].identity, ' ', -2)) END;
 		IF w.identities[n] <> head.identities[n] THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			RAISE invalid_parameter_value USING
 				MESSAGE = format('run %s was begun with another %s', w.run, given[n]),
 				HINT = format('Give the same database as %s, or begin another run.', given[n]);
 		END IF;
@@ -146,8 +141,6 @@ BEGIN
 END
 $$;
 
--- Going on
-
 -- Lets a run go on with the tables that ended with an error, where they ended.
 CREATE FUNCTION run_reopen(run bigint, shown boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -193,7 +186,7 @@ BEGIN
 	w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
 	PERFORM run_check_options(w.options);
 	IF w.peers[1] IS NOT NULL AND head.identities[1] IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		RAISE invalid_parameter_value USING
 			MESSAGE = format('run %s compares tables of this database', run),
 			HINT = 'Leave here_peer out, or begin another run.';
 	END IF;
@@ -202,7 +195,7 @@ BEGIN
 	w.peers[1] := coalesce(w.peers[1], head.peers[1]);
 	FOR n IN REVERSE 2 .. 1 LOOP
 		IF w.peers[n] IS NULL AND head.identities[n] IS NOT NULL THEN
-			RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			RAISE null_value_not_allowed USING
 				MESSAGE = format('the connection string of %s of run %s was not kept',
 					CASE n WHEN 1 THEN 'here' ELSE 'the peer' END, run),
 				DETAIL = 'It may hold a password.',

@@ -89,13 +89,13 @@ BEGIN
 		IF bound IS NOT NULL AND (array_ndims(bound) = 1 AND array_lower(bound, 1) = 1
 				AND cardinality(bound) = cardinality(plan.key)
 				AND array_position(bound, NULL) IS NULL) IS NOT TRUE THEN
-			RAISE EXCEPTION USING ERRCODE = 'data_exception', MESSAGE = format(
+			RAISE data_exception USING MESSAGE = format(
 				'%s answered with a bound that is not a key', peer_title((places_of(plan))[n]));
 		END IF;
 	END LOOP;
 	bound := smaller_bound(plan, bounds[1]::text[], bounds[2]::text[]);
 	IF lo IS NOT NULL AND bound = smaller_bound(plan, bound, lo) THEN
-		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+		RAISE index_corrupted USING
 			MESSAGE = format('a bound of %s is not above the one before it', (plan.here).relation),
 			DETAIL = 'An index of the key is damaged, here or on the peer.',
 			HINT = 'Find the index with amcheck (bt_index_check), and REINDEX it.';

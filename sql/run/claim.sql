@@ -1,7 +1,5 @@
 -- Claiming a slice -----------------------------------------------------------------------
 
--- Which table
-
 -- The first work of a run: a table and its slice if that was left by another session, 0 for a table
 -- that begins, or no number if a slice can be cut.  If others are at all of it, what one of them is
 -- at; if there is none, no table.
@@ -9,7 +7,6 @@
 -- too and has yet to lock it, or it will be gone when run_work looks for it again.  run_work
 -- locks it for the time of its work.
 CREATE FUNCTION run_next(run bigint, OUT table_number integer, OUT number bigint, OUT busy boolean)
-RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -45,14 +42,12 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Its slice
-
 -- What all slices of a table must have in common: what its differences rest on (run_basis), files,
 -- and a hash of the rest; and what run_probe answers on both sides.  That is part of the protocol,
 -- and a peer without iblt is asked for its body (plain_call).
 -- All have the same columns and conditions, or the verdict would tell more of a table than some
 -- have compared.
-CREATE FUNCTION run_see(plan plan, OUT shape text[], OUT probes jsonb[]) RETURNS record
+CREATE FUNCTION run_see(plan plan, OUT shape text[], OUT probes jsonb[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -3,10 +3,8 @@
 -- max_lag pauses a run before a slice (run_claim), max_load and max_rate after one (run_store) or
 -- after small tables (run_claim).
 
--- Why and how long
-
 -- max_lag as one of the two that it may be.
-CREATE FUNCTION run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric) RETURNS record
+CREATE FUNCTION run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric)
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -16,7 +14,7 @@ BEGIN
 		seconds := extract(epoch FROM max_lag::interval);
 	END IF;
 EXCEPTION WHEN @on_error@ THEN
-	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+	RAISE invalid_parameter_value USING
 		MESSAGE = 'max_lag must be an interval or a number of bytes',
 		HINT = 'Write ''30 s'' or ''64 MB'', for example.';
 END
@@ -34,7 +32,7 @@ DECLARE
 		WHEN (lags[2] ->> 'hidden')::boolean THEN 'there' END;
 BEGIN
 	IF hidden IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+		RAISE insufficient_privilege USING
 			MESSAGE = format('permission denied to see how replication lags (%s)', hidden),
 			HINT = 'max_lag needs the privileges of pg_monitor on both sides.';
 	END IF;
@@ -50,8 +48,6 @@ CREATE FUNCTION run_pause_seconds(options run_options, spent double precision,
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN greatest(0, spent * (1 / options.max_load - 1),
 		rows / options.max_rate::double precision - spent);
-
--- The pause
 
 -- Has a worker wait for so many seconds, as run_step does, and then claim a slice.
 CREATE FUNCTION run_wait_then_claim(w run_worker, seconds double precision DEFAULT 0)

@@ -10,7 +10,7 @@ CREATE FUNCTION run_require_stored(run bigint, stored boolean) RETURNS void
 AS $$
 BEGIN
 	IF stored IS NOT TRUE THEN
-		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+		RAISE data_corrupted USING
 			MESSAGE = format('a part of run %s is not in its store any more', run),
 			DETAIL = 'REFRESH MATERIALIZED VIEW removes it.',
 			HINT = 'Begin another run, and leave out schema iblt_internal where you refresh '
@@ -28,7 +28,7 @@ DECLARE
 BEGIN
 	IF run IS NULL THEN
 		-- it would stand for any run, without locks
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'run must not be null';
+		RAISE null_value_not_allowed USING MESSAGE = 'run must not be null';
 	ELSIF cardinality(heads) <> 1 THEN
 		PERFORM iblt_run_lock(run);		-- an error that says why
 	END IF;
@@ -70,7 +70,7 @@ CREATE FUNCTION run_require_same(t run_table, plan plan) RETURNS void
 AS $$
 BEGIN
 	IF run_basis(plan) IS DISTINCT FROM t.shape[1:3] THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB004',
+		RAISE SQLSTATE 'IB004' USING
 			MESSAGE = format('%s was altered since run %s compared it', t.relation, t.run),
 			DETAIL = 'Its key or its columns are not what they were, on one side or both.',
 			HINT = 'Begin another run.';

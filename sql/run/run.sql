@@ -5,7 +5,7 @@
 --
 -- begin.sql: run_begin adds a run with its tables, or run_open goes on with one.
 -- claim.sql: run_claim compares small tables together (small.sql), or takes a slice that was
--- left by a session that died, or cuts the next one (slice.sql and its neighbours).
+-- left by a session that died, or cuts the next one (bounds.sql, slice_guard.sql).
 -- work.sql: run_work compares the slice and stores what it found in one transaction.
 -- run_step waits for a moment, where one of these asks for a pause (pause.sql).
 --
@@ -14,8 +14,8 @@
 -- A slice is stored until what it has shown is stored in its place, and it is locked while a
 -- session compares it.  So no slice is lost or counted twice.
 --
--- after.sql rechecks what a run has found, and deletes old runs; repair.sql repairs what a run
--- has found.  A recheck or a repair locks the run, so that it does not go on meanwhile.
+-- after.sql rechecks what a run has found, and deletes old runs; sql/repair/run.sql repairs what a
+-- run has found.  A recheck or a repair locks the run, so that it does not go on meanwhile.
 --
 -- A procedure that commits has no settings of its own, so it uses no operator, and leaves
 -- all to its steps.
@@ -75,11 +75,7 @@ END
 $$;
 
 CREATE PROCEDURE @extschema@.iblt_audit_run(
-	peer text DEFAULT NULL,
-	tables regclass[] DEFAULT NULL,
-	schema text DEFAULT NULL,
-	publication text DEFAULT NULL,
-	subscription text DEFAULT NULL,
+	@iblt_audit: peer tables schema publication subscription@
 	slice_ms integer DEFAULT 1000,
 	max_load double precision DEFAULT NULL,
 	max_rate bigint DEFAULT NULL,
@@ -87,16 +83,9 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	max_time interval DEFAULT NULL,
 	rows anycompatible DEFAULT false,
 	check_indexes boolean DEFAULT false,
-	@iblt_compare: max_differences cast_types@
-	extra_columns text DEFAULT 'error',
-	@iblt_compare: recheck timeout seed@
-	trust_filters boolean DEFAULT false,
-	method text DEFAULT 'sketch',
+	@iblt_audit: max_differences cast_types extra_columns recheck timeout seed trust_filters method@
 	progress boolean DEFAULT true,
-	peer_schema text DEFAULT NULL,
-	mappings jsonb DEFAULT NULL,
-	here_peer text DEFAULT NULL,
-	here_tables text[] DEFAULT NULL,
+	@iblt_audit: peer_schema mappings here_peer here_tables@
 	INOUT run bigint DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$
@@ -123,12 +112,7 @@ COMMENT ON PROCEDURE @extschema@.iblt_audit_run IS
 
 CREATE PROCEDURE @extschema@.iblt_audit_resume(
 	run bigint,
-	peer text DEFAULT NULL,
-	max_time interval DEFAULT NULL,
-	max_load double precision DEFAULT NULL,
-	max_rate bigint DEFAULT NULL,
-	max_lag text DEFAULT NULL,
-	progress boolean DEFAULT true,
+	@iblt_audit_run: peer max_time max_load max_rate max_lag progress@
 	here_peer text DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$

@@ -58,9 +58,9 @@ BEGIN
 			reads(sides_of(plan), peers_known('bare')))::reading);
 	FOR n IN 1 .. 2 LOOP
 		IF (answers[n] ->> 'lost')::bigint > 0 THEN
-			RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+			RAISE index_corrupted USING
 				MESSAGE = format('an index of %s does not find rows that the table has (%s)',
-					(plan.here).relation, CASE n WHEN 1 THEN 'here' ELSE 'there' END),
+					((sides_of(plan))[n]).relation, CASE n WHEN 1 THEN 'here' ELSE 'there' END),
 				DETAIL = format('Of a sample of %s rows, it does not find %s.',
 					answers[n] ->> 'rows', answers[n] ->> 'lost'),
 				HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '

@@ -9,7 +9,7 @@
 -- rows these have, NULL if none is equal.
 -- The lock keeps other sessions from beginning the tables.  Each table takes some milliseconds, and
 -- all together take about as long as a slice.
-CREATE FUNCTION run_try_small(INOUT w run_worker, OUT rows bigint) RETURNS record
+CREATE FUNCTION run_try_small(INOUT w run_worker, OUT rows bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

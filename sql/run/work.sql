@@ -1,7 +1,5 @@
 -- A slice at work ------------------------------------------------------------------------
 
--- What is stored
-
 -- How many rows the next slice is to have.
 -- A slice grows to ten times the last at most, and is not to find more than half the
 -- differences that a comparison can.  What a slice costs beside its rows (messages, commits)
@@ -155,8 +153,6 @@ BEGIN
 END
 $$;
 
--- What goes wrong
-
 -- Ends a table with an error, with which the run goes on; its slices stay, to go on with.
 CREATE FUNCTION run_fail_table(w run_worker, e failure) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -253,10 +249,7 @@ BEGIN
 		again := w.failures < 3 AND (left(e.state, 2) = '40'
 			OR restarts(w.conns, w.peers, w.plan, 1, e));
 	END IF;
-	IF again THEN
-		RETURN w;
-	END IF;
-	RETURN run_fail_table(w, e);
+	RETURN CASE WHEN again THEN w ELSE run_fail_table(w, e) END;
 END
 $$;
 
@@ -292,7 +285,7 @@ BEGIN
 		-- nothing is left to cut, so the table has to be what it was when its plan was made
 		IF t.at_end AND w.planned < w.began
 				AND (run_see(plan)).shape IS DISTINCT FROM t.shape THEN
-			RAISE EXCEPTION USING ERRCODE = 'IB004',
+			RAISE SQLSTATE 'IB004' USING
 				MESSAGE = format('relation %s was altered while it was compared', t.relation);
 		END IF;
 		plan.stuck := w.stuck;

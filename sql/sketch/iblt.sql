@@ -20,7 +20,7 @@ CREATE FUNCTION @extschema@.iblt_info(s @extschema@.iblt, OUT version integer, O
 	OUT cells integer,
 	OUT capacity integer, OUT key_type text, OUT key_size integer, OUT with_values boolean,
 	OUT value_type text, OUT value_size integer, OUT seed bigint, OUT rows bigint, OUT bytes bigint,
-	OUT get_success double precision, OUT subtables integer[]) RETURNS record
+	OUT get_success double precision, OUT subtables integer[])
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_info IS
 'parameters of a sketch, its net number of rows, its size in bytes, and how likely iblt_get '
@@ -70,7 +70,7 @@ COMMENT ON FUNCTION @extschema@.iblt_drop_subtable IS
 @own@
 CREATE FUNCTION @extschema@.iblt_estimate(s @extschema@.iblt, OUT rows bigint,
 	OUT rows_upper_bound bigint,
-	OUT keys bigint, OUT keys_upper_bound bigint) RETURNS record
+	OUT keys bigint, OUT keys_upper_bound bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_estimate IS
 'about how many rows and keys are in a difference, with bounds that hold with 99 % certainty';
@@ -92,7 +92,7 @@ COMMENT ON FUNCTION @extschema@.iblt_delete IS
 
 CREATE FUNCTION @extschema@.iblt_get(s @extschema@.iblt, key anyelement, list boolean DEFAULT false,
 	OUT status text,
-	OUT count bigint, OUT value bigint) RETURNS record
+	OUT count bigint, OUT value bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_get(@extschema@.iblt, anyelement, boolean) IS
 'is a key in the sketch: present, absent or unknown, with its count of rows and its value; reads '
@@ -101,7 +101,6 @@ COMMENT ON FUNCTION @extschema@.iblt_get(@extschema@.iblt, anyelement, boolean) 
 
 CREATE FUNCTION @extschema@.iblt_get(s @extschema@.iblt, key anyelement, value_type anycompatible,
 	list boolean DEFAULT false, OUT status text, OUT count bigint, OUT value anycompatible)
-RETURNS record
 	AS 'MODULE_PATHNAME', 'iblt_get_typed' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_get(@extschema@.iblt, anyelement, anycompatible, boolean) IS
 'is a key in the sketch: present, absent or unknown, with its count of rows and its value as the '
@@ -239,7 +238,7 @@ COMMENT ON FUNCTION @extschema@.iblt_decode(@extschema@.iblt, anyelement, anycom
 
 CREATE FUNCTION @extschema@.iblt_decode_status(s @extschema@.iblt, OUT complete boolean,
 	OUT recovered bigint,
-	OUT rows_estimated bigint, OUT recommended_capacity integer) RETURNS record
+	OUT rows_estimated bigint, OUT recommended_capacity integer)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_decode_status IS
 'whether a sketch can be decoded, how many keys are recovered, about how many rows differ, and '

@@ -9,7 +9,6 @@ CREATE FUNCTION @extschema@.iblt_salvage(
 	OUT complete boolean,
 	OUT recovered bigint,
 	OUT lost integer[])
-RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10000;
 COMMENT ON FUNCTION @extschema@.iblt_salvage IS
 'restores a damaged sketch from the subtables that agree; s is NULL unless its checksum proves '

@@ -13,7 +13,7 @@ COMMENT ON FUNCTION @extschema@.iblt_strata_new IS
 CREATE FUNCTION @extschema@.iblt_strata_info(s @extschema@.iblt_strata, OUT version integer,
 	OUT strata integer,
 	OUT cells integer, OUT hashes integer, OUT key_type text, OUT seed bigint, OUT rows bigint,
-	OUT bytes bigint) RETURNS record
+	OUT bytes bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.iblt_strata_info IS
 'parameters of an estimator, its net number of rows and its size in bytes';

@@ -58,11 +58,6 @@ CREATE FUNCTION structure_said(property text, value jsonb) RETURNS text
 			THEN CASE WHEN value IS NOT NULL THEN 'not shown' END
 		ELSE value #>> '{}' END;
 
--- The name by which parts of an object call it.
-CREATE FUNCTION structure_whole(kind text, name text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN CASE kind WHEN 'publication' THEN 'publication ' ELSE '' END || name;
-
 -- The differences of two structures.
 -- Where one side lacks a relation or a publication, its parts are not named.
 CREATE FUNCTION structure_differences(s structure)
@@ -71,8 +66,11 @@ RETURNS TABLE (kind text, object text, property text, here text, there text, sev
 AS $$
 	WITH h AS MATERIALIZED (SELECT *, structure_unquoted(object) AS name FROM unnest(s.here)),
 		t AS MATERIALIZED (SELECT *, structure_unquoted(object) AS name FROM unnest(s.there)),
-		mine AS MATERIALIZED (SELECT structure_whole(h.kind, h.name) FROM h),
-		theirs AS MATERIALIZED (SELECT structure_whole(t.kind, t.name) FROM t),
+		-- the names by which parts of the objects call them
+		mine AS MATERIALIZED (SELECT CASE kind WHEN 'publication' THEN 'publication ' ELSE '' END
+			|| name FROM h),
+		theirs AS MATERIALIZED (SELECT CASE kind WHEN 'publication' THEN 'publication ' ELSE '' END
+			|| name FROM t),
 	pair AS (
 		SELECT kind, coalesce(h.object, t.object) AS object, h.facts AS mine, t.facts AS theirs,
 			CASE WHEN 'danger' IN (h.severity, t.severity) THEN 'danger' ELSE 'change' END
@@ -155,11 +153,9 @@ BEGIN
 	schema := nullif(schema, '*');
 	other := nullif(peer_schema, schema);
 	IF peers[2] IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'peer must not be null';
+		RAISE null_value_not_allowed USING MESSAGE = 'peer must not be null';
 	ELSIF schema IS NULL AND peer_schema IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'peer_schema can only be given with schema';
+		RAISE invalid_parameter_value USING MESSAGE = 'peer_schema can only be given with schema';
 	END IF;
 	conns := connect(peers, conns);
 	query := structure_sql(schema, rights, chosen);
@@ -171,7 +167,7 @@ BEGIN
 	IF answers[1] -> 'identity' = answers[2] -> 'identity' AND other IS NULL THEN
 		PERFORM refuse_one_database(conns[1]);
 	ELSIF schema IS NOT NULL AND '{"schemas": 0}' <@ ALL (answers) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+		RAISE invalid_schema_name USING
 			MESSAGE = format('schema "%s" exists neither here nor on the peer', schema);
 	END IF;
 	RETURN ROW(structure_objects(answers[1], NULL, NULL), structure_objects(answers[2],
@@ -182,8 +178,7 @@ $$;
 
 CREATE FUNCTION @extschema@.iblt_audit_structure(
 	peer text,
-	schema text DEFAULT NULL,
-	peer_schema text DEFAULT NULL,
+	@iblt_audit: schema peer_schema@
 	rights boolean DEFAULT false,
 	here_peer text DEFAULT NULL)
 RETURNS TABLE (kind text, object text, property text, here text, there text, severity text)

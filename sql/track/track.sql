@@ -12,7 +12,7 @@ AS $$
 BEGIN
 	IF NOT ask_one(conn, $q$SELECT to_regproc('iblt_internal.track_offer') IS NOT NULL$q$)::boolean
 	THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = 'extension iblt_live is not installed '
 				|| CASE WHEN conn IS NULL THEN 'here' ELSE 'on ' || peer_title(conn) END,
 			HINT = 'Run CREATE EXTENSION iblt_live there.';
@@ -111,7 +111,7 @@ COMMENT ON PROCEDURE @extschema@.iblt_track(regclass, text, text, integer, boole
 -- The peer, which is the publisher if a subscription is named alone, and the tables that an
 -- audit would compare.
 CREATE FUNCTION track_list(INOUT peer text, target audit_target, schema text,
-	OUT items audit_item[]) RETURNS record
+	OUT items audit_item[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
@@ -123,7 +123,7 @@ DECLARE
 BEGIN
 	-- nobody tracks a whole database by leaving something out
 	IF target.kind = 'database' AND schema IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		RAISE invalid_parameter_value USING
 			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
 	END IF;
 	PERFORM audit_check(false, false, target, @arguments options@);
@@ -147,7 +147,7 @@ $$;
 -- The first transaction of a table: no generation if it need not be scanned, or a problem if it
 -- cannot be tracked.
 CREATE FUNCTION track_first(peer text, item audit_item, capacity integer, OUT generation bigint,
-	OUT problem text) RETURNS record
+	OUT problem text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
@@ -192,11 +192,7 @@ $$;
 
 -- Without operators, because a procedure that commits has no search_path of its own.
 CREATE PROCEDURE @extschema@.iblt_track_all(
-	peer text DEFAULT NULL,
-	tables regclass[] DEFAULT NULL,
-	schema text DEFAULT NULL,
-	publication text DEFAULT NULL,
-	subscription text DEFAULT NULL,
+	@iblt_audit: peer tables schema publication subscription@
 	capacity integer DEFAULT NULL,
 	INOUT tracked bigint DEFAULT 0,
 	INOUT not_tracked bigint DEFAULT 0)

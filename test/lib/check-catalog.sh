@@ -228,7 +228,7 @@ plpgsql_findings() {
 			('record "taken" is not assigned yet|%', '{ask_values}', 'its columns are those of dynamic SQL'),
 			('never read variable "taken"|%', '{ask_values}', 'it is read, see above'),
 			('never read variable "traffic"|%', '{connect}', 'an assignment calls a function for its effect'),
-			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{describe_more}', 'it is there with Citus only'),
+			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{describe}', 'it is there with Citus only'),
 			('control reached end of function without RETURN|%', '{compare,wait_position}',
 				'the function ends with RETURN or an error before'),
 			('unreachable code|%', '{audit_answers,audit_batch}',

@@ -278,7 +278,8 @@ SKIP:
 	}
 	# IB000 never leaves an audit
 	my %raised = map { $_ => 1 } grep { $_ ne 'IB000' }
-	  $source =~ /errcode\(ERRCODE_(\w+)\)/g, $source =~ /ERRCODE = '(\w+)'/g;
+	  $source =~ /errcode\(ERRCODE_(\w+)\)/g, $source =~ /ERRCODE = '(\w+)'/g,
+	  $source =~ /\bRAISE (?!EXCEPTION)(?:SQLSTATE ')?(\w+)'? USING/g;
 	my @absent = grep { my $state = $code{$_} // $_; $page !~ /`\Q$state\E`/ } sort keys %raised;
 	is(join(' ', @absent), '', 'every SQLSTATE that the source raises is on the page');
 }

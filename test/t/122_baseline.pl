@@ -160,7 +160,7 @@ is((against("$dir/all.json"))[0], 2, 'a schema that is gone');
 
 my $whole = slurp_file("$dir/small.json");
 my @lines = split /^/, $whole;
-my $sealed = sub { my ($text) = @_; return $text . sql("SELECT iblt_internal.baseline_seal(${\ literal($text =~ s/\n\z//r)})") . "\n" };
+my $sealed = sub { my ($text) = @_; return sql("SELECT iblt_internal.baseline_sealed(${\ literal($text =~ s/\n\z//r)})") . "\n" };
 my %damaged = (
 	'nothing' => '', 'no last line' => join('', @lines[ 0 .. $#lines - 1 ]), 'no first line' => join('', @lines[ 1 .. $#lines ]), 'a table less' => join('', @lines[ 0, 2 .. $#lines ]),
 	'a table twice' => join('', @lines[ 0, 1, 1 .. $#lines ]), 'another order' => join('', @lines[ 0, 2, 1, 3 .. $#lines ]), 'half of it' => substr($whole, 0, length($whole) / 2),
