@@ -184,4 +184,5 @@ result "no handler for all errors is written by hand" "$(handmade_handlers "${sc
 result "iblt_tell sends all messages below errors" "$(raised_messages "${scripts[@]}")"
 result "rooms of sql call downwards only, and protocol.md lists the questions" "$(perl test/lib/rooms.pl 2>&1)"
 result "no file of SQL is longer than $MAX_FILE lines" "$(long_files "${scripts[@]}")"
+result "the faults that tests must notice fit the source" "$(test/mutants/run --check 2>&1 >/dev/null)"
 done_testing
