@@ -25,7 +25,7 @@
 
 #include "codec/version.h"
 #include "digest/store.h"
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 /* A copy of an array, which is an int2vector or oidvector. */
 static void *

@@ -14,7 +14,6 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -27,7 +26,7 @@
 #include "digest/collection.h"
 #include "digest/pending.h"
 #include "digest/store.h"
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 static const char unreadable[] = "a change in its store cannot be read";
 

@@ -7,9 +7,9 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "relation/guard.h"
 #include "core/interrupt.h"
 #include "digest/pending.h"
+#include "relation/relation.h"
 
 PG_MODULE_MAGIC;
 

@@ -16,7 +16,6 @@
 
 #include "access/heapam.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
@@ -25,7 +24,6 @@
 #include "storage/ipc.h"
 #include "storage/lock.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"

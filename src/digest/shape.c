@@ -15,7 +15,6 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_enum.h"
@@ -33,7 +32,7 @@
 #include "utils/typcache.h"
 
 #include "codec/codec.h"
-#include "relation/fingerprint.h"
+#include "relation/relation.h"
 
 /* Adds a number to a hash, in order. */
 static uint64

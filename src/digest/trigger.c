@@ -17,7 +17,6 @@
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
-#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"

@@ -12,8 +12,6 @@
 
 #include <math.h>
 
-#include "utils/builtins.h"
-
 #include "core/kbf_size.h"
 
 static IbltStatus

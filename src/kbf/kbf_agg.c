@@ -14,8 +14,6 @@
  */
 #include "kbf/kbf_private.h"
 
-#include "utils/memutils.h"
-
 #include "sketch/aggsite.h"
 
 #define CACHED_LABELS	64	/* a power of 2 */

@@ -11,7 +11,6 @@
 #include "kbf/kbf_private.h"
 
 #include "utils/array.h"
-#include "utils/builtins.h"
 
 /* A filter of which parts are read. */
 typedef struct Source

@@ -10,7 +10,7 @@
 #include "peer/connection.h"
 
 #include "codec/version.h"
-#include "relation/field.h"
+#include "relation/relation.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"

@@ -15,7 +15,6 @@
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
 #include "catalog/pg_user_mapping.h"
-#include "commands/defrem.h"
 #include "fmgr.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
@@ -25,7 +24,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "relation/field.h"
+#include "relation/relation.h"
 #include "sketch/iblt.h"
 
 static List *connections = NIL;

@@ -12,17 +12,15 @@
  */
 #include "peer/connection.h"
 
-#include "relation/field.h"
+#include "relation/relation.h"
 
 #include "codec/version.h"
 
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
-#include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "fmgr.h"
 #include "foreign/foreign.h"
-#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"

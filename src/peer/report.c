@@ -18,7 +18,7 @@
 
 #include "codec/version.h"
 #include "peer/connection.h"
-#include "relation/field.h"
+#include "relation/relation.h"
 
 PG_FUNCTION_INFO_V1(iblt_raise);
 PG_FUNCTION_INFO_V1(iblt_refuse_early);

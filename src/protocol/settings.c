@@ -15,7 +15,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
-#include "relation/guard.h"
+#include "relation/relation.h"
 
 PG_FUNCTION_INFO_V1(iblt_peer_settings);
 

@@ -19,7 +19,7 @@
 
 #include "codec/codec.h"
 #include "codec/version.h"
-#include "relation/collation.h"
+#include "relation/relation.h"
 
 /* The arguments of a call, an operator or a cast through text; else none. */
 static List *

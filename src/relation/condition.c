@@ -19,7 +19,6 @@
 #include "sketch/iblt.h"
 
 #include "access/relation.h"
-#include "access/sysattr.h"
 #include "access/transam.h"
 #include "catalog/heap.h"
 #include "catalog/pg_collation.h"
@@ -42,10 +41,9 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
-#include "utils/rel.h"
 
 #include "codec/codec.h"
-#include "relation/collation.h"
+#include "relation/relation.h"
 
 #define HINT_CONSTANT	"Use constants and immutable functions, as in condition => format('ts > %L', now() - interval '1 hour')."
 #define HINT_SUBQUERY	"Use the subquery's result as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."

@@ -11,12 +11,9 @@
  */
 #include "sketch/iblt.h"
 
-#include "relation/fingerprint.h"
-#include "relation/parts.h"
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/transam.h"
@@ -39,7 +36,6 @@
 #include "utils/fmgroids.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 

@@ -5,7 +5,7 @@
  * In PL/pgSQL a field of each row of an array takes a loop, or a query, which a
  * new session plans.
  */
-#include "relation/field.h"
+#include "relation/relation.h"
 
 #include "catalog/pg_type.h"
 #include "executor/executor.h"

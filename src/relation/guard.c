@@ -21,18 +21,13 @@
  * Functions of PostgreSQL's own library bypass the hooks.  They belong to a
  * superuser.
  */
-#include "postgres.h"
+#include "relation/relation.h"
 
-#include "relation/guard.h"
-
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "access/parallel.h"
 #include "access/relation.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/cost.h"
@@ -43,7 +38,6 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"

@@ -7,18 +7,12 @@
  * for equal.  Without a send function, a checksum takes the text of values.  An extension may have
  * one in some of its versions only (cube: from 1.5 on).
  */
-#include "sketch/iblt.h"
+#include "relation/relation.h"
 
-#include "relation/fingerprint.h"
-#include "relation/parts.h"
-
-#include "access/htup_details.h"
 #include "access/transam.h"
-#include "catalog/pg_attribute.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"

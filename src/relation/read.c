@@ -10,7 +10,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -32,15 +31,12 @@
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 #include "utils/varlena.h"
 
 #include "codec/version.h"
-#include "relation/field.h"
-#include "relation/fingerprint.h"
-#include "relation/guard.h"
+#include "relation/relation.h"
 
 /* --- may a view run code of other roles that guard.c does not see? --------------- */
 

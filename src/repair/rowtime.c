@@ -21,7 +21,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 /* Is it the transaction that wrote a row, for certain? */
 static bool

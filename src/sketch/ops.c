@@ -5,8 +5,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "utils/builtins.h"
-
 #include "core/sizing.h"
 #include "core/strata.h"
 #include "sketch/key.h"

@@ -10,7 +10,6 @@
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 
 #include "core/cell.h"
 #include "core/get.h"

@@ -10,8 +10,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "utils/builtins.h"
-
 #include "core/sizing.h"
 #include "core/strata.h"
 
