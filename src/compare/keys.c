@@ -7,7 +7,7 @@
  * Millions of keys as text[] would take a multiple of the sketch's memory, so
  * the list has them as they are in the cells.
  */
-#include "sketch/decode.h"
+#include "sketch/iblt.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
@@ -134,14 +134,12 @@ row_texts(HeapTupleHeader row)
 	TupleDesc	tupdesc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row),
 												 HeapTupleHeaderGetTypMod(row));
 	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(row),.t_data = row};
-	int			dims[1] = {tupdesc->natts};
-	int			bounds[1] = {1};
-	Datum	   *values = palloc(tupdesc->natts * sizeof(Datum));
-	bool	   *nulls = palloc(tupdesc->natts * sizeof(bool));
-	int			i;
+	int			n = tupdesc->natts;
+	Datum	   *values = palloc(n * sizeof(Datum));
+	bool	   *nulls = palloc(n * sizeof(bool));
 
 	heap_deform_tuple(&tuple, tupdesc, values, nulls);
-	for (i = 0; i < tupdesc->natts; i++)
+	for (int i = 0; i < n; i++)
 	{
 		Oid			output;
 		bool		is_varlena;
@@ -153,8 +151,7 @@ row_texts(HeapTupleHeader row)
 		values[i] = CStringGetTextDatum(OidOutputFunctionCall(output, values[i]));
 	}
 	ReleaseTupleDesc(tupdesc);
-	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, bounds,
-											  TEXTOID, -1, false, TYPALIGN_INT));
+	return iblt_array_make(values, nulls, n, TEXTOID);
 }
 
 /* Keys as texts.  That of a row is the text of an array of its columns' texts. */
@@ -270,10 +267,8 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 		weights[i] = Int64GetDatum(key_list_number(&list, i, 1));
 	}
 	values[0] = key_words(&list, &sketch.params);
-	values[1] = PointerGetDatum(construct_array(sides, (int) list.n, TEXTOID, -1, false,
-												TYPALIGN_INT));
-	values[2] = PointerGetDatum(construct_array(weights, (int) list.n, INT8OID, sizeof(int64),
-												FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[1] = iblt_array_make(sides, NULL, (int) list.n, TEXTOID);
+	values[2] = iblt_array_make(weights, NULL, (int) list.n, INT8OID);
 	return iblt_value_row(fcinfo, values, nulls);
 }
 
@@ -303,8 +298,7 @@ iblt_compare_changed(PG_FUNCTION_ARGS)
 
 	iblt_core_hasher_init(&hasher, (uint64) PG_GETARG_INT64(0));
 	for (i = 0; i < 3; i++)
-		deconstruct_array(PG_GETARG_ARRAYTYPE_P(i + 1), INT8OID, sizeof(int64),
-						  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values[i], &nulls[i], &n[i]);
+		n[i] = iblt_array_take(PG_GETARG_DATUM(i + 1), &values[i], &nulls[i]);
 	if (n[0] != n[1] || n[0] != n[2])
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -318,8 +312,7 @@ iblt_compare_changed(PG_FUNCTION_ARGS)
 		if (nulls[0][i] || weight != (uint64) DatumGetInt64(values[0][i]))
 			places[found++] = Int32GetDatum(i + 1);
 	}
-	return PointerGetDatum(construct_array(places, found, INT4OID, sizeof(int32),
-										   true, TYPALIGN_INT));
+	return iblt_array_make(places, NULL, found, INT4OID);
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_join);

@@ -2,7 +2,7 @@
  * collection.c
  *	  Packed changes, and those of one tracked table in memory.
  */
-#include "digest/collection.h"
+#include "digest/pending.h"
 
 #include "miscadmin.h"
 

@@ -224,10 +224,8 @@ set_columns(IbltTrackConfig *config, Relation relation, Datum names)
 {
 	Datum	   *items;
 	bool	   *nulls;
-	int			n;
+	int			n = iblt_array_take(names, &items, &nulls);
 
-	deconstruct_array(DatumGetArrayTypeP(names), TEXTOID, -1, false, 'i',
-					  &items, &nulls, &n);
 	config->columns = buildint2vector(NULL, n);
 	config->types = buildoidvector(NULL, n);
 	for (int i = 0; i < n; i++)
@@ -362,21 +360,17 @@ iblt_track_end(PG_FUNCTION_ARGS)
 static Datum
 column_names(const int16 *numbers, int n, Oid relid)
 {
-	Datum	   *names = palloc(sizeof(Datum) * Max(n, 1));
-	bool	   *nulls = palloc0(sizeof(bool) * Max(n, 1));
-	int			lower = 1;
+	Datum	   *names = palloc0(sizeof(Datum) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
 	{
 		HeapTuple	tuple = SearchSysCacheCopyAttNum(relid, numbers[i]);
 
 		/* not for a column that was dropped */
-		nulls[i] = tuple == NULL;
-		names[i] = tuple == NULL ? (Datum) 0
-			: CStringGetTextDatum(NameStr(((Form_pg_attribute) GETSTRUCT(tuple))->attname));
+		if (tuple != NULL)
+			names[i] = CStringGetTextDatum(NameStr(((Form_pg_attribute) GETSTRUCT(tuple))->attname));
 	}
-	return PointerGetDatum(construct_md_array(names, nulls, 1, &n, &lower,
-											  TEXTOID, -1, false, 'i'));
+	return iblt_array_of(names, n, TEXTOID);
 }
 
 PG_FUNCTION_INFO_V1(iblt_live_options);

@@ -23,7 +23,6 @@
 
 #include "core/cell.h"
 #include "core/sizing.h"
-#include "digest/collection.h"
 #include "digest/pending.h"
 #include "digest/store.h"
 #include "relation/relation.h"

@@ -10,8 +10,6 @@
  */
 #include "kbf/kbf_private.h"
 
-#include "utils/array.h"
-
 /* A filter of which parts are read. */
 typedef struct Source
 {
@@ -203,7 +201,7 @@ PG_FUNCTION_INFO_V1(kbf_lookup_array);
 Datum
 kbf_lookup_array(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = DatumGetArrayTypeP(iblt_value_arg(fcinfo, 0, &iblt_kbf_type));
+	Datum		array = iblt_value_arg(fcinfo, 0, &iblt_kbf_type);
 	IbltKeyCoder *coder = encode_key(fcinfo);
 	Finding		all = {.presence = IBLT_ABSENT};
 	IbltKbfParams all_labels = {0};
@@ -212,8 +210,7 @@ kbf_lookup_array(PG_FUNCTION_ARGS)
 	int			n;
 	int			i;
 
-	deconstruct_array(array, ARR_ELEMTYPE(array), -1, false, TYPALIGN_INT,
-					  &filters, &nulls, &n);
+	n = iblt_array_take(array, &filters, &nulls);
 	for (i = 0; i < n; i++)
 	{
 		Source		source;

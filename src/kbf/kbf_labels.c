@@ -105,18 +105,15 @@ require_labels(const IbltKbfParams *params)
 static void
 add_array(IbltKbfParams *params, StringInfo bytes, Datum array, bool skip_known)
 {
-	ArrayType  *labels = DatumGetArrayTypeP(array);
 	Datum	   *elements;
 	bool	   *nulls;
-	int			n;
+	int			n = iblt_array_take(array, &elements, &nulls);
 	int			i;
 
-	if (ARR_NDIM(labels) > 1)
+	if (ARR_NDIM(DatumGetArrayTypeP(array)) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("labels of a kbf must be an array of one dimension")));
-	deconstruct_array(labels, TEXTOID, -1, false, TYPALIGN_INT, &elements,
-					  &nulls, &n);
 	for (i = 0; i < n; i++)
 	{
 		char	   *label;
@@ -234,8 +231,7 @@ iblt_kbf_labels_datum(const IbltKbfParams *params)
 
 	for (value = 1; value <= params->values; value++)
 		labels[value - 1] = iblt_kbf_label_datum(params, value);
-	return PointerGetDatum(construct_array(labels, (int) params->values,
-										   TEXTOID, -1, false, TYPALIGN_INT));
+	return iblt_array_make(labels, NULL, (int) params->values, TEXTOID);
 }
 
 IbltKbfValueKind

@@ -214,7 +214,7 @@ PG_FUNCTION_INFO_V1(kbf_append);
 Datum
 kbf_append(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = DatumGetArrayTypeP(iblt_value_arg(fcinfo, 0, &iblt_kbf_type));
+	Datum		array = iblt_value_arg(fcinfo, 0, &iblt_kbf_type);
 	Datum		added = iblt_value_arg(fcinfo, 1, &iblt_kbf_type);
 	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT));
 	struct varlena *sum = NULL;
@@ -227,8 +227,7 @@ kbf_append(PG_FUNCTION_ARGS)
 
 	iblt_kbf_check_failure(failure);
 	iblt_value_open(&iblt_kbf_type, &more, added);
-	deconstruct_array(array, ARR_ELEMTYPE(array), -1, false, TYPALIGN_INT,
-					  &filters, &nulls, &n);
+	n = iblt_array_take(array, &filters, &nulls);
 	for (i = 0; i < n; i++)
 		if (nulls[i])
 			iblt_value_refuse_null(&iblt_kbf_type);
@@ -247,8 +246,7 @@ kbf_append(PG_FUNCTION_ARGS)
 	}
 	else
 		filters[n - 1] = PointerGetDatum(sum);
-	PG_RETURN_ARRAYTYPE_P(construct_array(filters, n, ARR_ELEMTYPE(array), -1,
-										  false, TYPALIGN_INT));
+	return iblt_array_make(filters, NULL, n, ARR_ELEMTYPE(DatumGetArrayTypeP(array)));
 }
 
 /* --- one pair at a time ---------------------------------------------------- */

@@ -231,7 +231,7 @@ described_at(const Asking *a, const char *place)
 		if (rows[i] != 0 && (at == NULL) == (place == NULL) && (at == NULL || strcmp(at, place) == 0))
 			rows[kept++] = rows[i];
 	}
-	return a->described == 0 ? 0 : iblt_array_of_rows(rows, kept, get_element_type(a->described_type));
+	return a->described == 0 ? 0 : iblt_array_of(rows, kept, get_element_type(a->described_type));
 }
 
 /* A literal of an array, or NULL. */
@@ -428,10 +428,6 @@ iblt_ask_values(PG_FUNCTION_ARGS)
 	Oid			wanted;
 	Datum	   *answers;
 	bool	   *nulls;
-	int			lower = 1;
-	int16		length;
-	bool		by_value;
-	char		align;
 	Datum		result;
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext work = AllocSetContextCreate(caller, "iblt answers", ALLOCSET_DEFAULT_SIZES);
@@ -455,9 +451,8 @@ iblt_ask_values(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(caller);
 	if (a.n == 0 || (a.at_once && nulls[0]))
 		PG_RETURN_NULL();
-	get_typlenbyvalalign(a.form, &length, &by_value, &align);
 	result = a.at_once ? PointerGetDatum(PG_DETOAST_DATUM_COPY(answers[0]))
-		: PointerGetDatum(construct_md_array(answers, nulls, 1, &a.n, &lower, a.form, length, by_value, align));
+		: iblt_array_make(answers, nulls, a.n, a.form);
 	MemoryContextDelete(work);
 	return result;
 }

@@ -353,7 +353,7 @@ iblt_reads(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 		if (rows[i] != 0)
 			rows[i] = described(rows[i], plain, desc);
-	return iblt_array_of_rows(rows, n, type);
+	return iblt_array_of(rows, n, type);
 }
 
 PG_FUNCTION_INFO_V1(iblt_read_begin);

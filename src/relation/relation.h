@@ -31,8 +31,8 @@ extern bool iblt_flag_field(Datum row, const char *name);
 /* The rows of an array of a composite type, of which those that are null are 0; none for 0. */
 extern Datum *iblt_rows_of(Datum array, int *n);
 
-/* An array of rows, of a composite type. */
-extern Datum iblt_array_of_rows(Datum *rows, int n, Oid type);
+/* An array of values of a type by reference, of which those that are 0 are null. */
+extern Datum iblt_array_of(Datum *values, int n, Oid type);
 
 /* The type of the rows that a function returns an array of. */
 extern Oid	iblt_row_type(FunctionCallInfo fcinfo);

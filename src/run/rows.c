@@ -19,7 +19,6 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -339,15 +338,13 @@ write_rows(FunctionCallInfo fcinfo, bool add)
 	const RunFilter *last = NULL;	/* of a run that is there */
 	HeapTuple  *tuples;
 	RunFilter  *filters;
-	Datum	   *rows = NULL;
-	bool	   *nulls = NULL;
-	int			n = 0;
+	Datum	   *rows;
+	bool	   *nulls;
+	int			n;
 
 	if (store == NULL)
 		elog(ERROR, "a store of runs is not a heap");
-	if (!PG_ARGISNULL(0))
-		deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), store->rd_rel->reltype, -1, false,
-						  TYPALIGN_DOUBLE, &rows, &nulls, &n);
+	n = iblt_array_take(PG_ARGISNULL(0) ? 0 : PG_GETARG_DATUM(0), &rows, &nulls);
 	tuples = palloc(sizeof(HeapTuple) * n);
 	filters = palloc(sizeof(RunFilter) * n);
 	for (int i = 0; i < n; i++)

@@ -14,7 +14,7 @@
  * validated it, so this trusts the disk and superusers.  No byte that they
  * changed makes the function read outside the value.
  */
-#include "sketch/decode.h"
+#include "sketch/iblt.h"
 
 #include <math.h>
 
@@ -28,6 +28,7 @@
 #include "core/meter.h"
 #include "core/sizing.h"
 #include "core/sums.h"
+#include "sketch/key.h"
 
 void
 iblt_decoding_start(IbltDecoding *decoding)

@@ -9,7 +9,6 @@
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
-#include "utils/array.h"
 
 #include "core/cell.h"
 #include "core/get.h"
@@ -269,8 +268,7 @@ iblt_params_subtables(unsigned mask)
 	for (i = 0; i < IBLT_MAX_HASHES; i++)
 		if ((mask >> i & 1) != 0)
 			hashes[n++] = Int32GetDatum(i + 1);
-	return PointerGetDatum(construct_array(hashes, n, INT4OID, sizeof(int32),
-										   true, TYPALIGN_INT));
+	return iblt_array_make(hashes, NULL, n, INT4OID);
 }
 
 /* Adds the columns hashes, cells and capacity, of which the last may be NULL. */

@@ -9,12 +9,9 @@
  */
 #include "sketch/iblt.h"
 
-#include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/memutils.h"
 
 #include "core/sums.h"
-#include "sketch/decode.h"
 
 /* A damaged sketch, and what was made of it. */
 typedef struct Salvage
@@ -73,13 +70,9 @@ wanted_subtables(const IbltParams *params, FunctionCallInfo fcinfo)
 	unsigned	wanted = params->subtables;
 	Datum	   *numbers;
 	bool	   *nulls;
-	int			n;
+	int			n = iblt_array_take(PG_ARGISNULL(1) ? 0 : PG_GETARG_DATUM(1), &numbers, &nulls);
 	int			i;
 
-	if (PG_ARGISNULL(1))
-		return wanted;
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), INT4OID, sizeof(int32), true,
-					  TYPALIGN_INT, &numbers, &nulls, &n);
 	for (i = 0; i < n; i++)
 		wanted &= ~iblt_params_subtable(params, nulls[i] ? 0
 										: DatumGetInt32(numbers[i]));

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "codec/version.h"
@@ -269,6 +270,38 @@ iblt_value_bytes(FunctionCallInfo fcinfo)
 }
 
 Datum
+iblt_array_make(Datum *values, bool *nulls, int n, Oid type)
+{
+	int			lower = 1;
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	if (n == 0)
+		return PointerGetDatum(construct_empty_array(type));
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	return PointerGetDatum(construct_md_array(values, nulls, 1, &n, &lower, type, length,
+											  by_value, align));
+}
+
+int
+iblt_array_take(Datum array, Datum **values, bool **nulls)
+{
+	ArrayType  *elements;
+	int16		length;
+	bool		by_value;
+	char		align;
+	int			n;
+
+	if (array == 0)
+		return 0;
+	elements = DatumGetArrayTypeP(array);
+	get_typlenbyvalalign(ARR_ELEMTYPE(elements), &length, &by_value, &align);
+	deconstruct_array(elements, ARR_ELEMTYPE(elements), length, by_value, align, values, nulls, &n);
+	return n;
+}
+
+Datum
 iblt_value_oids(const List *list)
 {
 	Datum	   *oids = palloc(sizeof(Datum) * Max(list_length(list), 1));
@@ -277,8 +310,7 @@ iblt_value_oids(const List *list)
 
 	foreach(lc, list)
 		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
-	return PointerGetDatum(construct_array(oids, n, OIDOID, sizeof(Oid), true,
-										   TYPALIGN_INT));
+	return iblt_array_make(oids, NULL, n, OIDOID);
 }
 
 /* Only PostgreSQL 15 and later have one call for this. */

@@ -127,6 +127,12 @@ extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 	IBLT_FUNCTION(name##_from_bytea, iblt_value_from_bytea(fcinfo, &(type))) \
 	IBLT_FUNCTION(name##_to_bytea, iblt_value_bytes(fcinfo))
 
+/* An array of n values of a type.  Without nulls, none of them is null. */
+extern Datum iblt_array_make(Datum *values, bool *nulls, int n, Oid type);
+
+/* The elements of an array.  Returns their number, which is 0 for 0. */
+extern int	iblt_array_take(Datum array, Datum **values, bool **nulls);
+
 /* A list of OIDs as oid[]. */
 extern Datum iblt_value_oids(const List *list);
 
