@@ -80,21 +80,6 @@ make_empty(IbltAggSite *base)
 	return iblt_kbf_make_empty(&site->params);
 }
 
-/* The codes for these parameters, which live as long as the site. */
-static const uint64 *
-site_codes(IbltKbfSite *site, const IbltKbfParams *params, FunctionCallInfo fcinfo)
-{
-	uint64	  **codes = &site->codes[params->degree][params->superposed];
-
-	if (*codes == NULL)
-	{
-		*codes = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt,
-									sizeof(uint64) << params->degree);
-		iblt_core_kbf_codes(params, *codes);
-	}
-	return *codes;
-}
-
 /* The state of one group.  The filter's bytes follow. */
 typedef struct IbltKbfState
 {
@@ -199,13 +184,20 @@ state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 {
 	IbltKbfParams params = iblt_agg_site_take_third(&site->base, fcinfo, state == NULL)
 		? site->params : state->kbf.params;
+	uint64	  **codes = &site->codes[params.degree][params.superposed];
 
 	iblt_kbf_set_key(site->base.coder, &params);
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
 	else
 		state = state_widen(state, &params, iblt_agg_context(fcinfo));
-	state->codes = site_codes(site, &params, fcinfo);
+	/* they live as long as the site */
+	if (*codes == NULL)
+	{
+		*codes = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(uint64) << params.degree);
+		iblt_core_kbf_codes(&params, *codes);
+	}
+	state->codes = *codes;
 	state->version = iblt_agg_site_version(&site->base);
 	return state;
 }

@@ -251,23 +251,6 @@ iblt_kbf_value_kind(Oid type)
 	return IBLT_KBF_INTEGER;
 }
 
-/* An integer of any width, in range. */
-static unsigned
-integer_value(const IbltKbfParams *params, Oid type, Datum value)
-{
-	int64		integer = 0;
-
-	(void) iblt_key_integer(type, value, &integer);
-	if (integer < 1 || integer > (int64) params->values)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("value " INT64_FORMAT " is out of range for the kbf",
-						integer),
-				 errdetail("Its values are 1 to %u.", params->values),
-				 errhint("Number the values from 1, or create the filter with more distinct_values.")));
-	return (unsigned) integer;
-}
-
 /* The label that a value of a string or enum type is, without padding. */
 static char *
 label_text(Oid type, Datum value)
@@ -304,11 +287,22 @@ iblt_kbf_refuse_unlabelled(const IbltKbfParams *params)
 unsigned
 iblt_kbf_value(const IbltKbfParams *params, Oid type, Datum value)
 {
+	int64		integer;
 	char	   *label;
 	unsigned	found;
 
-	if (iblt_kbf_value_kind(type) == IBLT_KBF_INTEGER)
-		return integer_value(params, type, value);
+	(void) iblt_kbf_value_kind(type);
+	if (iblt_key_integer(type, value, &integer))
+	{
+		if (integer < 1 || integer > (int64) params->values)
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+					 errmsg("value " INT64_FORMAT " is out of range for the kbf",
+							integer),
+					 errdetail("Its values are 1 to %u.", params->values),
+					 errhint("Number the values from 1, or create the filter with more distinct_values.")));
+		return (unsigned) integer;
+	}
 	if (params->labels_size == 0)
 		iblt_kbf_refuse_unlabelled(params);
 	label = label_text(type, value);

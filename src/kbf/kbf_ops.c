@@ -197,17 +197,6 @@ kbf_add_labels(PG_FUNCTION_ARGS)
 	return with_params(&kbf, &params);
 }
 
-/* Would a sum have more keys than its capacity?  A filter without keys does no harm. */
-static bool
-is_too_much(const IbltKbf *last, const IbltKbf *more, double failure)
-{
-	IbltKbfParams params = last->params;
-
-	(void) iblt_core_kbf_widen(&params, &more->params);
-	return last->keys > 0 && more->keys > 0 &&
-		last->keys + more->keys > iblt_kbf_params_capacity(&params, failure);
-}
-
 PG_FUNCTION_INFO_V1(kbf_append);
 
 /* kbf_append(kbf[], kbf, double precision) -> kbf[] */
@@ -233,9 +222,15 @@ kbf_append(PG_FUNCTION_ARGS)
 			iblt_value_refuse_null(&iblt_kbf_type);
 	if (n > 0)
 	{
+		IbltKbfParams params;
+
 		iblt_value_open(&iblt_kbf_type, &last, filters[n - 1]);
 		iblt_kbf_check_match(&last.params, &more.params);
-		if (!is_too_much(&last, &more, failure))
+		params = last.params;
+		(void) iblt_core_kbf_widen(&params, &more.params);
+		/* the sum may not have more keys than its capacity, but a filter without keys does no harm */
+		if (last.keys == 0 || more.keys == 0 ||
+			last.keys + more.keys <= iblt_kbf_params_capacity(&params, failure))
 			sum = combine(&last, &more, iblt_core_kbf_add);
 	}
 	if (sum == NULL)
@@ -262,25 +257,6 @@ typedef struct Change
 	Oid			value_type;
 } Change;
 
-/*
- * Takes over the labels that an enum type got at its end, when one of them is
- * seen for the first time.
- */
-static void
-follow_enum(const Change *change, FunctionCallInfo fcinfo,
-			IbltKbfParams *params)
-{
-	int			i;
-
-	if (PG_NARGS() <= 2 ||
-		iblt_kbf_value_kind(change->value_type) != IBLT_KBF_ENUM)
-		return;
-	for (i = 2; i < PG_NARGS(); i++)
-		if (!iblt_kbf_has_value(params, change->value_type,
-								PG_GETARG_DATUM(i)))
-			iblt_kbf_labels_follow(params, change->value_type);
-}
-
 /* Opens the filter and encodes the key of a change.  No argument may be NULL. */
 static void
 begin_change(Change *change, FunctionCallInfo fcinfo)
@@ -299,7 +275,11 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 	change->size = coder->bytes.len;
 	if (PG_NARGS() > 2)
 		change->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
-	follow_enum(change, fcinfo, &params);
+	/* the labels that an enum type got at its end, when one of them is seen for the first time */
+	if (PG_NARGS() > 2 && iblt_kbf_value_kind(change->value_type) == IBLT_KBF_ENUM)
+		for (i = 2; i < PG_NARGS(); i++)
+			if (!iblt_kbf_has_value(&params, change->value_type, PG_GETARG_DATUM(i)))
+				iblt_kbf_labels_follow(&params, change->value_type);
 	change->value = iblt_kbf_copy(&change->result, &change->original, &params);
 }
 

@@ -42,11 +42,7 @@ extern void iblt_kbf_refuse_contradiction(void);
 extern Datum iblt_kbf_key_arg(FunctionCallInfo fcinfo);
 extern Datum iblt_kbf_value_arg(FunctionCallInfo fcinfo, int n);
 
-/* Creates an empty value in CurrentMemoryContext, and a view of it. */
-extern struct varlena *iblt_kbf_make(IbltKbf *kbf,
-									 const IbltKbfParams *params);
-
-/* The same without the view, and sealed. */
+/* Creates an empty value in CurrentMemoryContext, sealed. */
 extern struct varlena *iblt_kbf_make_empty(const IbltKbfParams *params);
 
 /*

@@ -121,23 +121,6 @@ estimate_keys(const IbltSketch *sketch, uint64 *bound)
 	return whole_number(keys);
 }
 
-/*
- * The capacity for the next try.  If the sketch was large enough by the bound,
- * its seed was unlucky or the estimate was too low.  Half as much again then
- * makes another failure unlikely.
- */
-static uint64
-recommend(const IbltVerdict *verdict)
-{
-	uint64		need = Max(verdict->bound, (uint64) verdict->recovered + 1);
-
-	if (verdict->complete)
-		return Max(verdict->recovered, 1);
-	if (need <= verdict->capacity)
-		need = (3 * (uint64) verdict->capacity + 1) / 2;
-	return need;
-}
-
 /* ERROR for a sketch whose header and cells cannot both be right. */
 pg_noreturn static void
 refuse_contradiction(void)
@@ -164,7 +147,17 @@ iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
 	verdict->rows = iblt_core_estimate(&decoding->original, &verdict->bound);
 	verdict->keys = estimate_keys(&decoding->original, &verdict->bound);
 	verdict->capacity = iblt_params_capacity(&decoding->original.params);
-	verdict->recommended = recommend(verdict);
+	if (verdict->complete)
+		verdict->recommended = Max(verdict->recovered, 1);
+	else
+		verdict->recommended = Max(verdict->bound, (uint64) verdict->recovered + 1);
+
+	/*
+	 * If the sketch was large enough by the bound, its seed was unlucky or the estimate was too
+	 * low.  Half as much again then makes another failure unlikely.
+	 */
+	if (!verdict->complete && verdict->recommended <= verdict->capacity)
+		verdict->recommended = (3 * (uint64) verdict->capacity + 1) / 2;
 }
 
 /* The largest capacity of a sketch with these hashes. */
@@ -194,49 +187,40 @@ iblt_rows_datum(uint64 rows)
 	return Int64GetDatum((int64) Min(rows, PG_INT64_MAX));
 }
 
-static void
-decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
-			const IbltShown *keys, const IbltShown *row_values)
-{
-	const IbltSketch *sketch = &decoding->original;
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "iblt_decode row",
-													  ALLOCSET_SMALL_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row_context);
-	IbltEntry	entry;
-
-	while (iblt_core_peel_next(decoding->peeler, &entry))
-	{
-		Datum		values[4];
-		bool		nulls[4] = {false};
-
-		values[0] = show_bytes(keys, entry.key, sketch->params.key.limbs);
-		values[1] = CStringGetTextDatum(entry.count > 0 ? "left"
-										: entry.count < 0 ? "right" : "both");
-		values[2] = Int64GetDatum(entry.count);
-		values[3] = show_value(row_values, sketch, &entry, &nulls[3]);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		MemoryContextReset(row_context);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(row_context);
-}
-
 void
 iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 				 Oid key_type, Oid value_type, IbltVerdict *verdict)
 {
 	const IbltParams *params = &sketch->params;
-	IbltDecoding decoding;
+	Tuplestorestate *rows = iblt_value_rows(fcinfo, NULL);
+	IbltDecoding decoding = {.original = *sketch};
 	IbltShown	keys;
-	IbltShown	values;
+	IbltShown	row_values;
+	IbltEntry	entry;
+	MemoryContext row_context;
+	MemoryContext old;
 
-	(void) iblt_value_rows(fcinfo, NULL);
-	decoding.original = *sketch;
 	show(&keys, fcinfo, key_type, params, false);
-	show(&values, fcinfo, value_type, params, true);
+	show(&row_values, fcinfo, value_type, params, true);
 	iblt_decoding_start(&decoding);
-	decode_into(&decoding, (ReturnSetInfo *) fcinfo->resultinfo, &keys, &values);
+	row_context = AllocSetContextCreate(CurrentMemoryContext, "iblt_decode row",
+										ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(row_context);
+	while (iblt_core_peel_next(decoding.peeler, &entry))
+	{
+		Datum		values[4];
+		bool		nulls[4] = {false};
+
+		values[0] = show_bytes(&keys, entry.key, params->key.limbs);
+		values[1] = CStringGetTextDatum(entry.count > 0 ? "left"
+										: entry.count < 0 ? "right" : "both");
+		values[2] = Int64GetDatum(entry.count);
+		values[3] = show_value(&row_values, sketch, &entry, &nulls[3]);
+		tuplestore_putvalues(rows, ((ReturnSetInfo *) fcinfo->resultinfo)->setDesc, values, nulls);
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row_context);
 	iblt_decoding_finish(&decoding, verdict);
 }
 

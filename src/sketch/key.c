@@ -142,32 +142,23 @@ iblt_key_encode_columns(IbltKeyCoder *coder, const NullableDatum *columns)
 	iblt_codec_append_values(&coder->bytes, coder->codec, columns);
 }
 
-/* ERROR for a key or value that takes more bytes than the sketch keeps. */
-static void
-refuse_long(const IbltKeyCoder *coder, int size)
-{
-	const char *what = coder->of_value ? "value" : "key";
-	int			length = coder->bytes.len;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("%s is too long for the iblt", what),
-			 errdetail("The %s takes %d bytes, and the sketch keeps %ss of up to %d bytes.",
-					   what, length, what, size),
-			 length > 8 * IBLT_MAX_LIMBS
-			 ? errhint("Use iblt_checksum(%s) in its place and look rows up by it.", what)
-			 : errhint("Build all sketches with a template such as iblt_new(%s_size => %d), or use iblt_checksum(%s) in its place and look rows up by it.",
-					   what, (length + 7) / 8 * 8, what)));
-}
-
 const uint8 *
 iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
 {
 	StringInfo	bytes = &coder->bytes;
 	int			size = 8 * (int) limbs;
+	const char *what = coder->of_value ? "value" : "key";
 
 	if (bytes->len > size)
-		refuse_long(coder, size);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("%s is too long for the iblt", what),
+				 errdetail("The %s takes %d bytes, and the sketch keeps %ss of up to %d bytes.",
+						   what, bytes->len, what, size),
+				 bytes->len > 8 * IBLT_MAX_LIMBS
+				 ? errhint("Use iblt_checksum(%s) in its place and look rows up by it.", what)
+				 : errhint("Build all sketches with a template such as iblt_new(%s_size => %d), or use iblt_checksum(%s) in its place and look rows up by it.",
+						   what, (bytes->len + 7) / 8 * 8, what)));
 	enlargeStringInfo(bytes, size - bytes->len);
 	memset(bytes->data + bytes->len, 0, size - bytes->len);
 	bytes->len = size;
@@ -357,13 +348,18 @@ decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 	return key;
 }
 
-/* A 64-bit integer as the coder's type, or an ERROR if it does not fit. */
-static Datum
-decode_integer(const IbltKeyCoder *coder, int64 integer)
+Datum
+iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
 {
 	int64		least = coder->type == INT4OID ? PG_INT32_MIN : PG_INT16_MIN;
 	int64		most = coder->type == INT4OID ? PG_INT32_MAX : PG_INT16_MAX;
+	int64		integer;
 
+	if (coder->kind == IBLT_KEY_CANONICAL)
+		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
+	if (coder->kind == IBLT_KEY_UUID)
+		return UUIDPGetDatum(memcpy(palloc(UUID_LEN), bytes, UUID_LEN));
+	integer = (int64) iblt_load64(bytes);
 	if (coder->type == INT8OID)
 		return Int64GetDatum(integer);
 	if (integer < least || integer > most)
@@ -375,14 +371,4 @@ decode_integer(const IbltKeyCoder *coder, int64 integer)
 				 errhint("Decode with NULL::bigint.")));
 	return coder->type == INT4OID ? Int32GetDatum((int32) integer)
 		: Int16GetDatum((int16) integer);
-}
-
-Datum
-iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
-{
-	if (coder->kind == IBLT_KEY_CANONICAL)
-		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
-	if (coder->kind == IBLT_KEY_UUID)
-		return UUIDPGetDatum(memcpy(palloc(UUID_LEN), bytes, UUID_LEN));
-	return decode_integer(coder, (int64) iblt_load64(bytes));
 }

@@ -23,13 +23,7 @@ cells_for(int capacity, int hashes, double failure)
 {
 	uint32		cells = 0;
 
-	/* written so that NaN is refused */
-	if (!(failure >= IBLT_MIN_FAILURE && failure <= IBLT_MAX_FAILURE))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("failure of an iblt cannot be %g", failure),
-				 errhint("Choose a probability between %g and %g.",
-						 IBLT_MIN_FAILURE, IBLT_MAX_FAILURE)));
+	iblt_check_failure("failure of an iblt", failure, IBLT_MIN_FAILURE, IBLT_MAX_FAILURE);
 	if (capacity > 0)
 		cells = iblt_core_subtable_cells(capacity, hashes, failure);
 	if (cells == 0)
@@ -194,22 +188,6 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 			 : errhint("Build both from one template: %s_agg(key, checksum, %s_new(...)).", type, type)));
 }
 
-/* ERROR for a get_success that no sketch reaches. */
-static void
-refuse_get_success(int capacity, double get_success)
-{
-	if (!(get_success > 0 && get_success < 1))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("get_success of an iblt cannot be %g", get_success),
-				 errhint("Choose a probability between 0 and 1, such as 0.99.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("no iblt is large enough to find %d keys with probability %g",
-					capacity, get_success),
-			 errhint("Choose a smaller capacity, a smaller get_success or more hashes.")));
-}
-
 PG_FUNCTION_INFO_V1(iblt_new);
 
 /*
@@ -234,12 +212,24 @@ iblt_new(PG_FUNCTION_ARGS)
 					 : PG_GETARG_INT32(6), key_size, value_size, (uint64) seed);
 	if (!PG_ARGISNULL(5))
 	{
+		double		get_success = PG_GETARG_FLOAT8(5);
+
+		/* written so that NaN is refused */
+		if (!(get_success > 0 && get_success < 1))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("get_success of an iblt cannot be %g", get_success),
+					 errhint("Choose a probability between 0 and 1, such as 0.99.")));
 		if (PG_ARGISNULL(6))
 			params.hashes = 0;	/* to be chosen */
 		params.subtable_cells = iblt_core_get_choose(capacity, &params.hashes, failure,
-													 PG_GETARG_FLOAT8(5));
+													 get_success);
 		if (params.subtable_cells == 0)
-			refuse_get_success(capacity, PG_GETARG_FLOAT8(5));
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("no iblt is large enough to find %d keys with probability %g",
+							capacity, get_success),
+					 errhint("Choose a smaller capacity, a smaller get_success or more hashes.")));
 		params.subtables = (1U << params.hashes) - 1;
 	}
 	PG_RETURN_POINTER(iblt_make_empty(&params));

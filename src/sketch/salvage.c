@@ -83,32 +83,13 @@ wanted_subtables(const IbltParams *params, FunctionCallInfo fcinfo)
 	return wanted;
 }
 
-/* Sets left.  False if its counts are impossible. */
-static bool
-take_left(Salvage *salvage)
-{
-	IbltSketch	other;
-	struct varlena *value;
-
-	(void) iblt_make_fold(&salvage->left, &salvage->damaged,
-						  salvage->damaged.params.subtable_cells, salvage->group);
-	if (salvage->has_other)
-	{
-		value = iblt_make_fold(&other, &salvage->other,
-							   salvage->other.params.subtable_cells, salvage->group);
-		if (iblt_core_add_sketch(&salvage->left, &other, -1) != IBLT_OK)
-			return false;
-		pfree(value);
-	}
-	iblt_core_seal(&salvage->left);
-	return true;
-}
-
 /* Puts the sketch together again from a group of subtables. */
 static void
 attempt(Salvage *salvage, unsigned group)
 {
 	unsigned	lost = salvage->damaged.params.subtables & ~group;
+	IbltSketch	other;
+	struct varlena *value;
 	IbltDecoding decoding;
 	IbltEntry	entry;
 
@@ -119,8 +100,18 @@ attempt(Salvage *salvage, unsigned group)
 	salvage->value = iblt_copy(&salvage->whole, &salvage->damaged);
 	iblt_core_salvage_start(&salvage->whole, lost,
 							salvage->has_other ? &salvage->other : NULL);
-	if (!take_left(salvage))
-		return;
+	(void) iblt_make_fold(&salvage->left, &salvage->damaged,
+						  salvage->damaged.params.subtable_cells, group);
+	if (salvage->has_other)
+	{
+		value = iblt_make_fold(&other, &salvage->other,
+							   salvage->other.params.subtable_cells, group);
+		/* impossible counts */
+		if (iblt_core_add_sketch(&salvage->left, &other, -1) != IBLT_OK)
+			return;
+		pfree(value);
+	}
+	iblt_core_seal(&salvage->left);
 	decoding.original = salvage->left;
 	iblt_decoding_start(&decoding);
 	while (iblt_core_peel_next(decoding.peeler, &entry))

@@ -52,6 +52,17 @@ iblt_check_range(const char *name, int value, int least, int most)
 				 errhint("Choose a value between %d and %d.", least, most)));
 }
 
+void
+iblt_check_failure(const char *name, double failure, double least, double most)
+{
+	/* written so that NaN is refused */
+	if (!(failure >= least && failure <= most))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s cannot be %g", name, failure),
+				 errhint("Choose a probability between %g and %g.", least, most)));
+}
+
 struct varlena *
 iblt_value_copy(const void *bytes, size_t size)
 {

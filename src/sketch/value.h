@@ -80,8 +80,9 @@ extern struct varlena *iblt_value_alloc(size_t size);
 /* ERROR for bytes, or parameters, that the core refuses.  IBLT_OK passes. */
 extern void iblt_value_check(const IbltValueType *type, IbltStatus status);
 
-/* ERROR for an argument out of range. */
+/* ERROR for an argument out of range: a number, or a probability. */
 extern void iblt_check_range(const char *name, int value, int least, int most);
+extern void iblt_check_failure(const char *name, double failure, double least, double most);
 
 /*
  * Argument n of a function, which has this name.  ERROR, with the hint if there
