@@ -61,33 +61,13 @@ is_ascii(const char *text, Size len)
 }
 
 /*
- * The conversion from the database's encoding to UTF-8.  It must be in
+ * Appends server text as UTF-8, without a length or a final NUL.  The conversion must be in
  * pg_catalog, because one found through search_path could be anybody's.
  */
-static FmgrInfo *
-utf8_conversion(void)
-{
-	static FmgrInfo conversion;
-	Oid			function;
-
-	if (OidIsValid(conversion.fn_oid))
-		return &conversion;
-	function = FindDefaultConversion(PG_CATALOG_NAMESPACE,
-									 GetDatabaseEncoding(), PG_UTF8);
-	if (!OidIsValid(function))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("default conversion function for encoding \"%s\" to \"%s\" does not exist",
-						GetDatabaseEncodingName(), "UTF8")));
-	fmgr_info_cxt(function, &conversion, TopMemoryContext);
-	return &conversion;
-}
-
-/* Appends server text as UTF-8, without a length or a final NUL. */
 void
 iblt_append_utf8(StringInfo buf, const char *text, Size len)
 {
-	FmgrInfo   *conversion;
+	static FmgrInfo conversion;
 	char	   *out;
 
 	if (iblt_text_is_raw() || is_ascii(text, len))
@@ -100,10 +80,21 @@ iblt_append_utf8(StringInfo buf, const char *text, Size len)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("text of %zu bytes is too long to convert to UTF-8",
 						len)));
-	conversion = utf8_conversion();
+	if (!OidIsValid(conversion.fn_oid))
+	{
+		Oid			function = FindDefaultConversion(PG_CATALOG_NAMESPACE,
+													 GetDatabaseEncoding(), PG_UTF8);
+
+		if (!OidIsValid(function))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("default conversion function for encoding \"%s\" to \"%s\" does not exist",
+							GetDatabaseEncodingName(), "UTF8")));
+		fmgr_info_cxt(function, &conversion, TopMemoryContext);
+	}
 	enlargeStringInfo(buf, (int) len * MAX_CONVERSION_GROWTH + 1);
 	out = buf->data + buf->len;
-	FunctionCall6(conversion, Int32GetDatum(GetDatabaseEncoding()),
+	FunctionCall6(&conversion, Int32GetDatum(GetDatabaseEncoding()),
 				  Int32GetDatum(PG_UTF8), CStringGetDatum(text),
 				  CStringGetDatum(out), Int32GetDatum((int) len),
 				  BoolGetDatum(false));

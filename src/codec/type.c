@@ -90,15 +90,16 @@ no_bytes_error(Oid type)
 			 errhint("Cast the value to a type that a table column can have.")));
 }
 
+/* The columns of a row type, whose identifier is not set yet. */
 static IbltRow *
-build_row(TupleDesc desc, MemoryContext cxt)
+build_row(TupleDesc desc, Oid type, int32 typmod, MemoryContext cxt)
 {
 	MemoryContext caller = MemoryContextSwitchTo(cxt);
 	IbltRow    *row = palloc0(sizeof(IbltRow));
 	int			natts = desc->natts;
 
-	row->type = desc->tdtypeid;
-	row->typmod = desc->tdtypmod;
+	row->type = type;
+	row->typmod = typmod;
 	row->desc = CreateTupleDescCopyConstr(desc);
 	row->attributes = palloc(sizeof(int) * Max(natts, 1));
 	row->columns = palloc(sizeof(IbltCodec *) * Max(natts, 1));
@@ -142,10 +143,8 @@ iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
 									ALLOCSET_SMALL_SIZES);
 	desc = lookup_rowtype_tupdesc(type, typmod);
 	identifier = assign_record_type_identifier(type, typmod);
-	row = build_row(desc, row_cxt);
+	row = build_row(desc, type, typmod, row_cxt);
 	ReleaseTupleDesc(desc);
-	row->type = type;
-	row->typmod = typmod;
 	row->identifier = identifier;
 
 	codec->row = NULL;
