@@ -102,7 +102,6 @@ iblt_connection_take(const char *name, const char *peer)
 {
 	static bool registered = false;
 	IbltConnection *connection = iblt_connection(name);
-	ListCell   *cell;
 	MemoryContext old;
 
 	if (connection != NULL && strcmp(connection->peer, peer) == 0)
@@ -115,14 +114,11 @@ iblt_connection_take(const char *name, const char *peer)
 	{
 		IbltConnection *kept = list_nth(connections, i);
 
-		if (kept->name == NULL && TimestampDifferenceExceeds(kept->kept, GetCurrentTimestamp(), IBLT_KEPT_MS))
+		if (kept->name != NULL)
+			continue;
+		if (TimestampDifferenceExceeds(kept->kept, GetCurrentTimestamp(), IBLT_KEPT_MS))
 			iblt_connection_close(kept);
-	}
-	foreach(cell, connections)
-	{
-		IbltConnection *kept = lfirst(cell);
-
-		if (kept->name == NULL && kept->role == GetUserId() && strcmp(kept->peer, peer) == 0)
+		else if (connection == NULL && kept->role == GetUserId() && strcmp(kept->peer, peer) == 0)
 			connection = kept;
 	}
 	if (!registered)

@@ -68,17 +68,6 @@ read_columns(Described *d)
 	}
 }
 
-/* A column as side_column in SQL. */
-static void
-append_column(StringInfo json, Form_pg_attribute att)
-{
-	appendStringInfoString(json, "{\"name\": ");
-	escape_json(json, NameStr(att->attname));
-	appendStringInfoString(json, ", ");
-	iblt_append_type(json, att->atttypid, att->atttypmod);
-	appendStringInfo(json, ", \"not_null\": %s}", att->attnotnull ? "true" : "false");
-}
-
 /* Keys: the unique indexes that tell the rows of a relation apart */
 
 /* A unique index on columns that are not null. */
@@ -426,8 +415,14 @@ iblt_describe(PG_FUNCTION_ARGS)
 													  d.columns)));
 	foreach(lc, d.columns)
 	{
-		appendStringInfoString(&json, foreach_current_index(lc) == 0 ? "" : ", ");
-		append_column(&json, lfirst(lc));
+		Form_pg_attribute att = lfirst(lc);
+
+		/* as side_column in SQL */
+		appendStringInfo(&json, "%s{\"name\": ", foreach_current_index(lc) == 0 ? "" : ", ");
+		escape_json(&json, NameStr(att->attname));
+		appendStringInfoString(&json, ", ");
+		iblt_append_type(&json, att->atttypid, att->atttypmod);
+		appendStringInfo(&json, ", \"not_null\": %s}", att->attnotnull ? "true" : "false");
 	}
 	appendStringInfoChar(&json, ']');
 	append_keys(&json, &d);
