@@ -89,25 +89,6 @@ append_type_name(StringInfo out, Oid type)
 	ReleaseSysCache(tuple);
 }
 
-/*
- * SQL has arrays of arrays only through a domain, and descriptions do not name
- * domains.  Anonymous rows in an array may differ in their columns, and a description
- * has one entry for all of them.
- */
-static void
-check_array(IbltCodec *codec)
-{
-	bool		records = codec->element->base == RECORDOID && codec->element->typmod < 0;
-
-	if (records || !OidIsValid(get_array_type(codec->element->base)))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("array of %s cannot be a key", records ? "records" : "domains over arrays"),
-				 errdetail("The array has elements of type %s.",
-						   format_type_be(codec->element->type)),
-				 errhint("Use key::text or iblt_checksum(key) as the key.")));
-}
-
 static void
 refuse_long_description(void)
 {
@@ -141,7 +122,21 @@ append_description(StringInfo out, IbltCodec *codec, int level)
 	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
 		codec->base != OIDVECTOROID)
 	{
-		check_array(codec);
+		bool		records = codec->element->base == RECORDOID && codec->element->typmod < 0;
+
+		/*
+		 * SQL has arrays of arrays only through a domain, and descriptions do not name domains.
+		 * Anonymous rows in an array may differ in their columns, and a description has one
+		 * entry for all of them.
+		 */
+		if (records || !OidIsValid(get_array_type(codec->element->base)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("array of %s cannot be a key",
+							records ? "records" : "domains over arrays"),
+					 errdetail("The array has elements of type %s.",
+							   format_type_be(codec->element->type)),
+					 errhint("Use key::text or iblt_checksum(key) as the key.")));
 		append_description(out, codec->element, level);
 		appendStringInfoString(out, "[]");
 		return;
