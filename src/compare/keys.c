@@ -205,8 +205,8 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	IbltEntry	entry;
 	StringInfoData buf;
 	size_t		n;
-	Datum		values[4] = {0};
-	bool		nulls[4] = {false};
+	Datum		keys = 0;
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &decoding.original, fcinfo, 0);
 	key_list_begin(&buf);
@@ -223,19 +223,14 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 		appendBinaryStringInfo(&buf, (const char *) numbers, sizeof(numbers));
 	}
 	iblt_decoding_finish(&decoding, &verdict);
-	values[0] = BoolGetDatum(verdict.complete);
+	n = verdict.recovered;
 	if (verdict.complete)
-	{
-		values[3] = key_list_end(&buf, params, &n);
-		values[1] = values[2] = Int64GetDatum((int64) n);
-	}
-	else
-	{
-		values[1] = Int64GetDatum((int64) verdict.recovered);
-		values[2] = iblt_rows_datum(verdict.keys);
-		nulls[3] = true;
-	}
-	return iblt_value_row(fcinfo, values, nulls);
+		keys = key_list_end(&buf, params, &n);
+	iblt_column(&row, BoolGetDatum(verdict.complete), false);
+	iblt_column(&row, Int64GetDatum((int64) n), false);
+	iblt_column(&row, verdict.complete ? Int64GetDatum((int64) n) : iblt_rows_datum(verdict.keys), false);
+	iblt_column(&row, keys, !verdict.complete);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_keys);
@@ -250,8 +245,7 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 	KeyList		list;
 	Datum	   *sides;
 	Datum	   *weights;
-	Datum		values[3];
-	bool		nulls[3] = {false};
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(1), PG_GETARG_INT32(2),
@@ -266,10 +260,10 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 		sides[i] = names[(count > 0) - (count < 0) + 1];
 		weights[i] = Int64GetDatum(key_list_number(&list, i, 1));
 	}
-	values[0] = key_words(&list, &sketch.params);
-	values[1] = iblt_array_make(sides, NULL, (int) list.n, TEXTOID);
-	values[2] = iblt_array_make(weights, NULL, (int) list.n, INT8OID);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, key_words(&list, &sketch.params), false);
+	iblt_column(&row, iblt_array_make(sides, NULL, (int) list.n, TEXTOID), false);
+	iblt_column(&row, iblt_array_make(weights, NULL, (int) list.n, INT8OID), false);
+	return iblt_value_row(fcinfo, &row);
 }
 
 /* The weight of a row with a checksum, or of no row. */

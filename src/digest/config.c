@@ -385,20 +385,19 @@ iblt_live_options(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
 	IbltTrackConfig config;
-	Datum		values[8];
-	bool		nulls[8] = {false};
+	IbltRow		row = {0};
 
 	if ((!iblt_owns_relation(relid) && !iblt_is_readable(relid, NIL)) ||
 		!iblt_config_read(&config, relid, GetActiveSnapshot()))
 		PG_RETURN_NULL();
-	values[0] = Int64GetDatum(config.generation);
-	values[1] = column_names(config.columns->values, config.nkeys, relid);
-	values[2] = column_names(config.columns->values + config.nkeys,
-							 config.columns->dim1 - config.nkeys, relid);
-	values[3] = BoolGetDatum(config.all_columns);
-	values[4] = BoolGetDatum(config.by_hash);
-	values[5] = BoolGetDatum(config.from_peer);
-	values[6] = Int32GetDatum(config.capacity);
-	values[7] = PointerGetDatum(config.template);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, Int64GetDatum(config.generation), false);
+	iblt_column(&row, column_names(config.columns->values, config.nkeys, relid), false);
+	iblt_column(&row, column_names(config.columns->values + config.nkeys,
+								   config.columns->dim1 - config.nkeys, relid), false);
+	iblt_column(&row, BoolGetDatum(config.all_columns), false);
+	iblt_column(&row, BoolGetDatum(config.by_hash), false);
+	iblt_column(&row, BoolGetDatum(config.from_peer), false);
+	iblt_column(&row, Int32GetDatum(config.capacity), false);
+	iblt_column(&row, PointerGetDatum(config.template), false);
+	return iblt_value_row(fcinfo, &row);
 }

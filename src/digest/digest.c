@@ -462,7 +462,7 @@ iblt_live_state(PG_FUNCTION_ARGS)
 	iblt_column(&row, TimestampTzGetDatum(base.verified), base.verified == 0);
 	iblt_column(&row, Int64GetDatum(store_bytes), false);
 	relation_close(relation, AccessShareLock);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_live_note_scan);

@@ -126,17 +126,10 @@ merge(Oid relid, int64 least, bool no_wait)
 	return number;
 }
 
-PG_FUNCTION_INFO_V1(iblt_live_merge);
-
 /* iblt_live_merge(regclass) -> bigint: the number of changes */
-Datum
-iblt_live_merge(PG_FUNCTION_ARGS)
-{
-	Oid			relid = PG_GETARG_OID(0);
-
-	iblt_config_require_owner(relid);
-	PG_RETURN_INT64(merge(relid, 0, false));
-}
+IBLT_FUNCTION(iblt_live_merge,
+			  (iblt_config_require_owner(PG_GETARG_OID(0)),
+			   Int64GetDatum(merge(PG_GETARG_OID(0), 0, false))))
 
 PG_FUNCTION_INFO_V1(iblt_track_set_base);
 

@@ -311,5 +311,5 @@ kbf_info(PG_FUNCTION_ARGS)
 	iblt_column(&row, Float8GetDatum(rates.unknown), false);
 	iblt_column(&row, Float8GetDatum(Min(1, rates.false_positive)), false);
 	iblt_column(&row, Float8GetDatum(rates.absent_unknown), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }

@@ -144,7 +144,7 @@ finding_row(FunctionCallInfo fcinfo, const Finding *finding,
 	iblt_column(&row, unlabelled ? (Datum) 0 : iblt_kbf_label_datum(params, finding->value),
 				unlabelled);
 	iblt_column(&row, Int32GetDatum(finding->position), absent || finding->position == 0);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(kbf_lookup);

@@ -48,15 +48,14 @@ PG_FUNCTION_INFO_V1(iblt_traffic_take);
 Datum
 iblt_traffic_take(PG_FUNCTION_ARGS)
 {
-	Datum		values[COUNTERS];
-	bool		nulls[COUNTERS] = {false};
+	IbltRow		row = {0};
 
 	for (int i = 0; i < COUNTERS; i++)
 	{
-		values[i] = Int64GetDatum(counters[i]);
+		iblt_column(&row, Int64GetDatum(counters[i]), false);
 		counters[i] = 0;
 	}
-	return iblt_value_row(fcinfo, values, nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 /* Waits for the socket, or until that time, and sees to interrupts. */

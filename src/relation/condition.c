@@ -410,8 +410,7 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	Node	   *checked;
 	ArrayBuildState *names;
 	int			column = 0;
-	Datum		values[5];
-	bool		nulls[5] = {false};
+	IbltRow		row = {0};
 
 	check_backslash(&expression, source);
 	if ((relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock)) == NULL)
@@ -423,16 +422,16 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("expressions of type %s cannot be compared", format_type_be(exprType(checked))),
 				 errhint("Compare the columns one by one, or cast them to a named type.")));
-	values[0] = ObjectIdGetDatum(exprType(checked));
-	values[1] = Int32GetDatum(exprTypmod(checked));
-	values[2] = iblt_value_oids(expression.collations);
 	names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 	while ((column = bms_next_member(expression.columns, column)) > 0)
 		names = accumArrayResult(names, CStringGetTextDatum(get_attname(PG_GETARG_OID(0),
 																		column, false)),
 								 false, TEXTOID, CurrentMemoryContext);
-	values[3] = makeArrayResult(names, CurrentMemoryContext);
-	values[4] = iblt_value_oids(expression.enums);
+	iblt_column(&row, ObjectIdGetDatum(exprType(checked)), false);
+	iblt_column(&row, Int32GetDatum(exprTypmod(checked)), false);
+	iblt_column(&row, iblt_value_oids(expression.collations), false);
+	iblt_column(&row, makeArrayResult(names, CurrentMemoryContext), false);
+	iblt_column(&row, iblt_value_oids(expression.enums), false);
 	relation_close(relation, AccessShareLock);
-	return iblt_value_row(fcinfo, values, nulls);
+	return iblt_value_row(fcinfo, &row);
 }

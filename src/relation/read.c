@@ -285,25 +285,16 @@ refuse_altered(const char *relation, const char *side, const char *detail)
 			 : errhint("Compare when no other session alters, renames or drops it.")));
 }
 
-PG_FUNCTION_INFO_V1(iblt_refuse_altered);
-
 /* iblt_refuse_altered(relation, side, detail) -> void */
-Datum
-iblt_refuse_altered(PG_FUNCTION_ARGS)
-{
-	refuse_altered(iblt_text_arg(fcinfo, 0, ""), iblt_text_arg(fcinfo, 1, ""), iblt_text_arg(fcinfo, 2, ""));
-	PG_RETURN_VOID();
-}
-
-PG_FUNCTION_INFO_V1(iblt_read_lock);
+IBLT_FUNCTION(iblt_refuse_altered,
+			  (refuse_altered(iblt_text_arg(fcinfo, 0, ""), iblt_text_arg(fcinfo, 1, ""),
+							  iblt_text_arg(fcinfo, 2, "")), (Datum) 0))
 
 /* iblt_read_lock(relation, server, fingerprint, views) -> boolean */
-Datum
-iblt_read_lock(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(read_lock(iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, NULL), iblt_text_arg(fcinfo, 2, NULL),
-							 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3)));
-}
+IBLT_FUNCTION(iblt_read_lock,
+			  BoolGetDatum(read_lock(iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, NULL),
+									 iblt_text_arg(fcinfo, 2, NULL),
+									 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3))))
 
 /* What was described of a side; "plain" are the places that are asked by plain queries, if not NULL. */
 static Datum

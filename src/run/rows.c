@@ -415,18 +415,13 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(n);
 }
 
-PG_FUNCTION_INFO_V1(iblt_run_lock);
-
 /*
  * iblt_run_lock(run, table_number, number, wait) -> boolean: takes a lock of a run of this role
  * until the transaction ends.  Without a table (0), the lock of those who write the run if the
  * number is 0, and the one that all who work on it share if it is 1.  With one, the lock to
  * begin the table if the number is 0, otherwise that of a slice.
  */
-Datum
-iblt_run_lock(PG_FUNCTION_ARGS)
-{
-	require_run(PG_GETARG_INT64(0));
-	PG_RETURN_BOOL(lock_run(PG_GETARG_INT64(0), PG_GETARG_INT32(1), PG_GETARG_INT64(2),
-							PG_GETARG_BOOL(3)));
-}
+IBLT_FUNCTION(iblt_run_lock,
+			  (require_run(PG_GETARG_INT64(0)),
+			   BoolGetDatum(lock_run(PG_GETARG_INT64(0), PG_GETARG_INT32(1), PG_GETARG_INT64(2),
+									 PG_GETARG_BOOL(3)))))

@@ -292,20 +292,19 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	IbltDecoding decoding;
 	IbltVerdict verdict;
 	IbltEntry	entry;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &decoding.original, fcinfo, 0);
 	iblt_decoding_start(&decoding);
 	while (iblt_core_peel_next(decoding.peeler, &entry))
 		;
 	iblt_decoding_finish(&decoding, &verdict);
-	values[0] = BoolGetDatum(verdict.complete);
-	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = iblt_rows_datum(verdict.rows);
-	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
-	values[3] = Int32GetDatum((int32) verdict.recommended);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, BoolGetDatum(verdict.complete), false);
+	iblt_column(&row, Int64GetDatum((int64) verdict.recovered), false);
+	iblt_column(&row, iblt_rows_datum(verdict.rows), false);
+	iblt_column(&row, Int32GetDatum((int32) verdict.recommended),
+				verdict.recommended > most_capacity(&decoding.original.params));
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_estimate);
@@ -319,15 +318,14 @@ iblt_estimate(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	uint64		bound;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
-	values[0] = iblt_rows_datum(iblt_core_estimate(&sketch, &bound));
-	values[1] = iblt_rows_datum(bound);
-	values[2] = iblt_rows_datum(estimate_keys(&sketch, &bound));
-	values[3] = iblt_rows_datum(bound);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, iblt_rows_datum(iblt_core_estimate(&sketch, &bound)), false);
+	iblt_column(&row, iblt_rows_datum(bound), false);
+	iblt_column(&row, iblt_rows_datum(estimate_keys(&sketch, &bound)), false);
+	iblt_column(&row, iblt_rows_datum(bound), false);
+	return iblt_value_row(fcinfo, &row);
 }
 
 /* --- one key ----------------------------------------------------------------- */
@@ -420,8 +418,10 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 	IbltParams	params;
 	IbltEntry	entry;
 	IbltShown	shown;
-	Datum		values[3] = {0};
-	bool		nulls[3] = {false, true, true};
+	IbltRow		row = {0};
+	bool		present;
+	bool		valueless = true;
+	Datum		value = 0;
 
 	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
 	iblt_require_arg(fcinfo, 1, "key of a row", NULL);
@@ -434,14 +434,13 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 	if (presence == IBLT_CONTRADICTION)
 		refuse_contradiction();
 
-	values[0] = CStringGetTextDatum(names[presence]);
-	if (presence == IBLT_PRESENT)
-	{
-		nulls[1] = false;
-		values[1] = Int64GetDatum(entry.count);
-		values[2] = show_value(&shown, &sketch, &entry, &nulls[2]);
-	}
-	return iblt_value_row(fcinfo, values, nulls);
+	present = presence == IBLT_PRESENT;
+	if (present)
+		value = show_value(&shown, &sketch, &entry, &valueless);
+	iblt_column_text(&row, names[presence]);
+	iblt_column(&row, present ? Int64GetDatum(entry.count) : 0, !present);
+	iblt_column(&row, value, valueless);
+	return iblt_value_row(fcinfo, &row);
 }
 
 static bool

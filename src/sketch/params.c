@@ -300,7 +300,7 @@ iblt_info(PG_FUNCTION_ARGS)
 	iblt_column(&row, Float8GetDatum(rint(iblt_core_get_success_now(&sketch) * 1e6) / 1e6),
 				false);
 	iblt_column(&row, iblt_params_subtables(params->subtables), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_header);
@@ -316,5 +316,5 @@ iblt_header(PG_FUNCTION_ARGS)
 	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
 	size_columns(&row, &sketch.params);
 	iblt_column(&row, Int64GetDatum(sketch.rows), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }

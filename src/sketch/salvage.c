@@ -171,19 +171,17 @@ Datum
 iblt_salvage(PG_FUNCTION_ARGS)
 {
 	Salvage		salvage;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	IbltRow		row = {0};
 
 	salvage_args(&salvage, fcinfo);
 	if (!salvage.proven && salvage.result == IBLT_PEEL_COMPLETE)
 		refuse("All its keys can be listed from the subtables that agree, but its checksum does not fit to them. So the header or the checksum is damaged, too.",
 			   "See these keys with iblt_salvage_keys, or build the sketch again.");
-	nulls[0] = !salvage.proven;
-	values[0] = PointerGetDatum(salvage.value);
-	values[1] = BoolGetDatum(salvage.proven);
-	values[2] = Int64GetDatum((int64) salvage.recovered);
-	values[3] = iblt_params_subtables(salvage.damaged.params.subtables & ~salvage.group);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, PointerGetDatum(salvage.value), !salvage.proven);
+	iblt_column(&row, BoolGetDatum(salvage.proven), false);
+	iblt_column(&row, Int64GetDatum((int64) salvage.recovered), false);
+	iblt_column(&row, iblt_params_subtables(salvage.damaged.params.subtables & ~salvage.group), false);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_salvage_keys);

@@ -78,7 +78,7 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	iblt_column(&row, Int64GetDatum((int64) params->seed), false);
 	iblt_column(&row, Int64GetDatum(strata.rows), false);
 	iblt_column(&row, Int64GetDatum((int64) strata.size), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 /* The number of keys in a difference, which is destroyed. */

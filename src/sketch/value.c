@@ -348,14 +348,14 @@ iblt_value_rows(FunctionCallInfo fcinfo, TupleDesc desc)
 }
 
 Datum
-iblt_value_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+iblt_value_row(FunctionCallInfo fcinfo, IbltRow *row)
 {
 	TupleDesc	tupdesc;
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "function %u must return a row", fcinfo->flinfo->fn_oid);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+													  row->values, row->nulls)));
 }
 
 void

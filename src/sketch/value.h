@@ -143,11 +143,7 @@ extern Datum iblt_value_oids(const List *list);
  */
 extern Tuplestorestate *iblt_value_rows(FunctionCallInfo fcinfo, TupleDesc desc);
 
-/* The row that a function with OUT parameters returns. */
-extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
-							bool *nulls);
-
-/* Such a row that is filled column by column.  It begins as all zero. */
+/* A row that is filled column by column.  It begins as all zero. */
 typedef struct IbltRow
 {
 	int			columns;
@@ -164,5 +160,8 @@ iblt_column(IbltRow *row, Datum value, bool isnull)
 
 /* A column of type text.  NULL stands for NULL. */
 extern void iblt_column_text(IbltRow *row, const char *text);
+
+/* The row that a function with OUT parameters returns. */
+extern Datum iblt_value_row(FunctionCallInfo fcinfo, IbltRow *row);
 
 #endif							/* IBLT_SKETCH_VALUE_H */
