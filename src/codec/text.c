@@ -16,7 +16,6 @@
 #include "catalog/pg_namespace.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
-#include "utils/memutils.h"
 
 #include "codec/bytes.h"
 #include "codec/private.h"

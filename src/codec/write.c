@@ -13,7 +13,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "catalog/pg_enum.h"
 #include "miscadmin.h"

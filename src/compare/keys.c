@@ -9,8 +9,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -19,7 +17,6 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "core/field.h"
 #include "sketch/key.h"
 
 /*

@@ -6,7 +6,6 @@
 
 #include "miscadmin.h"
 
-#include "core/cell.h"
 #include "core/interrupt.h"
 
 /* Bytes of one change. */

@@ -8,12 +8,9 @@
  */
 #include "digest/config.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/objectaddress.h"
-#include "catalog/pg_attribute.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/array.h"

@@ -8,7 +8,6 @@
 #include "sketch/key.h"
 
 #include "access/attnum.h"
-#include "nodes/pg_list.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 

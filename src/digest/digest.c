@@ -10,7 +10,6 @@
 #include "digest/digest.h"
 
 #include "access/detoast.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -21,7 +20,6 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-#include "core/cell.h"
 #include "core/sizing.h"
 #include "digest/pending.h"
 #include "digest/store.h"

@@ -8,7 +8,6 @@
 
 #include "digest/config.h"
 
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 
 /* A digest that is not trustworthy.  Class IB belongs to this extension. */

@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
 #include "miscadmin.h"
 
 #include "core/interrupt.h"

@@ -28,7 +28,6 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "core/interrupt.h"
 #include "digest/config.h"

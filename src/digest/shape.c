@@ -13,15 +13,11 @@
  */
 #include "digest/config.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/pg_attribute.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -31,7 +27,6 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "codec/codec.h"
 #include "relation/relation.h"
 
 /* Adds a number to a hash, in order. */

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
@@ -21,14 +20,12 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/resowner.h"
 
 #include "codec/checksum.h"
 #include "digest/config.h"
 #include "digest/pending.h"
 #include "digest/store.h"
-#include "sketch/key.h"
 
 typedef struct Entry
 {

@@ -7,8 +7,6 @@
 
 #include "sketch/iblt.h"
 
-#include "lib/stringinfo.h"
-
 #include "core/kbf_cell.h"
 #include "sketch/key.h"
 

@@ -12,9 +12,7 @@
 #include "codec/version.h"
 #include "relation/relation.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"

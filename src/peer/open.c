@@ -19,7 +19,6 @@
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
-#include "fmgr.h"
 #include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"

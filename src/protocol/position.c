@@ -29,7 +29,6 @@
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/walreceiver.h"
 #include "storage/proc.h"

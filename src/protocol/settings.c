@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"

@@ -42,7 +42,6 @@
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 
-#include "codec/codec.h"
 #include "relation/relation.h"
 
 #define HINT_CONSTANT	"Use constants and immutable functions, as in condition => format('ts > %L', now() - interval '1 hour')."

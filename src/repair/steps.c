@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "lib/ilist.h"
 #include "storage/buffile.h"
 #include "utils/array.h"

@@ -5,7 +5,6 @@
  */
 #include "sketch/aggsite.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
 #include "executor/nodeAgg.h"

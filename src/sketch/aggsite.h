@@ -15,7 +15,6 @@
 
 #include "sketch/iblt.h"
 
-#include "catalog/pg_type.h"
 #include "nodes/primnodes.h"
 
 #include "sketch/key.h"

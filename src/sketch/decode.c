@@ -18,7 +18,6 @@
 
 #include <math.h>
 
-#include "catalog/pg_type.h"
 #include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

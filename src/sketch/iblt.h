@@ -10,8 +10,6 @@
 
 #include "postgres.h"
 
-#include "fmgr.h"
-
 #include "core/peel.h"
 #include "sketch/value.h"
 

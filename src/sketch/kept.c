@@ -17,7 +17,6 @@
 #include "sketch/iblt.h"
 
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 

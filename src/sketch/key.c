@@ -4,9 +4,7 @@
  */
 #include "sketch/key.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_namespace.h"
-#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"

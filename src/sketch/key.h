@@ -12,10 +12,6 @@
 #include "sketch/iblt.h"
 
 #include "catalog/pg_type.h"
-#include "lib/stringinfo.h"
-
-#include "codec/codec.h"
-#include "core/bytes.h"
 
 /* A value of an integer type, of any width.  False for all other types. */
 static inline bool

@@ -10,7 +10,6 @@
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 
-#include "core/cell.h"
 #include "core/get.h"
 #include "core/sizing.h"
 

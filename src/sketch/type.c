@@ -9,8 +9,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "core/cell.h"
-
 #define TYPE_OF(params)	((params)->strata > 0 ? &iblt_strata_type : &iblt_type)
 
 static IbltStatus

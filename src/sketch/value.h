@@ -9,14 +9,12 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
-#include "fmgr.h"
 #include "nodes/pg_list.h"
 #include "utils/tuplestore.h"
 
 #include "codec/codec.h"
 #include "codec/version.h"
 #include "core/kbf.h"
-#include "core/sketch.h"
 
 /* One such type. */
 typedef struct IbltValueType
