@@ -12,7 +12,6 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

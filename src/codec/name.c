@@ -64,27 +64,22 @@ append_identifier(StringInfo out, const char *name)
 static void
 append_type_name(StringInfo out, Oid type)
 {
-	HeapTuple	tuple;
-	Form_pg_type form;
+	FormData_pg_type form;
 
 	if (type == VARCHAROID || type == UNKNOWNOID)
 		type = TEXTOID;
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (form->typnamespace != PG_CATALOG_NAMESPACE)
+	(void) iblt_type_form(type, false, &form);
+	if (form.typnamespace != PG_CATALOG_NAMESPACE)
 	{
-		char	   *schema = get_namespace_name(form->typnamespace);
+		char	   *schema = get_namespace_name(form.typnamespace);
 
 		if (schema == NULL)
 			elog(ERROR, "cache lookup failed for namespace %u",
-				 form->typnamespace);
+				 form.typnamespace);
 		append_identifier(out, schema);
 		appendStringInfoChar(out, '.');
 	}
-	append_identifier(out, NameStr(form->typname));
-	ReleaseSysCache(tuple);
+	append_identifier(out, NameStr(form.typname));
 }
 
 static void

@@ -12,7 +12,6 @@
 #include "codec/codec.h"
 
 #include "access/tupdesc.h"
-#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 #include "utils/typcache.h"

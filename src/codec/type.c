@@ -277,12 +277,27 @@ build_container(IbltCodec *codec, Oid part)
 	codec->exact = codec->element->exact;
 }
 
+bool
+iblt_type_form(Oid type, bool missing_ok, FormData_pg_type *form)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+
+	if (HeapTupleIsValid(tuple))
+	{
+		*form = *(Form_pg_type) GETSTRUCT(tuple);
+		ReleaseSysCache(tuple);
+		return true;
+	}
+	if (!missing_ok)
+		elog(ERROR, "cache lookup failed for type %u", type);
+	return false;
+}
+
 IbltCodec *
 iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 {
 	IbltCodec  *codec = MemoryContextAllocZero(cxt, sizeof(IbltCodec));
-	HeapTuple	tuple;
-	Form_pg_type form;
+	FormData_pg_type form;
 	Oid			part;
 
 	check_stack_depth();
@@ -290,31 +305,27 @@ iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 	codec->type = type;
 	codec->typmod = typmod;
 	codec->base = getBaseTypeAndTypmod(type, &codec->typmod);
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(codec->base));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", codec->base);
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (!form->typisdefined)
+	(void) iblt_type_form(codec->base, false, &form);
+	if (!form.typisdefined)
 		no_bytes_error(codec->base);
-	codec->typlen = form->typlen;
-	codec->typbyval = form->typbyval;
-	codec->typalign = form->typalign;
+	codec->typlen = form.typlen;
+	codec->typbyval = form.typbyval;
+	codec->typalign = form.typalign;
 	part = iblt_codec_type_part(codec->base);
 	if (OidIsValid(part))
 		build_container(codec, part);
-	else if (codec->base == RECORDOID || form->typtype == TYPTYPE_COMPOSITE)
+	else if (codec->base == RECORDOID || form.typtype == TYPTYPE_COMPOSITE)
 	{
 		codec->kind = IBLT_KIND_ROW;
 		(void) iblt_codec_own_row(codec);
 	}
-	else if (form->typtype == TYPTYPE_ENUM)
+	else if (form.typtype == TYPTYPE_ENUM)
 		codec->kind = IBLT_KIND_ENUM;
 	else
 	{
-		build_base(codec, form);
+		build_base(codec, &form);
 		codec->exact = codec->kind != IBLT_KIND_OUTPUT && codec->base != XMLOID;
 	}
-	ReleaseSysCache(tuple);
 	return codec;
 }
 
@@ -398,8 +409,7 @@ char *
 iblt_codec_type_name(Oid type)
 {
 	Oid			element;
-	HeapTuple	tuple;
-	char	   *name;
+	FormData_pg_type form;
 
 	type = getBaseType(type);
 	if (type == VARCHAROID || type == UNKNOWNOID)
@@ -407,10 +417,6 @@ iblt_codec_type_name(Oid type)
 	element = get_element_type(type);
 	if (OidIsValid(element))
 		return psprintf("%s[]", iblt_codec_type_name(element));
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	name = pstrdup(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname));
-	ReleaseSysCache(tuple);
-	return name;
+	(void) iblt_type_form(type, false, &form);
+	return pstrdup(NameStr(form.typname));
 }

@@ -178,23 +178,6 @@ check_same_values(const IbltKbfParams *left, const IbltKbfParams *right)
 			 errhint("Build all with the same labels or number of distinct values.")));
 }
 
-/*
- * Takes the answer of one more filter in.  A filter that does not know may hold
- * the key with another value, and so may one that has another value.
- */
-static void
-add_finding(Finding *all, const Finding *one)
-{
-	if (one->presence == IBLT_ABSENT)
-		return;
-	if (all->presence == IBLT_ABSENT)
-		*all = *one;
-	else if (one->presence == IBLT_UNKNOWN || one->value != all->value)
-		all->presence = IBLT_UNKNOWN;
-	else
-		all->position = 0;
-}
-
 PG_FUNCTION_INFO_V1(kbf_lookup_array);
 
 /* kbf_lookup(kbf[], anyelement) -> (status, value, label, position) */
@@ -224,7 +207,19 @@ kbf_lookup_array(PG_FUNCTION_ARGS)
 		check_same_values(&all_labels, &source.kbf.params);
 		(void) iblt_core_kbf_widen(&all_labels, &source.kbf.params);
 		one.presence = look_up(&source, coder, &one.value);
-		add_finding(&all, &one);
+		if (one.presence == IBLT_ABSENT)
+			continue;
+
+		/*
+		 * A filter that does not know may hold the key with another value, and so may one that
+		 * has another value.
+		 */
+		if (all.presence == IBLT_ABSENT)
+			all = one;
+		else if (one.presence == IBLT_UNKNOWN || one.value != all.value)
+			all.presence = IBLT_UNKNOWN;
+		else
+			all.position = 0;
 	}
 	return finding_row(fcinfo, &all, &all_labels);
 }

@@ -28,7 +28,6 @@
 #include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "replication/walreceiver.h"
 #include "storage/proc.h"

@@ -9,7 +9,6 @@
 
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
-#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"

@@ -7,7 +7,6 @@
  */
 #include "relation/relation.h"
 
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/array.h"

@@ -96,18 +96,14 @@ is_risky(Oid function, void *context)
 static bool
 type_runs_code(Oid type)
 {
-	HeapTuple	tuple;
 	FormData_pg_type form;
 	Oid			part;
 
 	check_stack_depth();
 	if (type < FirstNormalObjectId)
 		return false;
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	if (!HeapTupleIsValid(tuple))
+	if (!iblt_type_form(type, true, &form))
 		return true;
-	form = *(Form_pg_type) GETSTRUCT(tuple);
-	ReleaseSysCache(tuple);
 	if ((form.typtype == TYPTYPE_DOMAIN || form.typtype == TYPTYPE_COMPOSITE) &&
 		!iblt_guard_trusts(form.typowner))
 		return true;

@@ -13,7 +13,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
 
-
 bool
 iblt_has_rights(Oid relid, List *columns)
 {

@@ -13,7 +13,6 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/acl.h"

@@ -7,7 +7,6 @@
 #include "catalog/pg_namespace.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/uuid.h"
 
 /* codec is that of canonical keys, or NULL. */
@@ -278,33 +277,22 @@ iblt_key_checksum(const IbltKeyCoder *value)
 	return iblt_load64((const uint8 *) value->bytes.data);
 }
 
-/* ERROR for a type whose functions could be anybody's. */
-static void
-require_of_catalog(Oid type)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	Oid			schema;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	schema = ((Form_pg_type) GETSTRUCT(tuple))->typnamespace;
-	ReleaseSysCache(tuple);
-	if (schema != PG_CATALOG_NAMESPACE)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot decode as type %s", format_type_be(type)),
-				 errdetail("iblt decodes only types of schema pg_catalog."),
-				 errhint("Decode as text, with iblt_decode(s), and cast the text.")));
-}
-
 IbltKeyCoder *
 iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 						const IbltParams *params, bool of_value)
 {
 	IbltTyping	typing = of_value ? params->value : params->key;
 	IbltKeyCoder *coder;
+	FormData_pg_type form;
 
-	require_of_catalog(type);
+	(void) iblt_type_form(type, false, &form);
+	/* the functions of any other type could be anybody's */
+	if (form.typnamespace != PG_CATALOG_NAMESPACE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot decode as type %s", format_type_be(type)),
+				 errdetail("iblt decodes only types of schema pg_catalog."),
+				 errhint("Decode as text, with iblt_decode(s), and cast the text.")));
 	if (type == RECORDOID || type == RECORDARRAYOID)
 	{
 		coder = iblt_key_coder_for_params(params, of_value);

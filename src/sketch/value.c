@@ -5,7 +5,6 @@
 #include "sketch/value.h"
 
 #include "access/detoast.h"
-#include "catalog/pg_type.h"
 #include "common/base64.h"
 #include "funcapi.h"
 #include "libpq/pqformat.h"
