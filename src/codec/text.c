@@ -17,7 +17,6 @@
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 
-#include "codec/bytes.h"
 #include "codec/private.h"
 
 #define HIGH_BITS	UINT64_C(0x8080808080808080)

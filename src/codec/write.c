@@ -23,7 +23,6 @@
 #include "utils/rangetypes.h"
 #include "utils/syscache.h"
 
-#include "codec/bytes.h"
 #include "codec/private.h"
 #include "core/interrupt.h"
 

@@ -17,8 +17,6 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "sketch/key.h"
-
 /*
  * The keys of a difference, as in its cells, each with its count and its
  * weight.  The list is a bytea, in which this header stands before them.

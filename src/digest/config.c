@@ -6,7 +6,7 @@
  * Tracking begins and ends while the caller holds SHARE ROW EXCLUSIVE on the table and its
  * partitions.  So no transaction that has written to it is in progress.
  */
-#include "digest/config.h"
+#include "digest/digest.h"
 
 #include "access/relation.h"
 #include "access/xlog.h"

@@ -30,7 +30,6 @@
 #include "utils/syscache.h"
 
 #include "core/interrupt.h"
-#include "digest/config.h"
 #include "digest/digest.h"
 #include "digest/pending.h"
 #include "digest/store.h"

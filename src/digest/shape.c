@@ -11,7 +11,7 @@
  * catalog may also be changed and changed back, and rows recorded meanwhile.
  * So the hashes have versions of rows of the catalogs, and not just contents.
  */
-#include "digest/config.h"
+#include "digest/digest.h"
 
 #include "access/table.h"
 #include "catalog/pg_enum.h"

@@ -23,7 +23,7 @@
 #include "utils/resowner.h"
 
 #include "codec/checksum.h"
-#include "digest/config.h"
+#include "digest/digest.h"
 #include "digest/pending.h"
 #include "digest/store.h"
 

@@ -8,7 +8,6 @@
 #include "sketch/iblt.h"
 
 #include "core/kbf_cell.h"
-#include "sketch/key.h"
 
 /* A filter that does not determine the value of a key. */
 #define ERRCODE_IBLT_UNKNOWN_VALUE	MAKE_SQLSTATE('I', 'B', '0', '0', '6')

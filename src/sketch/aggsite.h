@@ -17,7 +17,6 @@
 
 #include "nodes/primnodes.h"
 
-#include "sketch/key.h"
 #include "sketch/page.h"
 
 /* Memory that lives as long as the group.  ERROR outside an aggregate. */

@@ -27,7 +27,6 @@
 #include "core/meter.h"
 #include "core/sizing.h"
 #include "core/sums.h"
-#include "sketch/key.h"
 
 void
 iblt_decoding_start(IbltDecoding *decoding)

@@ -2,7 +2,7 @@
  * key.c
  *	  Keys as SQL values, and as the bytes that a sketch keeps.
  */
-#include "sketch/key.h"
+#include "sketch/iblt.h"
 
 #include "catalog/pg_namespace.h"
 #include "utils/builtins.h"
