@@ -202,21 +202,6 @@ state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 	return state;
 }
 
-/* The value, 1 to params.values, of this row.  ERROR if there is none. */
-static unsigned
-row_value(const IbltKbfState *state, IbltKbfSite *site, Datum value)
-{
-	unsigned	slot = DatumGetObjectId(value) % CACHED_LABELS;
-	bool		cached = site->value_kind == IBLT_KBF_ENUM && site->base.third_is_constant;
-
-	if (!cached || site->cache[slot].label != DatumGetObjectId(value))
-	{
-		site->cache[slot].value = iblt_kbf_value(&state->kbf.params, site->base.value_type, value);
-		site->cache[slot].label = cached ? DatumGetObjectId(value) : InvalidOid;
-	}
-	return site->cache[slot].value;
-}
-
 /* Inserts a pair whose value is in range. */
 static pg_attribute_always_inline void
 state_insert(IbltKbfState *state, const uint8 *key, size_t size,
@@ -269,6 +254,8 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 	IbltKeyCoder *coder;
 	Datum		key;
 	Datum		value;
+	unsigned	slot;
+	bool		cached;
 
 	if (likely(add_integer(fcinfo)))
 		return PG_GETARG_DATUM(0);
@@ -282,8 +269,15 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
 		unlikely(iblt_key_type_changed(coder)))
 		state = state_check(state, site, fcinfo);
+	slot = DatumGetObjectId(value) % CACHED_LABELS;
+	cached = site->value_kind == IBLT_KBF_ENUM && site->base.third_is_constant;
+	if (!cached || site->cache[slot].label != DatumGetObjectId(value))
+	{
+		site->cache[slot].value = iblt_kbf_value(&state->kbf.params, site->base.value_type, value);
+		site->cache[slot].label = cached ? DatumGetObjectId(value) : InvalidOid;
+	}
 	state_insert(state, (const uint8 *) coder->bytes.data, coder->bytes.len,
-				 row_value(state, site, value));
+				 site->cache[slot].value);
 	PG_RETURN_POINTER(state);
 }
 

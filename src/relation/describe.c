@@ -44,29 +44,10 @@ typedef struct Described
 {
 	Oid			relid;
 	FormData_pg_class class;
-	List	   *columns;		/* of Form_pg_attribute */
+	List	   *columns;		/* of Form_pg_attribute, in the order of their numbers */
 	ArrayType  *ordered;		/* types that sort alike on all servers */
 	bool		more;			/* does describe() look further? */
 } Described;
-
-/* Columns */
-
-/* In the order of their numbers, which is that of the index. */
-static void
-read_columns(Described *d)
-{
-	ListCell   *lc;
-
-	foreach(lc, iblt_catalog_rows(AttributeRelationId, AttributeRelidNumIndexId,
-								  Anum_pg_attribute_attrelid, d->relid,
-								  GetActiveSnapshot()))
-	{
-		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT((HeapTuple) lfirst(lc));
-
-		if (att->attnum > 0 && !att->attisdropped)
-			d->columns = lappend(d->columns, att);
-	}
-}
 
 /* Keys: the unique indexes that tell the rows of a relation apart */
 
@@ -395,7 +376,14 @@ iblt_describe(PG_FUNCTION_ARGS)
 	if (!iblt_catalog_class(d.relid, GetActiveSnapshot(), &d.class) ||
 		(schema = get_namespace_name(d.class.relnamespace)) == NULL)
 		PG_RETURN_NULL();
-	read_columns(&d);
+	foreach(lc, iblt_catalog_rows(AttributeRelationId, AttributeRelidNumIndexId,
+								  Anum_pg_attribute_attrelid, d.relid, GetActiveSnapshot()))
+	{
+		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT((HeapTuple) lfirst(lc));
+
+		if (att->attnum > 0 && !att->attisdropped)
+			d.columns = lappend(d.columns, att);
+	}
 	initStringInfo(&json);
 	appendStringInfoString(&json, "{\"relation\": ");
 	escape_json(&json, quote_qualified_identifier(schema, NameStr(d.class.relname)));
