@@ -235,42 +235,30 @@ iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
 					   status == IBLT_OTHER_CELLS ? ", or fold the larger one with kbf_fold" : "")));
 }
 
-/* The template of parameters whose values are set.  The others are arguments. */
+/* A template whose values are labels, or are counted. */
 static Datum
-make_template(FunctionCallInfo fcinfo, IbltKbfParams *params)
+make_template(FunctionCallInfo fcinfo, bool labelled)
 {
-	iblt_kbf_params_make(params,
+	IbltKbfParams params = {0};
+
+	if (labelled)
+		iblt_kbf_labels_from_array(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
+	else
+		/* a negative one is out of range, too */
+		params.values = (unsigned) DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf", IBLT_HAS_DEFAULT));
+	iblt_kbf_params_make(&params,
 						 DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity of a kbf", NULL)),
 						 DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT)),
 						 DatumGetInt32(iblt_require_arg(fcinfo, 3, "superposed of a kbf", IBLT_HAS_DEFAULT)),
 						 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 4, "seed of a kbf", IBLT_HAS_DEFAULT)));
-	return PointerGetDatum(iblt_kbf_make_empty(params));
+	return PointerGetDatum(iblt_kbf_make_empty(&params));
 }
-
-PG_FUNCTION_INFO_V1(kbf_new);
 
 /* kbf_new(capacity, distinct_values, failure, superposed, seed) -> kbf */
-Datum
-kbf_new(PG_FUNCTION_ARGS)
-{
-	IbltKbfParams params = {0};
-
-	/* a negative one is out of range, too */
-	params.values = (unsigned) DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf", IBLT_HAS_DEFAULT));
-	return make_template(fcinfo, &params);
-}
-
-PG_FUNCTION_INFO_V1(kbf_new_labels);
+IBLT_FUNCTION(kbf_new, make_template(fcinfo, false))
 
 /* kbf_new(capacity, labels, failure, superposed, seed) -> kbf */
-Datum
-kbf_new_labels(PG_FUNCTION_ARGS)
-{
-	IbltKbfParams params = {0};
-
-	iblt_kbf_labels_from_array(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
-	return make_template(fcinfo, &params);
-}
+IBLT_FUNCTION(kbf_new_labels, make_template(fcinfo, true))
 
 PG_FUNCTION_INFO_V1(kbf_info);
 

@@ -98,28 +98,6 @@ with_params(const IbltKbf *kbf, const IbltKbfParams *params)
 	return PointerGetDatum(value);
 }
 
-/*
- * The fewest cells that a filter can be folded to for a capacity, or 0 if there
- * are none.
- */
-static uint32
-fold_cells(const IbltKbfParams *params, int capacity, double failure)
-{
-	IbltKbfParams folded = *params;
-	uint32		best = 0;
-	uint32		cells;
-
-	for (cells = params->subtable_cells; cells >= IBLT_KBF_LEAST_CELLS;
-		 cells = cells % 2 == 0 ? cells / 2 : 0)
-	{
-		folded.subtable_cells = cells;
-		if (iblt_kbf_params_capacity(&folded, failure) < (uint64) capacity)
-			break;
-		best = cells;
-	}
-	return best;
-}
-
 PG_FUNCTION_INFO_V1(kbf_fold);
 
 /* kbf_fold(kbf, capacity, failure) -> kbf */
@@ -128,6 +106,8 @@ kbf_fold(PG_FUNCTION_ARGS)
 {
 	IbltKbf		kbf;
 	IbltKbfParams folded;
+	uint32		fewest = 0;
+	uint32		cells;
 	int			capacity;
 	double		failure;
 
@@ -144,8 +124,16 @@ kbf_fold(PG_FUNCTION_ARGS)
 				 errdetail("It has " UINT64_FORMAT " keys.", kbf.keys),
 				 errhint("Fold it to a capacity that has room for its keys.")));
 	folded = kbf.params;
-	folded.subtable_cells = fold_cells(&kbf.params, capacity, failure);
-	if (folded.subtable_cells == 0)
+	for (cells = folded.subtable_cells; cells >= IBLT_KBF_LEAST_CELLS;
+		 cells = cells % 2 == 0 ? cells / 2 : 0)
+	{
+		folded.subtable_cells = cells;
+		if (iblt_kbf_params_capacity(&folded, failure) < (uint64) capacity)
+			break;
+		fewest = cells;
+	}
+	folded.subtable_cells = fewest;
+	if (fewest == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("kbf cannot be folded to capacity %d", capacity),

@@ -307,44 +307,38 @@ iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 	return coder;
 }
 
-/*
- * Canonical bytes to a value.  Everything after the last item must be padding.
- */
-static Datum
-decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
-{
-	bool		isnull;
-	Datum		key;
-
-	if (coder->codec == NULL)
-	{
-		while (end > bytes && end[-1] == 0)
-			end--;
-		return PointerGetDatum(iblt_value_copy(bytes, end - bytes));
-	}
-	key = iblt_codec_read(coder->codec, &bytes, end, &isnull);
-	while (bytes < end && *bytes == 0)
-		bytes++;
-	if (isnull || bytes < end)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("%s in the iblt does not match its declared type",
-						coder->of_value ? "value" : "key"),
-				 errdetail("The declared type is %s.", format_type_be(coder->type))));
-	return key;
-}
-
 Datum
 iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
 {
 	int64		least = coder->type == INT4OID ? PG_INT32_MIN : PG_INT16_MIN;
 	int64		most = coder->type == INT4OID ? PG_INT32_MAX : PG_INT16_MAX;
+	const uint8 *end = bytes + 8 * (size_t) limbs;
 	int64		integer;
 
-	if (coder->kind == IBLT_KEY_CANONICAL)
-		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
 	if (coder->kind == IBLT_KEY_UUID)
 		return UUIDPGetDatum(memcpy(palloc(UUID_LEN), bytes, UUID_LEN));
+	if (coder->kind == IBLT_KEY_CANONICAL && coder->codec == NULL)
+	{
+		while (end > bytes && end[-1] == 0)
+			end--;
+		return PointerGetDatum(iblt_value_copy(bytes, end - bytes));
+	}
+	if (coder->kind == IBLT_KEY_CANONICAL)
+	{
+		bool		isnull;
+		Datum		key = iblt_codec_read(coder->codec, &bytes, end, &isnull);
+
+		/* everything after the last item must be padding */
+		while (bytes < end && *bytes == 0)
+			bytes++;
+		if (isnull || bytes < end)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("%s in the iblt does not match its declared type",
+							coder->of_value ? "value" : "key"),
+					 errdetail("The declared type is %s.", format_type_be(coder->type))));
+		return key;
+	}
 	integer = (int64) iblt_load64(bytes);
 	if (coder->type == INT8OID)
 		return Int64GetDatum(integer);

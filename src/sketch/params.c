@@ -136,26 +136,6 @@ params_text(const IbltParams *params)
 					typing_text("values", &params->value));
 }
 
-/*
- * The template with the types of a typed sketch, in its own sizes.  Integers
- * and uuids have their own size, whatever the template's size is.  Values or
- * none, that stays.
- */
-static void
-type_template(IbltParams *template, const IbltParams *typed)
-{
-	unsigned	limbs = template->key.limbs;
-	unsigned	value_limbs = template->value.limbs;
-
-	template->key = typed->key;
-	template->value = typed->value;
-	if (typed->key.kind == IBLT_KEY_CANONICAL)
-		template->key.limbs = limbs;
-	if (typed->value.kind == IBLT_KEY_CANONICAL ||
-		(typed->value.limbs == 0) != (value_limbs == 0))
-		template->value.limbs = value_limbs;
-}
-
 void
 iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 {
@@ -164,7 +144,19 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 	IbltStatus	status;
 
 	if (left->key.kind == IBLT_KEY_UNTYPED && right->key.kind != IBLT_KEY_UNTYPED)
-		type_template(&typed, right);
+	{
+		/*
+		 * A template takes the types, in its own sizes.  Integers and uuids have their own size,
+		 * whatever the template's size is.  Values or none, that stays.
+		 */
+		typed.key = right->key;
+		typed.value = right->value;
+		if (right->key.kind == IBLT_KEY_CANONICAL)
+			typed.key.limbs = left->key.limbs;
+		if (right->value.kind == IBLT_KEY_CANONICAL ||
+			(right->value.limbs == 0) != (left->value.limbs == 0))
+			typed.value.limbs = left->value.limbs;
+	}
 	else if (right->key.kind == IBLT_KEY_UNTYPED &&
 			 left->key.kind != IBLT_KEY_UNTYPED)
 	{
