@@ -228,38 +228,6 @@ iblt_pin_settings(bool names_only)
 }
 
 /*
- * The same document with UTF-8 strings.  The constructor of jsonb orders keys
- * by length and bytes, as in a UTF8 database.
- */
-static Jsonb *
-jsonb_in_utf8(Jsonb *jsonb)
-{
-	JsonbIterator *it = JsonbIteratorInit(&jsonb->root);
-	JsonbInState state = {0};
-	JsonbValue	value;
-	JsonbIteratorToken token;
-
-	while ((token = JsonbIteratorNext(&it, &value, false)) != WJB_DONE)
-	{
-		bool		scalar = token == WJB_KEY || token == WJB_VALUE ||
-			token == WJB_ELEM;
-		bool		raw = token == WJB_BEGIN_ARRAY && value.val.array.rawScalar;
-
-		if (scalar && value.type == jbvString)
-		{
-			StringInfoData text;
-
-			initStringInfo(&text);
-			iblt_append_utf8(&text, value.val.string.val, value.val.string.len);
-			value.val.string.val = text.data;
-			value.val.string.len = text.len;
-		}
-		iblt_push_jsonb(&state, token, scalar || raw ? &value : NULL);
-	}
-	return JsonbValueToJsonb(state.result);
-}
-
-/*
  * The bytes that jsonb_send gives in a UTF8 database, for a database of any
  * other known encoding.  The text keeps its length when members are reordered,
  * unless two keys became equal.
@@ -270,6 +238,10 @@ iblt_append_jsonb(StringInfo buf, Datum value)
 	Jsonb	   *jsonb = DatumGetJsonbP(value);
 	const char	version = 1;
 	char	   *text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
+	JsonbIterator *it = JsonbIteratorInit(&jsonb->root);
+	JsonbInState state = {0};
+	JsonbValue	part;
+	JsonbIteratorToken token;
 	StringInfoData plain;
 
 	iblt_append_binary(buf, &version, 1);
@@ -280,7 +252,24 @@ iblt_append_jsonb(StringInfo buf, Datum value)
 	}
 	initStringInfo(&plain);
 	iblt_append_utf8(&plain, text, strlen(text));
-	jsonb = jsonb_in_utf8(jsonb);
+	/* the constructor of jsonb orders keys by length and bytes, as in a UTF8 database */
+	while ((token = JsonbIteratorNext(&it, &part, false)) != WJB_DONE)
+	{
+		bool		scalar = token == WJB_KEY || token == WJB_VALUE || token == WJB_ELEM;
+		bool		raw = token == WJB_BEGIN_ARRAY && part.val.array.rawScalar;
+
+		if (scalar && part.type == jbvString)
+		{
+			StringInfoData utf8;
+
+			initStringInfo(&utf8);
+			iblt_append_utf8(&utf8, part.val.string.val, part.val.string.len);
+			part.val.string.val = utf8.data;
+			part.val.string.len = utf8.len;
+		}
+		iblt_push_jsonb(&state, token, scalar || raw ? &part : NULL);
+	}
+	jsonb = JsonbValueToJsonb(state.result);
 	text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
 	if ((int) strlen(text) != plain.len)
 		ereport(ERROR,

@@ -375,8 +375,7 @@ iblt_read(PG_FUNCTION_ARGS)
 	int			result;
 	HeapTupleHeader answer = NULL;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("query must not be null")));
+	iblt_require_arg(fcinfo, 0, "query", NULL);
 	if (!PG_ARGISNULL(4))
 		(void) DirectFunctionCall1(iblt_read_begin, PG_GETARG_DATUM(4));
 	for (int i = 0; i < 3; i++)

@@ -63,26 +63,6 @@ open_args(Salvage *salvage, FunctionCallInfo fcinfo)
 		salvage->has_other = false;
 }
 
-/* The subtables that argument 1 leaves, as a mask. */
-static unsigned
-wanted_subtables(const IbltParams *params, FunctionCallInfo fcinfo)
-{
-	unsigned	wanted = params->subtables;
-	Datum	   *numbers;
-	bool	   *nulls;
-	int			n = iblt_array_take(PG_ARGISNULL(1) ? 0 : PG_GETARG_DATUM(1), &numbers, &nulls);
-	int			i;
-
-	for (i = 0; i < n; i++)
-		wanted &= ~iblt_params_subtable(params, nulls[i] ? 0
-										: DatumGetInt32(numbers[i]));
-	if (wanted == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("at least one subtable of an iblt must be left")));
-	return wanted;
-}
-
 /* Puts the sketch together again from a group of subtables. */
 static void
 attempt(Salvage *salvage, unsigned group)
@@ -132,13 +112,22 @@ salvage_args(Salvage *salvage, FunctionCallInfo fcinfo)
 	unsigned	groups[IBLT_MAX_HASHES];
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext context;
-	int			n;
+	unsigned	wanted;			/* the subtables that argument 1 leaves, as a mask */
+	Datum	   *numbers;
+	bool	   *nulls;
+	int			n = iblt_array_take(PG_ARGISNULL(1) ? 0 : PG_GETARG_DATUM(1), &numbers, &nulls);
 	int			i;
 
 	open_args(salvage, fcinfo);
-	n = iblt_core_agreeing(&salvage->damaged,
-						   wanted_subtables(&salvage->damaged.params, fcinfo),
-						   groups);
+	wanted = salvage->damaged.params.subtables;
+	for (i = 0; i < n; i++)
+		wanted &= ~iblt_params_subtable(&salvage->damaged.params,
+										nulls[i] ? 0 : DatumGetInt32(numbers[i]));
+	if (wanted == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("at least one subtable of an iblt must be left")));
+	n = iblt_core_agreeing(&salvage->damaged, wanted, groups);
 	if (n == 0)
 		refuse("No subtable agrees with the number of rows in the header.",
 			   "Build the sketch again.");

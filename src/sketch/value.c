@@ -171,28 +171,7 @@ iblt_slices_get(const IbltSlices *slices, size_t from, size_t to)
 	return (uint8 *) VARDATA_ANY(slice);
 }
 
-/*
- * The text without white space, which a copy and paste may have added.  If it
- * has none, the text itself.
- */
-static char *
-without_white_space(char *text)
-{
-	size_t		done = strcspn(text, WHITE_SPACE);
-	size_t		kept = done;
-	char	   *copy;
-
-	if (text[done] == '\0')
-		return text;
-	copy = pstrdup(text);
-	for (; text[done] != '\0'; done++)
-		if (strchr(WHITE_SPACE, text[done]) == NULL)
-			copy[kept++] = text[done];
-	copy[kept] = '\0';
-	return copy;
-}
-
-/* Reads base64 and skips white space in it. */
+/* Reads base64 and skips white space in it, which a copy and paste may have added. */
 Datum
 iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
@@ -200,11 +179,18 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 	struct varlena *value;
 	IbltAnyView view;
 	IbltStatus	status;
-	size_t		length;
+	size_t		length = strcspn(text, WHITE_SPACE);
 	int			size;
 
-	text = without_white_space(text);
-	length = strlen(text);
+	if (text[length] != '\0')
+	{
+		char	   *copy = pstrdup(text);
+
+		for (size_t i = length; text[i] != '\0'; i++)
+			if (strchr(WHITE_SPACE, text[i]) == NULL)
+				copy[length++] = text[i];
+		text = copy;
+	}
 	value = iblt_value_alloc(length / 4 * 3);
 	size = pg_b64_decode(text, (int) length, (void *) VARDATA(value), (int) (length / 4 * 3));
 	if (size < 0)
