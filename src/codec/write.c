@@ -462,12 +462,8 @@ iblt_codec_append_columns(StringInfo buf, IbltCodec *codec, Datum value)
 	IbltRow    *row = iblt_codec_follow(codec,
 										HeapTupleHeaderGetTypeId(header),
 										HeapTupleHeaderGetTypMod(header));
-	HeapTupleData tuple;
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
 
-	tuple.t_len = HeapTupleHeaderGetDatumLength(header);
-	ItemPointerSetInvalid(&tuple.t_self);
-	tuple.t_tableOid = InvalidOid;
-	tuple.t_data = header;
 	heap_deform_tuple(&tuple, row->desc, row->values, row->nulls);
 	for (int i = 0; i < row->ncolumns; i++)
 	{

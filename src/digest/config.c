@@ -268,31 +268,6 @@ open_own(Oid relid)
 	return relation;
 }
 
-/*
- * ERROR for options that no plan of a comparison has: the owner may call
- * iblt_track_begin with any.
- */
-static void
-check_options(const IbltTrackConfig *config)
-{
-	IbltSketch	template;
-	IbltParams	params;
-
-	iblt_value_open(&iblt_type, &template, PointerGetDatum(config->template));
-	if (template.params.key.kind != IBLT_KEY_UNTYPED ||
-		template.params.value.limbs > 0 ||
-		iblt_core_subtable_count(&template.params) != template.params.hashes)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a digest needs an empty template without values, with all subtables")));
-	if (config->nkeys < 1 || config->nkeys >= config->columns->dim1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a digest needs key columns and columns")));
-	iblt_config_params(config, &params);
-	iblt_check_params(&params);
-}
-
 PG_FUNCTION_INFO_V1(iblt_track_begin);
 
 /*
@@ -306,6 +281,8 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	Relation	relation = open_own(PG_GETARG_OID(0));
 	List	   *parts = iblt_shape_tree(relation);
 	IbltTrackConfig config;
+	IbltSketch	template;
+	IbltParams	params;
 
 	iblt_store_forget(PG_GETARG_OID(0));
 	if (!pg_strong_random(&config.generation, sizeof config.generation))
@@ -328,7 +305,19 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	config.from_peer = PG_GETARG_BOOL(5);
 	config.capacity = PG_GETARG_INT32(6);
 	config.template = PG_GETARG_VARLENA_P(7);
-	check_options(&config);
+	/* the owner may call this with options that no plan of a comparison has */
+	iblt_value_open(&iblt_type, &template, PointerGetDatum(config.template));
+	if (template.params.key.kind != IBLT_KEY_UNTYPED || template.params.value.limbs > 0 ||
+		iblt_core_subtable_count(&template.params) != template.params.hashes)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a digest needs an empty template without values, with all subtables")));
+	if (config.nkeys < 1 || config.nkeys >= config.columns->dim1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a digest needs key columns and columns")));
+	iblt_config_params(&config, &params);
+	iblt_check_params(&params);
 	require_none(relation, iblt_shape_take(relation, &config, &config.shape));
 	write_config(&config);
 	iblt_store_insert_bytes(config.store, config.relid,

@@ -339,14 +339,12 @@ read_here(const Asking *a, int i, Oid wanted, bool *isnull)
 	Datum		args[] = {CStringGetTextDatum(a->queries[i]), a->keys, a->lo, a->hi, described_at(a, NULL)};
 	Datum		answer = call(a->reader, 5, types, args, isnull);
 	HeapTupleHeader row;
-	HeapTupleData tuple;
+	HeapTupleData tuple = {0};
 
 	if (*isnull)
 		return 0;
 	row = DatumGetHeapTupleHeader(answer);
 	tuple.t_len = HeapTupleHeaderGetDatumLength(row);
-	ItemPointerSetInvalid(&tuple.t_self);
-	tuple.t_tableOid = InvalidOid;
 	tuple.t_data = row;
 	return local_value(a, &tuple, lookup_rowtype_tupdesc_copy(HeapTupleHeaderGetTypeId(row),
 															  HeapTupleHeaderGetTypMod(row)), wanted, isnull);

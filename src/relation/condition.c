@@ -330,23 +330,6 @@ locate_error(void *text)
 	}
 }
 
-/* The drivers cannot pin this setting: a peer reads a query before it runs them. */
-static void
-check_backslash(Expression *expression, const char *text)
-{
-	const char *conforming = GetConfigOption("standard_conforming_strings", true, false);
-
-	if (strchr(text, '\\') == NULL)
-		return;
-	refuse_portable(expression, "a backslash, which depends on standard_conforming_strings");
-	if (conforming != NULL && strcmp(conforming, "on") != 0)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg(expression->is_condition
-						? "condition contains a backslash while standard_conforming_strings is off"
-						: "expression contains a backslash while standard_conforming_strings is off"),
-				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
-}
-
 /*
  * Analyses and checks a text on the relation, which it may call "t".  If it is
  * portable, columns have no collations of their own, because those of another
@@ -405,13 +388,22 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 {
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	Expression	expression = {.is_condition = PG_GETARG_BOOL(2), .portable = PG_GETARG_BOOL(3)};
+	const char *conforming = GetConfigOption("standard_conforming_strings", true, false);
 	Relation	relation;
 	Node	   *checked;
 	ArrayBuildState *names;
 	int			column = 0;
 	IbltRow		row = {0};
 
-	check_backslash(&expression, source);
+	/* the drivers cannot pin the setting: a peer reads a query before it runs them */
+	if (strchr(source, '\\') != NULL)
+		refuse_portable(&expression, "a backslash, which depends on standard_conforming_strings");
+	if (strchr(source, '\\') != NULL && conforming != NULL && strcmp(conforming, "on") != 0)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg(expression.is_condition
+						? "condition contains a backslash while standard_conforming_strings is off"
+						: "expression contains a backslash while standard_conforming_strings is off"),
+				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
 	if ((relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock)) == NULL)
 		PG_RETURN_NULL();
 	checked = check_text(&expression, relation, source);
