@@ -15,6 +15,7 @@
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
 #include "catalog/pg_user_mapping.h"
+#include "commands/defrem.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "storage/fd.h"

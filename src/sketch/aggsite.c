@@ -81,7 +81,7 @@ agg_argument(FunctionCallInfo fcinfo, int n)
 		return window_argument(fcinfo, n);
 	if (state == NULL || !IsA(state, AggState))
 		return NULL;
-	/* PostgreSQL does not pass it to serialization functions, which are found by their call structure */
+	/* serialization functions do not get it, and are found by their call structure */
 	for (int i = 0; i < state->numtrans && aggref == NULL; i++)
 		if (state->pertrans[i].serialfn_fcinfo == fcinfo)
 			aggref = state->pertrans[i].aggref;

@@ -45,7 +45,8 @@ is_due(void)
 }
 
 /* ms(since) -> numeric: milliseconds since then, with one decimal */
-IBLT_FUNCTION(iblt_ms, NumericGetDatum(int64_div_fast_to_numeric((GetCurrentTimestamp() - PG_GETARG_TIMESTAMPTZ(0)) / 100, 1)))
+IBLT_FUNCTION(iblt_ms, NumericGetDatum(int64_div_fast_to_numeric((GetCurrentTimestamp() -
+																  PG_GETARG_TIMESTAMPTZ(0)) / 100, 1)))
 
 PG_FUNCTION_INFO_V1(iblt_progress_by_time);
 
