@@ -21,7 +21,6 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
@@ -210,26 +209,6 @@ columns_of_argument(PlannerInfo *root, Node *arg)
 }
 
 /*
- * The function iblt_internal.NAME_immutable with a text and the arguments of
- * function NAME, or InvalidOid.
- */
-static Oid
-immutable_twin(Oid function)
-{
-	Oid			types[3] = {TEXTOID};
-	Oid		   *arguments;
-	int			n;
-
-	(void) get_func_signature(function, &arguments, &n);
-	Assert(n < (int) lengthof(types));
-	memcpy(types + 1, arguments, sizeof(Oid) * n);
-	return GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-						   CStringGetDatum(psprintf("%s_immutable", get_func_name(function))),
-						   PointerGetDatum(buildoidvector(types, n + 1)),
-						   ObjectIdGetDatum(get_namespace_oid("iblt_internal", true)));
-}
-
-/*
  * Makes a call of the immutable twin if the checksum of arguments of these
  * types can never change.  Index expressions are planned without a query and
  * keep the function that they name.  The result does not depend on a
@@ -238,10 +217,23 @@ immutable_twin(Oid function)
 static bool
 use_immutable_twin(PlannerInfo *root, FuncExpr *call)
 {
-	Oid			twin = root == NULL ? InvalidOid : immutable_twin(call->funcid);
+	Oid			twin;
+	Oid			types[3] = {TEXTOID};
+	Oid		   *arguments;
+	int			n;
 	StringInfoData names;		/* of the types without that of a seed */
 	ListCell   *lc;
 
+	if (root == NULL)
+		return false;
+	/* iblt_internal.NAME_immutable, with a text in front of the arguments of NAME */
+	(void) get_func_signature(call->funcid, &arguments, &n);
+	Assert(n < (int) lengthof(types));
+	memcpy(types + 1, arguments, sizeof(Oid) * n);
+	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+						   CStringGetDatum(psprintf("%s_immutable", get_func_name(call->funcid))),
+						   PointerGetDatum(buildoidvector(types, n + 1)),
+						   ObjectIdGetDatum(get_namespace_oid("iblt_internal", true)));
 	if (!OidIsValid(twin) || list_length(call->args) + 1 > FUNC_MAX_ARGS)
 		return false;
 	initStringInfo(&names);

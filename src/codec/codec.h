@@ -15,6 +15,7 @@
 #define IBLT_CODEC_CODEC_H
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 
@@ -105,6 +106,9 @@ extern Oid	iblt_codec_type(IbltCodec *codec);
  * Descriptions can change only then.
  */
 extern uint64 iblt_codec_generation(void);
+
+/* What pg_type says of a type.  If it does not exist, false, or an ERROR unless missing_ok. */
+extern bool iblt_type_form(Oid type, bool missing_ok, FormData_pg_type *form);
 
 /*
  * The type of the elements of an array, of the bounds of a range, or of the

@@ -17,9 +17,7 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_namespace.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -66,46 +64,22 @@ append_identifier(StringInfo out, const char *name)
 static void
 append_type_name(StringInfo out, Oid type)
 {
-	HeapTuple	tuple;
-	Form_pg_type form;
+	FormData_pg_type form;
 
 	if (type == VARCHAROID || type == UNKNOWNOID)
 		type = TEXTOID;
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (form->typnamespace != PG_CATALOG_NAMESPACE)
+	(void) iblt_type_form(type, false, &form);
+	if (form.typnamespace != PG_CATALOG_NAMESPACE)
 	{
-		char	   *schema = get_namespace_name(form->typnamespace);
+		char	   *schema = get_namespace_name(form.typnamespace);
 
 		if (schema == NULL)
 			elog(ERROR, "cache lookup failed for namespace %u",
-				 form->typnamespace);
+				 form.typnamespace);
 		append_identifier(out, schema);
 		appendStringInfoChar(out, '.');
 	}
-	append_identifier(out, NameStr(form->typname));
-	ReleaseSysCache(tuple);
-}
-
-/*
- * SQL has arrays of arrays only through a domain, and descriptions do not name
- * domains.  Anonymous rows in an array may differ in their columns, and a description
- * has one entry for all of them.
- */
-static void
-check_array(IbltCodec *codec)
-{
-	bool		records = codec->element->base == RECORDOID && codec->element->typmod < 0;
-
-	if (records || !OidIsValid(get_array_type(codec->element->base)))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("array of %s cannot be a key", records ? "records" : "domains over arrays"),
-				 errdetail("The array has elements of type %s.",
-						   format_type_be(codec->element->type)),
-				 errhint("Use key::text or iblt_checksum(key) as the key.")));
+	append_identifier(out, NameStr(form.typname));
 }
 
 static void
@@ -141,7 +115,21 @@ append_description(StringInfo out, IbltCodec *codec, int level)
 	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
 		codec->base != OIDVECTOROID)
 	{
-		check_array(codec);
+		bool		records = codec->element->base == RECORDOID && codec->element->typmod < 0;
+
+		/*
+		 * SQL has arrays of arrays only through a domain, and descriptions do not name domains.
+		 * Anonymous rows in an array may differ in their columns, and a description has one
+		 * entry for all of them.
+		 */
+		if (records || !OidIsValid(get_array_type(codec->element->base)))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("array of %s cannot be a key",
+							records ? "records" : "domains over arrays"),
+					 errdetail("The array has elements of type %s.",
+							   format_type_be(codec->element->type)),
+					 errhint("Use key::text or iblt_checksum(key) as the key.")));
 		append_description(out, codec->element, level);
 		appendStringInfoString(out, "[]");
 		return;

@@ -12,8 +12,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -97,25 +95,9 @@ take_item(Reader *reader, Reader *content)
 }
 
 /*
- * Some receive functions allocate memory for a count before they read on.  So
- * the bytes at hand must be able to hold that many things.
+ * Calls the receive function, which must use all bytes.  Some allocate memory for a count
+ * before they read on.  So the bytes at hand must be able to hold that many things.
  */
-static void
-check_count(IbltCodec *codec, const Reader *content)
-{
-	Reader		probe = *content;
-	int32		count;
-
-	if (codec->min_bits == 0)
-		return;
-	(void) take(&probe, (Size) codec->count_offset);
-	count = take_int32(&probe);
-	if (count < 0 ||
-		(uint64) count * codec->min_bits > (uint64) bytes_left(&probe) * 8 + 7)
-		malformed("a count is too large for the bytes");
-}
-
-/* Calls the receive function, which must use all bytes. */
 static Datum
 receive(IbltCodec *codec, Reader *content)
 {
@@ -125,7 +107,17 @@ receive(IbltCodec *codec, Reader *content)
 
 	if (!OidIsValid(codec->read.fn_oid))
 		elog(ERROR, "type %u has no receive function", codec->base);
-	check_count(codec, content);
+	if (codec->min_bits > 0)
+	{
+		Reader		probe = *content;
+		int32		count;
+
+		(void) take(&probe, (Size) codec->count_offset);
+		count = take_int32(&probe);
+		if (count < 0 ||
+			(uint64) count * codec->min_bits > (uint64) bytes_left(&probe) * 8 + 7)
+			malformed("a count is too large for the bytes");
+	}
 
 	/* receive functions expect a zero byte after the end */
 	initStringInfo(&buf);

@@ -16,9 +16,7 @@
 #include "catalog/pg_namespace.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
-#include "utils/memutils.h"
 
-#include "codec/bytes.h"
 #include "codec/private.h"
 
 #define HIGH_BITS	UINT64_C(0x8080808080808080)
@@ -61,33 +59,13 @@ is_ascii(const char *text, Size len)
 }
 
 /*
- * The conversion from the database's encoding to UTF-8.  It must be in
+ * Appends server text as UTF-8, without a length or a final NUL.  The conversion must be in
  * pg_catalog, because one found through search_path could be anybody's.
  */
-static FmgrInfo *
-utf8_conversion(void)
-{
-	static FmgrInfo conversion;
-	Oid			function;
-
-	if (OidIsValid(conversion.fn_oid))
-		return &conversion;
-	function = FindDefaultConversion(PG_CATALOG_NAMESPACE,
-									 GetDatabaseEncoding(), PG_UTF8);
-	if (!OidIsValid(function))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("default conversion function for encoding \"%s\" to \"%s\" does not exist",
-						GetDatabaseEncodingName(), "UTF8")));
-	fmgr_info_cxt(function, &conversion, TopMemoryContext);
-	return &conversion;
-}
-
-/* Appends server text as UTF-8, without a length or a final NUL. */
 void
 iblt_append_utf8(StringInfo buf, const char *text, Size len)
 {
-	FmgrInfo   *conversion;
+	static FmgrInfo conversion;
 	char	   *out;
 
 	if (iblt_text_is_raw() || is_ascii(text, len))
@@ -100,10 +78,21 @@ iblt_append_utf8(StringInfo buf, const char *text, Size len)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("text of %zu bytes is too long to convert to UTF-8",
 						len)));
-	conversion = utf8_conversion();
+	if (!OidIsValid(conversion.fn_oid))
+	{
+		Oid			function = FindDefaultConversion(PG_CATALOG_NAMESPACE,
+													 GetDatabaseEncoding(), PG_UTF8);
+
+		if (!OidIsValid(function))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("default conversion function for encoding \"%s\" to \"%s\" does not exist",
+							GetDatabaseEncodingName(), "UTF8")));
+		fmgr_info_cxt(function, &conversion, TopMemoryContext);
+	}
 	enlargeStringInfo(buf, (int) len * MAX_CONVERSION_GROWTH + 1);
 	out = buf->data + buf->len;
-	FunctionCall6(conversion, Int32GetDatum(GetDatabaseEncoding()),
+	FunctionCall6(&conversion, Int32GetDatum(GetDatabaseEncoding()),
 				  Int32GetDatum(PG_UTF8), CStringGetDatum(text),
 				  CStringGetDatum(out), Int32GetDatum((int) len),
 				  BoolGetDatum(false));
@@ -239,38 +228,6 @@ iblt_pin_settings(bool names_only)
 }
 
 /*
- * The same document with UTF-8 strings.  The constructor of jsonb orders keys
- * by length and bytes, as in a UTF8 database.
- */
-static Jsonb *
-jsonb_in_utf8(Jsonb *jsonb)
-{
-	JsonbIterator *it = JsonbIteratorInit(&jsonb->root);
-	JsonbInState state = {0};
-	JsonbValue	value;
-	JsonbIteratorToken token;
-
-	while ((token = JsonbIteratorNext(&it, &value, false)) != WJB_DONE)
-	{
-		bool		scalar = token == WJB_KEY || token == WJB_VALUE ||
-			token == WJB_ELEM;
-		bool		raw = token == WJB_BEGIN_ARRAY && value.val.array.rawScalar;
-
-		if (scalar && value.type == jbvString)
-		{
-			StringInfoData text;
-
-			initStringInfo(&text);
-			iblt_append_utf8(&text, value.val.string.val, value.val.string.len);
-			value.val.string.val = text.data;
-			value.val.string.len = text.len;
-		}
-		iblt_push_jsonb(&state, token, scalar || raw ? &value : NULL);
-	}
-	return JsonbValueToJsonb(state.result);
-}
-
-/*
  * The bytes that jsonb_send gives in a UTF8 database, for a database of any
  * other known encoding.  The text keeps its length when members are reordered,
  * unless two keys became equal.
@@ -281,6 +238,10 @@ iblt_append_jsonb(StringInfo buf, Datum value)
 	Jsonb	   *jsonb = DatumGetJsonbP(value);
 	const char	version = 1;
 	char	   *text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
+	JsonbIterator *it = JsonbIteratorInit(&jsonb->root);
+	JsonbInState state = {0};
+	JsonbValue	part;
+	JsonbIteratorToken token;
 	StringInfoData plain;
 
 	iblt_append_binary(buf, &version, 1);
@@ -291,7 +252,24 @@ iblt_append_jsonb(StringInfo buf, Datum value)
 	}
 	initStringInfo(&plain);
 	iblt_append_utf8(&plain, text, strlen(text));
-	jsonb = jsonb_in_utf8(jsonb);
+	/* the constructor of jsonb orders keys by length and bytes, as in a UTF8 database */
+	while ((token = JsonbIteratorNext(&it, &part, false)) != WJB_DONE)
+	{
+		bool		scalar = token == WJB_KEY || token == WJB_VALUE || token == WJB_ELEM;
+		bool		raw = token == WJB_BEGIN_ARRAY && part.val.array.rawScalar;
+
+		if (scalar && part.type == jbvString)
+		{
+			StringInfoData utf8;
+
+			initStringInfo(&utf8);
+			iblt_append_utf8(&utf8, part.val.string.val, part.val.string.len);
+			part.val.string.val = utf8.data;
+			part.val.string.len = utf8.len;
+		}
+		iblt_push_jsonb(&state, token, scalar || raw ? &part : NULL);
+	}
+	jsonb = JsonbValueToJsonb(state.result);
 	text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
 	if ((int) strlen(text) != plain.len)
 		ereport(ERROR,

@@ -11,16 +11,13 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "codec/private.h"
@@ -90,15 +87,16 @@ no_bytes_error(Oid type)
 			 errhint("Cast the value to a type that a table column can have.")));
 }
 
+/* The columns of a row type, whose identifier is not set yet. */
 static IbltRow *
-build_row(TupleDesc desc, MemoryContext cxt)
+build_row(TupleDesc desc, Oid type, int32 typmod, MemoryContext cxt)
 {
 	MemoryContext caller = MemoryContextSwitchTo(cxt);
 	IbltRow    *row = palloc0(sizeof(IbltRow));
 	int			natts = desc->natts;
 
-	row->type = desc->tdtypeid;
-	row->typmod = desc->tdtypmod;
+	row->type = type;
+	row->typmod = typmod;
 	row->desc = CreateTupleDescCopyConstr(desc);
 	row->attributes = palloc(sizeof(int) * Max(natts, 1));
 	row->columns = palloc(sizeof(IbltCodec *) * Max(natts, 1));
@@ -142,10 +140,8 @@ iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
 									ALLOCSET_SMALL_SIZES);
 	desc = lookup_rowtype_tupdesc(type, typmod);
 	identifier = assign_record_type_identifier(type, typmod);
-	row = build_row(desc, row_cxt);
+	row = build_row(desc, type, typmod, row_cxt);
 	ReleaseTupleDesc(desc);
-	row->type = type;
-	row->typmod = typmod;
 	row->identifier = identifier;
 
 	codec->row = NULL;
@@ -280,12 +276,27 @@ build_container(IbltCodec *codec, Oid part)
 	codec->exact = codec->element->exact;
 }
 
+bool
+iblt_type_form(Oid type, bool missing_ok, FormData_pg_type *form)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+
+	if (HeapTupleIsValid(tuple))
+	{
+		*form = *(Form_pg_type) GETSTRUCT(tuple);
+		ReleaseSysCache(tuple);
+		return true;
+	}
+	if (!missing_ok)
+		elog(ERROR, "cache lookup failed for type %u", type);
+	return false;
+}
+
 IbltCodec *
 iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 {
 	IbltCodec  *codec = MemoryContextAllocZero(cxt, sizeof(IbltCodec));
-	HeapTuple	tuple;
-	Form_pg_type form;
+	FormData_pg_type form;
 	Oid			part;
 
 	check_stack_depth();
@@ -293,31 +304,27 @@ iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 	codec->type = type;
 	codec->typmod = typmod;
 	codec->base = getBaseTypeAndTypmod(type, &codec->typmod);
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(codec->base));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", codec->base);
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (!form->typisdefined)
+	(void) iblt_type_form(codec->base, false, &form);
+	if (!form.typisdefined)
 		no_bytes_error(codec->base);
-	codec->typlen = form->typlen;
-	codec->typbyval = form->typbyval;
-	codec->typalign = form->typalign;
+	codec->typlen = form.typlen;
+	codec->typbyval = form.typbyval;
+	codec->typalign = form.typalign;
 	part = iblt_codec_type_part(codec->base);
 	if (OidIsValid(part))
 		build_container(codec, part);
-	else if (codec->base == RECORDOID || form->typtype == TYPTYPE_COMPOSITE)
+	else if (codec->base == RECORDOID || form.typtype == TYPTYPE_COMPOSITE)
 	{
 		codec->kind = IBLT_KIND_ROW;
 		(void) iblt_codec_own_row(codec);
 	}
-	else if (form->typtype == TYPTYPE_ENUM)
+	else if (form.typtype == TYPTYPE_ENUM)
 		codec->kind = IBLT_KIND_ENUM;
 	else
 	{
-		build_base(codec, form);
+		build_base(codec, &form);
 		codec->exact = codec->kind != IBLT_KIND_OUTPUT && codec->base != XMLOID;
 	}
-	ReleaseSysCache(tuple);
 	return codec;
 }
 
@@ -401,8 +408,7 @@ char *
 iblt_codec_type_name(Oid type)
 {
 	Oid			element;
-	HeapTuple	tuple;
-	char	   *name;
+	FormData_pg_type form;
 
 	type = getBaseType(type);
 	if (type == VARCHAROID || type == UNKNOWNOID)
@@ -410,10 +416,6 @@ iblt_codec_type_name(Oid type)
 	element = get_element_type(type);
 	if (OidIsValid(element))
 		return psprintf("%s[]", iblt_codec_type_name(element));
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	name = pstrdup(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname));
-	ReleaseSysCache(tuple);
-	return name;
+	(void) iblt_type_form(type, false, &form);
+	return pstrdup(NameStr(form.typname));
 }

@@ -13,7 +13,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "catalog/pg_enum.h"
 #include "miscadmin.h"
@@ -24,7 +23,6 @@
 #include "utils/rangetypes.h"
 #include "utils/syscache.h"
 
-#include "codec/bytes.h"
 #include "codec/private.h"
 #include "core/interrupt.h"
 
@@ -464,12 +462,8 @@ iblt_codec_append_columns(StringInfo buf, IbltCodec *codec, Datum value)
 	IbltRow    *row = iblt_codec_follow(codec,
 										HeapTupleHeaderGetTypeId(header),
 										HeapTupleHeaderGetTypMod(header));
-	HeapTupleData tuple;
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
 
-	tuple.t_len = HeapTupleHeaderGetDatumLength(header);
-	ItemPointerSetInvalid(&tuple.t_self);
-	tuple.t_tableOid = InvalidOid;
-	tuple.t_data = header;
 	heap_deform_tuple(&tuple, row->desc, row->values, row->nulls);
 	for (int i = 0; i < row->ncolumns; i++)
 	{

@@ -7,10 +7,8 @@
  * Millions of keys as text[] would take a multiple of the sketch's memory, so
  * the list has them as they are in the cells.
  */
-#include "sketch/decode.h"
+#include "sketch/iblt.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -18,9 +16,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/typcache.h"
-
-#include "core/field.h"
-#include "sketch/key.h"
 
 /*
  * The keys of a difference, as in its cells, each with its count and its
@@ -134,14 +129,12 @@ row_texts(HeapTupleHeader row)
 	TupleDesc	tupdesc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row),
 												 HeapTupleHeaderGetTypMod(row));
 	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(row),.t_data = row};
-	int			dims[1] = {tupdesc->natts};
-	int			bounds[1] = {1};
-	Datum	   *values = palloc(tupdesc->natts * sizeof(Datum));
-	bool	   *nulls = palloc(tupdesc->natts * sizeof(bool));
-	int			i;
+	int			n = tupdesc->natts;
+	Datum	   *values = palloc(n * sizeof(Datum));
+	bool	   *nulls = palloc(n * sizeof(bool));
 
 	heap_deform_tuple(&tuple, tupdesc, values, nulls);
-	for (i = 0; i < tupdesc->natts; i++)
+	for (int i = 0; i < n; i++)
 	{
 		Oid			output;
 		bool		is_varlena;
@@ -153,8 +146,7 @@ row_texts(HeapTupleHeader row)
 		values[i] = CStringGetTextDatum(OidOutputFunctionCall(output, values[i]));
 	}
 	ReleaseTupleDesc(tupdesc);
-	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, bounds,
-											  TEXTOID, -1, false, TYPALIGN_INT));
+	return iblt_array_make(values, nulls, n, TEXTOID);
 }
 
 /* Keys as texts.  That of a row is the text of an array of its columns' texts. */
@@ -208,8 +200,8 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	IbltEntry	entry;
 	StringInfoData buf;
 	size_t		n;
-	Datum		values[4] = {0};
-	bool		nulls[4] = {false};
+	Datum		keys = 0;
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &decoding.original, fcinfo, 0);
 	key_list_begin(&buf);
@@ -226,19 +218,14 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 		appendBinaryStringInfo(&buf, (const char *) numbers, sizeof(numbers));
 	}
 	iblt_decoding_finish(&decoding, &verdict);
-	values[0] = BoolGetDatum(verdict.complete);
+	n = verdict.recovered;
 	if (verdict.complete)
-	{
-		values[3] = key_list_end(&buf, params, &n);
-		values[1] = values[2] = Int64GetDatum((int64) n);
-	}
-	else
-	{
-		values[1] = Int64GetDatum((int64) verdict.recovered);
-		values[2] = iblt_rows_datum(verdict.keys);
-		nulls[3] = true;
-	}
-	return iblt_value_row(fcinfo, values, nulls);
+		keys = key_list_end(&buf, params, &n);
+	iblt_column(&row, BoolGetDatum(verdict.complete), false);
+	iblt_column(&row, Int64GetDatum((int64) n), false);
+	iblt_column(&row, verdict.complete ? Int64GetDatum((int64) n) : iblt_rows_datum(verdict.keys), false);
+	iblt_column(&row, keys, !verdict.complete);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_keys);
@@ -253,8 +240,7 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 	KeyList		list;
 	Datum	   *sides;
 	Datum	   *weights;
-	Datum		values[3];
-	bool		nulls[3] = {false};
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
 	key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(1), PG_GETARG_INT32(2),
@@ -269,12 +255,10 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 		sides[i] = names[(count > 0) - (count < 0) + 1];
 		weights[i] = Int64GetDatum(key_list_number(&list, i, 1));
 	}
-	values[0] = key_words(&list, &sketch.params);
-	values[1] = PointerGetDatum(construct_array(sides, (int) list.n, TEXTOID, -1, false,
-												TYPALIGN_INT));
-	values[2] = PointerGetDatum(construct_array(weights, (int) list.n, INT8OID, sizeof(int64),
-												FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, key_words(&list, &sketch.params), false);
+	iblt_column(&row, iblt_array_make(sides, NULL, (int) list.n, TEXTOID), false);
+	iblt_column(&row, iblt_array_make(weights, NULL, (int) list.n, INT8OID), false);
+	return iblt_value_row(fcinfo, &row);
 }
 
 /* The weight of a row with a checksum, or of no row. */
@@ -303,8 +287,7 @@ iblt_compare_changed(PG_FUNCTION_ARGS)
 
 	iblt_core_hasher_init(&hasher, (uint64) PG_GETARG_INT64(0));
 	for (i = 0; i < 3; i++)
-		deconstruct_array(PG_GETARG_ARRAYTYPE_P(i + 1), INT8OID, sizeof(int64),
-						  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values[i], &nulls[i], &n[i]);
+		n[i] = iblt_array_take(PG_GETARG_DATUM(i + 1), &values[i], &nulls[i]);
 	if (n[0] != n[1] || n[0] != n[2])
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -318,8 +301,7 @@ iblt_compare_changed(PG_FUNCTION_ARGS)
 		if (nulls[0][i] || weight != (uint64) DatumGetInt64(values[0][i]))
 			places[found++] = Int32GetDatum(i + 1);
 	}
-	return PointerGetDatum(construct_array(places, found, INT4OID, sizeof(int32),
-										   true, TYPALIGN_INT));
+	return iblt_array_make(places, NULL, found, INT4OID);
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_join);

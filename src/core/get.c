@@ -147,21 +147,6 @@ success(uint32_t subtable_cells, int subtables, uint64_t keys)
 	return ONE - power(ONE - alone, (uint64_t) subtables);
 }
 
-/* The number of cells of a subtable, its first one given, that are empty. */
-static uint32_t
-empty_cells(const IbltSketch *sketch, uint32_t first)
-{
-	uint32_t empty = 0;
-	uint32_t i;
-
-	for (i = 0; i < sketch->params.subtable_cells; i++)
-	{
-		iblt_check_interrupts_at(i);
-		empty += iblt_core_cell_is_zero(sketch, iblt_cell(sketch, first + i));
-	}
-	return empty;
-}
-
 /*
  * The expected number of empty cells is s (1 - 1/s)^n.  Divided by s - 1 it is
  * the probability that a key is alone.  A single cell shows whether it is.
@@ -172,15 +157,22 @@ iblt_core_get_success_now(const IbltSketch *sketch)
 	uint32_t cells = sketch->params.subtable_cells;
 	double failure = sketch->ncells == 0 ? 0 : 1;
 	uint32_t first;
+	uint32_t i;
 
 	for (first = 0; first < sketch->ncells; first += cells)
 	{
 		const uint8_t *cell = iblt_cell(sketch, first);
-		uint32_t empty = empty_cells(sketch, first);
-		double alone = cells > 1 ? (double) empty / (cells - 1)
+		uint32_t empty = 0;
+		double alone;
+
+		for (i = 0; i < cells; i++)
+		{
+			iblt_check_interrupts_at(i);
+			empty += iblt_core_cell_is_zero(sketch, iblt_cell(sketch, first + i));
+		}
+		alone = cells > 1 ? (double) empty / (cells - 1)
 			: empty == 1 || (iblt_cell_field(cell, IBLT_FIELD_WEIGHT) != 0 &&
 							 has_one_key(sketch, first, cell));
-
 		failure *= alone < 1 ? 1 - alone : 0;
 	}
 	return 1 - failure;

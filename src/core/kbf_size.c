@@ -56,40 +56,13 @@ cells_for(uint64_t capacity, const KbfSize *size, int hashes, uint32_t apart)
 	return (uint32_t) ((cells + step - 1) / step * step);
 }
 
-/* Tries all numbers of hashes, and keeps what takes the fewest bits. */
-static IbltStatus
-choose_hashes(IbltKbfParams *params, const KbfSize *row, uint64_t capacity,
-			  uint32_t apart)
-{
-	uint64_t	fewest = UINT64_MAX;
-	int			hashes;
-
-	for (hashes = KBF_SIZE_MIN_HASHES; hashes <= KBF_SIZE_MAX_HASHES; hashes++)
-	{
-		const KbfSize *size = &row[hashes - KBF_SIZE_MIN_HASHES];
-		uint32_t	cells;
-		uint64_t	bits;
-
-		if (size->load == 0)
-			continue;
-		cells = cells_for(capacity, size, hashes, apart);
-		bits = (uint64_t) cells * (unsigned) hashes *
-			(unsigned) (IBLT_KBF_COUNTER_BITS + size->degree * params->superposed);
-		if (cells == 0 || bits >= fewest)
-			continue;
-		fewest = bits;
-		params->hashes = hashes;
-		params->degree = size->degree;
-		params->subtable_cells = cells;
-	}
-	return fewest == UINT64_MAX ? IBLT_BAD_CELLS : IBLT_OK;
-}
-
 IbltStatus
 iblt_core_kbf_choose(IbltKbfParams *params, uint64_t capacity, double failure)
 {
+	uint64_t	fewest = UINT64_MAX;
 	int			column = 0;
-	int			bits = 1;
+	int			width = 1;
+	int			hashes;
 
 	if (params->values < 1 || params->values > gf_values(IBLT_GF_MAX_DEGREE) ||
 		params->superposed < 1 || params->superposed > IBLT_GF_MAX_TERMS)
@@ -101,11 +74,29 @@ iblt_core_kbf_choose(IbltKbfParams *params, uint64_t capacity, double failure)
 		return IBLT_BAD_CELLS;
 	while (column < KBF_SIZE_FAILURES - 1 && kbf_size_failure[column] > failure)
 		column++;
-	while (params->values > gf_values(bits))
-		bits++;
-	return choose_hashes(params,
-						 kbf_size[column][params->superposed - 1][bits - 1],
-						 capacity, kbf_size_apart[column]);
+	while (params->values > gf_values(width))
+		width++;
+	/* of all numbers of hashes, the one that takes the fewest bits */
+	for (hashes = KBF_SIZE_MIN_HASHES; hashes <= KBF_SIZE_MAX_HASHES; hashes++)
+	{
+		const KbfSize *size = &kbf_size[column][params->superposed - 1][width - 1]
+			[hashes - KBF_SIZE_MIN_HASHES];
+		uint32_t	cells;
+		uint64_t	bits;
+
+		if (size->load == 0)
+			continue;
+		cells = cells_for(capacity, size, hashes, kbf_size_apart[column]);
+		bits = (uint64_t) cells * (unsigned) hashes *
+			(unsigned) (IBLT_KBF_COUNTER_BITS + size->degree * params->superposed);
+		if (cells == 0 || bits >= fewest)
+			continue;
+		fewest = bits;
+		params->hashes = hashes;
+		params->degree = size->degree;
+		params->subtable_cells = cells;
+	}
+	return fewest == UINT64_MAX ? IBLT_BAD_CELLS : IBLT_OK;
 }
 
 /* What a cell says: it names one, two or three values, ... */

@@ -89,47 +89,43 @@ iblt_core_estimate(const IbltSketch *sketch, uint64_t *bound)
 }
 
 /*
- * Sum of squared deviations from the mean of one subtable.  The mean is
+ * From the squared deviations from the mean of each subtable.  The mean is
  * computed first, because the difference of two large sums of squares would
  * lose digits.  At most 2^24 cells deviate by at most 2^32 each, so nothing
  * overflows.
  */
-static double
-squared_deviations(const IbltSketch *sketch, uint32_t first, uint32_t cells)
-{
-	double mean = 0;
-	double squares = 0;
-	uint32_t i;
-
-	for (i = first; i < first + cells; i++)
-	{
-		iblt_check_interrupts_at(i);
-		mean += iblt_cell_count(iblt_cell(sketch, i));
-	}
-	mean /= cells;
-	for (i = first; i < first + cells; i++)
-	{
-		double deviation = iblt_cell_count(iblt_cell(sketch, i)) - mean;
-
-		iblt_check_interrupts_at(i);
-		squares += deviation * deviation;
-	}
-	return squares;
-}
-
 double
 iblt_core_net_squares(const IbltSketch *sketch)
 {
 	uint32_t cells = sketch->params.subtable_cells;
 	double squares = 0;
 	uint32_t first;
+	uint32_t i;
 
 	if (sketch->ncells == 0)
 		return 0;
 	if (cells == 1)
 		return INFINITY;
 	for (first = 0; first < sketch->ncells; first += cells)
-		squares += squared_deviations(sketch, first, cells);
+	{
+		double mean = 0;
+		double deviations = 0;
+
+		for (i = first; i < first + cells; i++)
+		{
+			iblt_check_interrupts_at(i);
+			mean += iblt_cell_count(iblt_cell(sketch, i));
+		}
+		mean /= cells;
+		for (i = first; i < first + cells; i++)
+		{
+			double deviation = iblt_cell_count(iblt_cell(sketch, i)) - mean;
+
+			iblt_check_interrupts_at(i);
+			deviations += deviation * deviation;
+		}
+		squares += deviations;
+	}
 	/* by the number of subtables, and by s / (s - 1) */
 	return squares * cells / sketch->ncells * cells / (cells - 1);
 }

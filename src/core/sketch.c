@@ -243,15 +243,25 @@ iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch, uint8_t *bytes)
 	set_view(copy, bytes);
 }
 
-/*
- * Reads the header into params, but not what follows the header.  The first
- * `size` of `total` bytes are here.
- */
-static IbltStatus
-read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
-			size_t size, size_t total)
+size_t
+iblt_core_header_size(const uint8_t *bytes)
 {
+	IbltParams params = { 0 };
+
+	params.key.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	params.value.description_size =
+		iblt_load16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE);
+	return HEADER_SIZE + description_room(&params);
+}
+
+/* Sets a view from all before the cells.  The first `size` of `total` bytes are here. */
+static IbltStatus
+view_header(IbltSketch *sketch, uint8_t *bytes, size_t size, size_t total)
+{
+	IbltParams *params = &sketch->params;
+	IbltStatus status;
 	bool is_strata;
+	size_t text;
 
 	if (size < HEADER_SIZE || total < HEADER_SIZE + CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
@@ -280,37 +290,15 @@ read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 	params->value.description = params->key.description + params->key.description_size;
 	params->value.description_size =
 		iblt_load16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE);
-	*rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
+	sketch->rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
 
 	/* the descriptions must be there before they are checked */
-	if (descriptions_size(params) > size - HEADER_SIZE ||
-		descriptions_size(params) > total - HEADER_SIZE - CHECKSUM_SIZE)
+	text = descriptions_size(params);
+	if (text > size - HEADER_SIZE || text > total - HEADER_SIZE - CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
-	return iblt_core_check_params(params);
-}
-
-size_t
-iblt_core_header_size(const uint8_t *bytes)
-{
-	IbltParams params = { 0 };
-
-	params.key.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
-	params.value.description_size =
-		iblt_load16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE);
-	return HEADER_SIZE + description_room(&params);
-}
-
-/* Sets a view from all before the cells. */
-static IbltStatus
-view_header(IbltSketch *sketch, uint8_t *bytes, size_t size, size_t total)
-{
-	IbltParams *params = &sketch->params;
-	IbltStatus status = read_header(params, &sketch->rows, bytes, size, total);
-	size_t text;
-
+	status = iblt_core_check_params(params);
 	if (status != IBLT_OK)
 		return status;
-	text = descriptions_size(params);
 	if (total != iblt_core_size(params) ||
 		size < HEADER_SIZE + description_room(params))
 		return IBLT_BAD_SIZE;

@@ -93,22 +93,6 @@ subtable_sums(const IbltSketch *sketch, uint32_t first, uint64_t *word)
 	return (uint32_t) sums.count == (uint32_t) sketch->rows;
 }
 
-/* Moves the last group to its place behind those that are not smaller. */
-static void
-place_last(unsigned *groups, int n)
-{
-	unsigned	last = groups[n - 1];
-	int			i;
-
-	for (i = n - 1; i > 0; i--)
-	{
-		if (iblt_mask_count(groups[i - 1]) >= iblt_mask_count(last))
-			break;
-		groups[i] = groups[i - 1];
-	}
-	groups[i] = last;
-}
-
 int
 iblt_core_agreeing(const IbltSketch *sketch, unsigned among, unsigned *groups)
 {
@@ -129,14 +113,18 @@ iblt_core_agreeing(const IbltSketch *sketch, unsigned among, unsigned *groups)
 	}
 	for (i = 0; i < sketch->params.hashes; i++)
 	{
+		unsigned	group = 0;
+
 		if ((left >> i & 1) == 0)
 			continue;
-		groups[n] = 0;
 		for (j = i; j < sketch->params.hashes; j++)
 			if ((left >> j & 1) != 0 && word[j] == word[i])
-				groups[n] |= 1U << j;
-		left &= ~groups[n];
-		place_last(groups, ++n);
+				group |= 1U << j;
+		left &= ~group;
+		/* its place is behind those that are not smaller */
+		for (j = n++; j > 0 && iblt_mask_count(groups[j - 1]) < iblt_mask_count(group); j--)
+			groups[j] = groups[j - 1];
+		groups[j] = group;
 	}
 	return n;
 }

@@ -2,11 +2,10 @@
  * collection.c
  *	  Packed changes, and those of one tracked table in memory.
  */
-#include "digest/collection.h"
+#include "digest/pending.h"
 
 #include "miscadmin.h"
 
-#include "core/cell.h"
 #include "core/interrupt.h"
 
 /* Bytes of one change. */

@@ -6,14 +6,11 @@
  * Tracking begins and ends while the caller holds SHARE ROW EXCLUSIVE on the table and its
  * partitions.  So no transaction that has written to it is in progress.
  */
-#include "digest/config.h"
+#include "digest/digest.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/objectaddress.h"
-#include "catalog/pg_attribute.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -25,7 +22,7 @@
 
 #include "codec/version.h"
 #include "digest/store.h"
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 /* A copy of an array, which is an int2vector or oidvector. */
 static void *
@@ -224,10 +221,8 @@ set_columns(IbltTrackConfig *config, Relation relation, Datum names)
 {
 	Datum	   *items;
 	bool	   *nulls;
-	int			n;
+	int			n = iblt_array_take(names, &items, &nulls);
 
-	deconstruct_array(DatumGetArrayTypeP(names), TEXTOID, -1, false, 'i',
-					  &items, &nulls, &n);
 	config->columns = buildint2vector(NULL, n);
 	config->types = buildoidvector(NULL, n);
 	for (int i = 0; i < n; i++)
@@ -273,31 +268,6 @@ open_own(Oid relid)
 	return relation;
 }
 
-/*
- * ERROR for options that no plan of a comparison has: the owner may call
- * iblt_track_begin with any.
- */
-static void
-check_options(const IbltTrackConfig *config)
-{
-	IbltSketch	template;
-	IbltParams	params;
-
-	iblt_value_open(&iblt_type, &template, PointerGetDatum(config->template));
-	if (template.params.key.kind != IBLT_KEY_UNTYPED ||
-		template.params.value.limbs > 0 ||
-		iblt_core_subtable_count(&template.params) != template.params.hashes)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a digest needs an empty template without values, with all subtables")));
-	if (config->nkeys < 1 || config->nkeys >= config->columns->dim1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a digest needs key columns and columns")));
-	iblt_config_params(config, &params);
-	iblt_check_params(&params);
-}
-
 PG_FUNCTION_INFO_V1(iblt_track_begin);
 
 /*
@@ -311,6 +281,8 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	Relation	relation = open_own(PG_GETARG_OID(0));
 	List	   *parts = iblt_shape_tree(relation);
 	IbltTrackConfig config;
+	IbltSketch	template;
+	IbltParams	params;
 
 	iblt_store_forget(PG_GETARG_OID(0));
 	if (!pg_strong_random(&config.generation, sizeof config.generation))
@@ -333,7 +305,19 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	config.from_peer = PG_GETARG_BOOL(5);
 	config.capacity = PG_GETARG_INT32(6);
 	config.template = PG_GETARG_VARLENA_P(7);
-	check_options(&config);
+	/* the owner may call this with options that no plan of a comparison has */
+	iblt_value_open(&iblt_type, &template, PointerGetDatum(config.template));
+	if (template.params.key.kind != IBLT_KEY_UNTYPED || template.params.value.limbs > 0 ||
+		iblt_core_subtable_count(&template.params) != template.params.hashes)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a digest needs an empty template without values, with all subtables")));
+	if (config.nkeys < 1 || config.nkeys >= config.columns->dim1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a digest needs key columns and columns")));
+	iblt_config_params(&config, &params);
+	iblt_check_params(&params);
 	require_none(relation, iblt_shape_take(relation, &config, &config.shape));
 	write_config(&config);
 	iblt_store_insert_bytes(config.store, config.relid,
@@ -362,21 +346,17 @@ iblt_track_end(PG_FUNCTION_ARGS)
 static Datum
 column_names(const int16 *numbers, int n, Oid relid)
 {
-	Datum	   *names = palloc(sizeof(Datum) * Max(n, 1));
-	bool	   *nulls = palloc0(sizeof(bool) * Max(n, 1));
-	int			lower = 1;
+	Datum	   *names = palloc0(sizeof(Datum) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
 	{
 		HeapTuple	tuple = SearchSysCacheCopyAttNum(relid, numbers[i]);
 
 		/* not for a column that was dropped */
-		nulls[i] = tuple == NULL;
-		names[i] = tuple == NULL ? (Datum) 0
-			: CStringGetTextDatum(NameStr(((Form_pg_attribute) GETSTRUCT(tuple))->attname));
+		if (tuple != NULL)
+			names[i] = CStringGetTextDatum(NameStr(((Form_pg_attribute) GETSTRUCT(tuple))->attname));
 	}
-	return PointerGetDatum(construct_md_array(names, nulls, 1, &n, &lower,
-											  TEXTOID, -1, false, 'i'));
+	return iblt_array_of(names, n, TEXTOID);
 }
 
 PG_FUNCTION_INFO_V1(iblt_live_options);
@@ -391,20 +371,19 @@ iblt_live_options(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
 	IbltTrackConfig config;
-	Datum		values[8];
-	bool		nulls[8] = {false};
+	IbltRow		row = {0};
 
 	if ((!iblt_owns_relation(relid) && !iblt_is_readable(relid, NIL)) ||
 		!iblt_config_read(&config, relid, GetActiveSnapshot()))
 		PG_RETURN_NULL();
-	values[0] = Int64GetDatum(config.generation);
-	values[1] = column_names(config.columns->values, config.nkeys, relid);
-	values[2] = column_names(config.columns->values + config.nkeys,
-							 config.columns->dim1 - config.nkeys, relid);
-	values[3] = BoolGetDatum(config.all_columns);
-	values[4] = BoolGetDatum(config.by_hash);
-	values[5] = BoolGetDatum(config.from_peer);
-	values[6] = Int32GetDatum(config.capacity);
-	values[7] = PointerGetDatum(config.template);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, Int64GetDatum(config.generation), false);
+	iblt_column(&row, column_names(config.columns->values, config.nkeys, relid), false);
+	iblt_column(&row, column_names(config.columns->values + config.nkeys,
+								   config.columns->dim1 - config.nkeys, relid), false);
+	iblt_column(&row, BoolGetDatum(config.all_columns), false);
+	iblt_column(&row, BoolGetDatum(config.by_hash), false);
+	iblt_column(&row, BoolGetDatum(config.from_peer), false);
+	iblt_column(&row, Int32GetDatum(config.capacity), false);
+	iblt_column(&row, PointerGetDatum(config.template), false);
+	return iblt_value_row(fcinfo, &row);
 }

@@ -10,11 +10,9 @@
 #include "digest/digest.h"
 
 #include "access/detoast.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
@@ -22,12 +20,10 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-#include "core/cell.h"
 #include "core/sizing.h"
-#include "digest/collection.h"
 #include "digest/pending.h"
 #include "digest/store.h"
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 static const char unreadable[] = "a change in its store cannot be read";
 
@@ -174,17 +170,6 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 	changes->number += DatumGetInt32(values[CHANGE_NUMBER]);
 }
 
-/* Where the number of rows is a power of two, there is no room for another one. */
-static void
-note_merged(IbltChanges *changes, ItemPointer row)
-{
-	if (changes->nmerged == 0)
-		changes->merged = palloc(sizeof *row);
-	else if ((changes->nmerged & (changes->nmerged - 1)) == 0)
-		changes->merged = repalloc_huge(changes->merged, 2 * changes->nmerged * sizeof *row);
-	changes->merged[changes->nmerged++] = *row;
-}
-
 void
 iblt_changes_read(IbltChanges *changes, Relation relation,
 				  const IbltTrackConfig *config, unsigned limbs,
@@ -211,8 +196,15 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 		changes->bytes += tuple->t_len;
 		changes->bytes += column_size(scan.values[CHANGE_SKETCH]);
 		read_change(changes, config, &applier, scan.values);
-		if (strchr(IBLT_CHANGES_MERGED, DatumGetChar(scan.values[CHANGE_KIND])) != NULL)
-			note_merged(changes, &tuple->t_self);
+		if (strchr(IBLT_CHANGES_MERGED, DatumGetChar(scan.values[CHANGE_KIND])) == NULL)
+			continue;
+		/* where their number is a power of two, there is no room for another one */
+		if (changes->nmerged == 0)
+			changes->merged = palloc(sizeof(ItemPointerData));
+		else if ((changes->nmerged & (changes->nmerged - 1)) == 0)
+			changes->merged = repalloc_huge(changes->merged,
+											2 * changes->nmerged * sizeof(ItemPointerData));
+		changes->merged[changes->nmerged++] = tuple->t_self;
 	}
 	iblt_applier_end(&applier);
 	changes->rows += applier.rows;
@@ -251,17 +243,24 @@ digest_problem(Relation relation, const IbltTrackConfig *config,
 		? "its base is damaged, or not a sketch of these keys" : problem;
 }
 
+/* The name of a table with its schema, quoted. */
+static const char *
+full_name(Relation relation)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									  RelationGetRelationName(relation));
+}
+
 /* The error for a digest that is not trustworthy. */
 pg_noreturn static void
-refuse(Relation relation, const char *reason)
+refuse(Relation relation, const char *reason, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_IBLT_NOT_TRUSTWORTHY),
 			 errmsg("digest of table \"%s\" is not trustworthy, because %s",
 					RelationGetRelationName(relation), reason),
-			 errhint("CALL iblt_live_rebuild('%s');",
-					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-												RelationGetRelationName(relation)))));
+			 hint != NULL ? errhint("%s", hint)
+			 : errhint("CALL iblt_live_rebuild('%s');", full_name(relation))));
 }
 
 /*
@@ -308,25 +307,17 @@ open_table(FunctionCallInfo fcinfo)
 static void
 require_config(IbltTrackConfig *config, Relation relation)
 {
-	const char *name;
-
 	if (iblt_config_read(config, RelationGetRelid(relation),
 						 GetActiveSnapshot()))
 		return;
-	name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-									  RelationGetRelationName(relation));
 	if (OidIsValid(iblt_shape_own_trigger(relation)))
-		ereport(ERROR,
-				(errcode(ERRCODE_IBLT_NOT_TRUSTWORTHY),
-				 errmsg("digest of table \"%s\" is not trustworthy, because this database has no record of it",
-						RelationGetRelationName(relation)),
-				 errhint("CALL iblt_track('%s'), with the options that it had.",
-						 name)));
+		refuse(relation, "this database has no record of it",
+			   psprintf("CALL iblt_track('%s'), with the options that it had.", full_name(relation)));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" is not tracked",
 					RelationGetRelationName(relation)),
-			 errhint("CALL iblt_track('%s');", name)));
+			 errhint("CALL iblt_track('%s');", full_name(relation))));
 }
 
 /*
@@ -377,7 +368,7 @@ live_value(FunctionCallInfo fcinfo, int32 cells, double failure)
 		problem = iblt_pending_apply(config.relid, snapshot, &sketch,
 									 &changes.added);
 	if (problem != NULL)
-		refuse(relation, problem);
+		refuse(relation, problem, NULL);
 	/* a base as it was stored is sealed */
 	if (changes.added || value != base.value)
 		iblt_core_seal(&sketch);
@@ -424,7 +415,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	if (problem == NULL)
 		problem = iblt_shape_problem(relation, &config);
 	if (problem != NULL)
-		refuse(relation, problem);
+		refuse(relation, problem, NULL);
 	relation_close(relation, NoLock);
 	PG_RETURN_POINTER(iblt_combine(&base, &scanned, &sum, -1));
 }
@@ -469,7 +460,7 @@ iblt_live_state(PG_FUNCTION_ARGS)
 	iblt_column(&row, TimestampTzGetDatum(base.verified), base.verified == 0);
 	iblt_column(&row, Int64GetDatum(store_bytes), false);
 	relation_close(relation, AccessShareLock);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_live_note_scan);

@@ -4,12 +4,11 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
 #include "miscadmin.h"
 
-#include "relation/guard.h"
 #include "core/interrupt.h"
 #include "digest/pending.h"
+#include "relation/relation.h"
 
 PG_MODULE_MAGIC;
 

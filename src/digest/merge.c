@@ -16,7 +16,6 @@
 
 #include "access/heapam.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
@@ -25,15 +24,12 @@
 #include "storage/ipc.h"
 #include "storage/lock.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "core/interrupt.h"
-#include "digest/config.h"
 #include "digest/digest.h"
 #include "digest/pending.h"
 #include "digest/store.h"
@@ -128,17 +124,10 @@ merge(Oid relid, int64 least, bool no_wait)
 	return number;
 }
 
-PG_FUNCTION_INFO_V1(iblt_live_merge);
-
 /* iblt_live_merge(regclass) -> bigint: the number of changes */
-Datum
-iblt_live_merge(PG_FUNCTION_ARGS)
-{
-	Oid			relid = PG_GETARG_OID(0);
-
-	iblt_config_require_owner(relid);
-	PG_RETURN_INT64(merge(relid, 0, false));
-}
+IBLT_FUNCTION(iblt_live_merge,
+			  (iblt_config_require_owner(PG_GETARG_OID(0)),
+			   Int64GetDatum(merge(PG_GETARG_OID(0), 0, false))))
 
 PG_FUNCTION_INFO_V1(iblt_track_set_base);
 

@@ -92,19 +92,6 @@ iblt_launch_saw(int64 changes)
 	launch_if_due(GetCurrentTimestamp());
 }
 
-/*
- * The time of a transaction's end is known, so it costs nothing.  Until a
- * worker has merged, each transaction with changes asks for it.
- */
-static void
-launch_at_end(void)
-{
-	launch_changes += written_changes;
-	launch_full |= written_block >= FULL_BLOCKS;
-	if (launch_full || launch_changes >= IBLT_MERGE_CHANGES)
-		launch_if_due(GetCurrentTransactionStopTimestamp());
-}
-
 /* --- the changes of a transaction -------------------------------------------- */
 
 static IbltCollection *
@@ -229,7 +216,15 @@ at_transaction(XactEvent event, void *arg)
 			/* only where another extension's callback has loaded this library */
 			if (!dlist_is_empty(&pending_all))
 				elog(WARNING, "iblt has lost changes of tracked tables");
-			launch_at_end();
+			launch_changes += written_changes;
+			launch_full |= written_block >= FULL_BLOCKS;
+
+			/*
+			 * The time of a transaction's end is known, so it costs nothing.  Until a worker has
+			 * merged, each transaction with changes asks for it.
+			 */
+			if (launch_full || launch_changes >= IBLT_MERGE_CHANGES)
+				launch_if_due(GetCurrentTransactionStopTimestamp());
 			pending_forget();
 			break;
 		case XACT_EVENT_ABORT:

@@ -11,18 +11,13 @@
  * catalog may also be changed and changed back, and rows recorded meanwhile.
  * So the hashes have versions of rows of the catalogs, and not just contents.
  */
-#include "digest/config.h"
+#include "digest/digest.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/indexing.h"
-#include "catalog/pg_attribute.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -32,8 +27,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "codec/codec.h"
-#include "relation/fingerprint.h"
+#include "relation/relation.h"
 
 /* Adds a number to a hash, in order. */
 static uint64
@@ -132,8 +126,7 @@ hash_type(Oid type, const char **problem)
 	uint64		hash = mix(0, base);
 	uint64		sum = 0;
 	HeapTuple	tuple;
-	Form_pg_type form;
-	Oid			function;
+	FormData_pg_type form;
 	TupleDesc	desc;
 	ListCell   *lc;
 
@@ -171,13 +164,9 @@ hash_type(Oid type, const char **problem)
 			return mix(hash, sum);
 		default:
 			/* the function that writes values of a base type */
-			tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(base));
-			if (!HeapTupleIsValid(tuple))
+			if (!iblt_type_form(base, true, &form))
 				return mix(hash, 0);
-			form = (Form_pg_type) GETSTRUCT(tuple);
-			function = OidIsValid(form->typsend) ? form->typsend : form->typoutput;
-			ReleaseSysCache(tuple);
-			return mix(hash, hash_function(function));
+			return mix(hash, hash_function(OidIsValid(form.typsend) ? form.typsend : form.typoutput));
 	}
 }
 
@@ -209,19 +198,6 @@ hash_column(uint64 hash, Relation root, Relation relation, AttrNumber number,
 		*problem = "it has a virtual generated column";
 	hash = mix(mix(hash, number), att->attgenerated);
 	return mix(hash, hash_type(att->atttypid, problem));
-}
-
-static uint64
-hash_columns(uint64 hash, Relation root, Relation relation,
-			 const IbltTrackConfig *config, const char **problem)
-{
-	int			live = 0;
-
-	for (int i = 0; i < config->columns->dim1; i++)
-		hash = hash_column(hash, root, relation, config->columns->values[i], problem);
-	for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
-		live += !TupleDescAttr(RelationGetDescr(relation), i)->attisdropped;
-	return mix(hash, config->all_columns ? live : 0);
 }
 
 /*
@@ -290,11 +266,17 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 		Oid			relid = lfirst_oid(lc);
 		Relation	part = table_open(relid, AccessShareLock);
 		const char *kind = kind_problem(part);
+		int			live = 0;
 
 		if (kind != NULL)
 			problem = kind;
-		shape->columns = hash_columns(mix(shape->columns, relid), relation,
-									  part, config, &problem);
+		shape->columns = mix(shape->columns, relid);
+		for (int i = 0; i < config->columns->dim1; i++)
+			shape->columns = hash_column(shape->columns, relation, part,
+										 config->columns->values[i], &problem);
+		for (int i = 0; i < RelationGetDescr(part)->natts; i++)
+			live += !TupleDescAttr(RelationGetDescr(part), i)->attisdropped;
+		shape->columns = mix(shape->columns, config->all_columns ? live : 0);
 		shape->triggers = hash_triggers(shape->triggers, relid, config, row,
 										truncate);
 		shape->files = mix(shape->files, iblt_file_number(part));

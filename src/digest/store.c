@@ -90,22 +90,6 @@ iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
 	return true;
 }
 
-/* Does the snapshot of a serializable transaction see a row? */
-static bool
-is_visible(IbltStoreScan *scan, HeapTuple tuple)
-{
-	Buffer		buffer = ((HeapScanDesc) scan->scan)->rs_cbuf;
-	bool		visible;
-
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
-	visible = HeapTupleSatisfiesVisibility(tuple, scan->snapshot, buffer);
-	if (scan->reads != NULL)
-		HeapCheckForSerializableConflictOut(visible, scan->reads, tuple, buffer,
-											scan->snapshot);
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
-	return visible;
-}
-
 void
 iblt_store_written(Oid relid)
 {
@@ -129,13 +113,25 @@ iblt_store_next(IbltStoreScan *scan)
 
 	while ((tuple = heap_getnext(scan->scan, ForwardScanDirection)) != NULL)
 	{
+		Buffer		buffer = ((HeapScanDesc) scan->scan)->rs_cbuf;
+		bool		visible = true;
 		bool		isnull;
 		Oid			relid = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
 
 		iblt_check_interrupts();
 		if (isnull || (OidIsValid(scan->relid) && relid != scan->relid))
 			continue;
-		if (scan->snapshot != NULL && !is_visible(scan, tuple))
+		/* does the snapshot of a serializable transaction see the row? */
+		if (scan->snapshot != NULL)
+		{
+			LockBuffer(buffer, BUFFER_LOCK_SHARE);
+			visible = HeapTupleSatisfiesVisibility(tuple, scan->snapshot, buffer);
+			if (scan->reads != NULL)
+				HeapCheckForSerializableConflictOut(visible, scan->reads, tuple, buffer,
+													scan->snapshot);
+			LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		}
+		if (!visible)
 			continue;
 		heap_deform_tuple(tuple, desc, scan->values, scan->nulls);
 		memset(scan->nulls + desc->natts, true, IBLT_STORE_WIDTH - desc->natts);

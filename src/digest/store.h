@@ -53,7 +53,7 @@ enum
 typedef enum IbltChangeKind
 {
 	IBLT_CHANGES_START = 'g',	/* kept while the digest lives: its generation */
-	IBLT_CHANGES_PACKED = 'c',	/* changes one after the other (collection.h) */
+	IBLT_CHANGES_PACKED = 'c',	/* changes one after the other (pending.h) */
 	IBLT_CHANGES_SKETCH = 's',	/* changes summed up in a sketch */
 	IBLT_CHANGES_BROKEN = 'b',	/* why the digest is not trustworthy */
 	IBLT_CHANGES_FENCE = 'f',	/* the same, except for its own transaction */

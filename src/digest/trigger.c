@@ -13,23 +13,19 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/tuptable.h"
 #include "mb/pg_wchar.h"
-#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/resowner.h"
 
 #include "codec/checksum.h"
-#include "digest/config.h"
+#include "digest/digest.h"
 #include "digest/pending.h"
 #include "digest/store.h"
-#include "sketch/key.h"
 
 typedef struct Entry
 {
@@ -292,27 +288,6 @@ entry_find(FunctionCallInfo fcinfo)
 	return entry->tracked ? entry : NULL;
 }
 
-/* Puts the columns of a row into values.  Is one of them out of line? */
-static bool
-take_values(Entry *entry, TupleTableSlot *slot)
-{
-	bool		external = false;
-
-	slot_getsomeattrs(slot, entry->last);
-	for (int i = 0; i < entry->ncolumns; i++)
-	{
-		int			n = entry->numbers[i] - 1;
-
-		entry->values[i].value = slot->tts_values[n];
-		entry->values[i].isnull = slot->tts_isnull[n];
-		if (!slot->tts_isnull[n] &&
-			TupleDescAttr(slot->tts_tupleDescriptor, n)->attlen == -1 &&
-			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[n])))
-			external = true;
-	}
-	return external;
-}
-
 /*
  * Makes key and checksum of the values.  Sets the row's problem if they cannot be
  * recorded.
@@ -354,6 +329,7 @@ static const char *
 entry_read(Entry *entry, TupleTableSlot *slot, Row *row)
 {
 	static const char unread[] = "a value could not be read";
+	bool		guarded = entry->guarded;
 
 	row->problem = entry->problem;
 	/* a function that reads another row of the table has fired the trigger */
@@ -361,7 +337,20 @@ entry_read(Entry *entry, TupleTableSlot *slot, Row *row)
 		row->problem = unread;
 	if (row->problem != NULL)
 		return row->problem;
-	if (!take_values(entry, slot) && !entry->guarded)
+	slot_getsomeattrs(slot, entry->last);
+	for (int i = 0; i < entry->ncolumns; i++)
+	{
+		int			n = entry->numbers[i] - 1;
+
+		entry->values[i].value = slot->tts_values[n];
+		entry->values[i].isnull = slot->tts_isnull[n];
+		/* to read a value that is out of line may raise an error */
+		if (!slot->tts_isnull[n] &&
+			TupleDescAttr(slot->tts_tupleDescriptor, n)->attlen == -1 &&
+			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[n])))
+			guarded = true;
+	}
+	if (!guarded)
 		read_row(entry, NULL, row);
 	else if (!guard(read_row, entry, NULL, row))
 		row->problem = unread;

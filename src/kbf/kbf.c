@@ -12,8 +12,6 @@
 
 #include <math.h>
 
-#include "utils/builtins.h"
-
 #include "core/kbf_size.h"
 
 static IbltStatus
@@ -92,8 +90,9 @@ iblt_kbf_value_arg(FunctionCallInfo fcinfo, int n)
 							"Leave the row out with a condition or FILTER, or give NULL a value of its own with coalesce.");
 }
 
-struct varlena *
-iblt_kbf_make(IbltKbf *kbf, const IbltKbfParams *params)
+/* Creates an empty value in CurrentMemoryContext, and a view of it. */
+static struct varlena *
+make(IbltKbf *kbf, const IbltKbfParams *params)
 {
 	struct varlena *value;
 
@@ -107,7 +106,7 @@ struct varlena *
 iblt_kbf_make_empty(const IbltKbfParams *params)
 {
 	IbltKbf		kbf;
-	struct varlena *value = iblt_kbf_make(&kbf, params);
+	struct varlena *value = make(&kbf, params);
 
 	iblt_core_kbf_seal(&kbf);
 	return value;
@@ -116,7 +115,7 @@ iblt_kbf_make_empty(const IbltKbfParams *params)
 struct varlena *
 iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf, const IbltKbfParams *params)
 {
-	struct varlena *value = iblt_kbf_make(copy, params);
+	struct varlena *value = make(copy, params);
 
 	iblt_kbf_check_change(iblt_core_kbf_add(copy, kbf));
 	return value;
@@ -137,13 +136,7 @@ iblt_kbf_refuse_capacity(int capacity)
 void
 iblt_kbf_check_failure(double failure)
 {
-	/* written so that NaN is refused */
-	if (!(failure >= IBLT_KBF_MIN_FAILURE && failure <= IBLT_KBF_MAX_FAILURE))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("failure of a kbf cannot be %g", failure),
-				 errhint("Choose a probability between %g and %g.",
-						 IBLT_KBF_MIN_FAILURE, IBLT_KBF_MAX_FAILURE)));
+	iblt_check_failure("failure of a kbf", failure, IBLT_KBF_MIN_FAILURE, IBLT_KBF_MAX_FAILURE);
 }
 
 void
@@ -242,61 +235,30 @@ iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
 					   status == IBLT_OTHER_CELLS ? ", or fold the larger one with kbf_fold" : "")));
 }
 
-/* The template of parameters whose values are set.  The others are arguments. */
+/* A template whose values are labels, or are counted. */
 static Datum
-make_template(FunctionCallInfo fcinfo, IbltKbfParams *params)
+make_template(FunctionCallInfo fcinfo, bool labelled)
 {
-	iblt_kbf_params_make(params,
+	IbltKbfParams params = {0};
+
+	if (labelled)
+		iblt_kbf_labels_from_array(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
+	else
+		/* a negative one is out of range, too */
+		params.values = (unsigned) DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf", IBLT_HAS_DEFAULT));
+	iblt_kbf_params_make(&params,
 						 DatumGetInt32(iblt_require_arg(fcinfo, 0, "capacity of a kbf", NULL)),
 						 DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT)),
 						 DatumGetInt32(iblt_require_arg(fcinfo, 3, "superposed of a kbf", IBLT_HAS_DEFAULT)),
 						 (uint64) DatumGetInt64(iblt_require_arg(fcinfo, 4, "seed of a kbf", IBLT_HAS_DEFAULT)));
-	return PointerGetDatum(iblt_kbf_make_empty(params));
+	return PointerGetDatum(iblt_kbf_make_empty(&params));
 }
-
-PG_FUNCTION_INFO_V1(kbf_new);
 
 /* kbf_new(capacity, distinct_values, failure, superposed, seed) -> kbf */
-Datum
-kbf_new(PG_FUNCTION_ARGS)
-{
-	IbltKbfParams params = {0};
-
-	/* a negative one is out of range, too */
-	params.values = (unsigned) DatumGetInt32(iblt_require_arg(fcinfo, 1, "distinct_values of a kbf", IBLT_HAS_DEFAULT));
-	return make_template(fcinfo, &params);
-}
-
-PG_FUNCTION_INFO_V1(kbf_new_labels);
+IBLT_FUNCTION(kbf_new, make_template(fcinfo, false))
 
 /* kbf_new(capacity, labels, failure, superposed, seed) -> kbf */
-Datum
-kbf_new_labels(PG_FUNCTION_ARGS)
-{
-	IbltKbfParams params = {0};
-
-	iblt_kbf_labels_from_array(&params, iblt_require_arg(fcinfo, 1, "labels of a kbf", NULL));
-	return make_template(fcinfo, &params);
-}
-
-/* Adds the columns of kbf_info that only the parameters matter for. */
-static void
-params_columns(IbltRow *row, const IbltKbfParams *params)
-{
-	bool		unlabelled = params->labels_size == 0;
-
-	iblt_column(row, Int32GetDatum(IBLT_KBF_VERSION), false);
-	iblt_column(row, Int32GetDatum(params->hashes * (int32) params->subtable_cells), false);
-	iblt_column(row, Int32GetDatum(params->hashes), false);
-	iblt_column(row, Int32GetDatum(params->degree), false);
-	iblt_column(row, Int32GetDatum(params->superposed), false);
-	iblt_column(row, Int32GetDatum((int32) params->values), false);
-	iblt_column(row, unlabelled ? (Datum) 0 : iblt_kbf_labels_datum(params), unlabelled);
-	iblt_column_text(row, iblt_params_type_name(&params->key));
-	iblt_column(row, Int64GetDatum((int64) params->seed), false);
-	iblt_column(row, Int64GetDatum((int64) iblt_kbf_params_capacity(params, IBLT_KBF_DEFAULT_FAILURE)),
-				false);
-}
+IBLT_FUNCTION(kbf_new_labels, make_template(fcinfo, true))
 
 PG_FUNCTION_INFO_V1(kbf_info);
 
@@ -305,16 +267,29 @@ Datum
 kbf_info(PG_FUNCTION_ARGS)
 {
 	IbltKbf		kbf;
+	const IbltKbfParams *params = &kbf.params;
 	IbltKbfRates rates;
 	double		load;
+	bool		unlabelled;
 	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_kbf_type, &kbf, fcinfo, 0);
-	params_columns(&row, &kbf.params);
-	load = (double) kbf.keys / kbf.params.subtable_cells;
-	iblt_core_kbf_rates(&kbf.params, load, &rates);
-	rates.false_positive += iblt_core_kbf_shared(&kbf.params, (double) kbf.keys,
-												 kbf.params.subtable_cells);
+	load = (double) kbf.keys / params->subtable_cells;
+	iblt_core_kbf_rates(params, load, &rates);
+	rates.false_positive += iblt_core_kbf_shared(params, (double) kbf.keys,
+												 params->subtable_cells);
+	unlabelled = params->labels_size == 0;
+	iblt_column(&row, Int32GetDatum(IBLT_KBF_VERSION), false);
+	iblt_column(&row, Int32GetDatum(params->hashes * (int32) params->subtable_cells), false);
+	iblt_column(&row, Int32GetDatum(params->hashes), false);
+	iblt_column(&row, Int32GetDatum(params->degree), false);
+	iblt_column(&row, Int32GetDatum(params->superposed), false);
+	iblt_column(&row, Int32GetDatum((int32) params->values), false);
+	iblt_column(&row, unlabelled ? (Datum) 0 : iblt_kbf_labels_datum(params), unlabelled);
+	iblt_column_text(&row, iblt_params_type_name(&params->key));
+	iblt_column(&row, Int64GetDatum((int64) params->seed), false);
+	iblt_column(&row, Int64GetDatum((int64) iblt_kbf_params_capacity(params, IBLT_KBF_DEFAULT_FAILURE)),
+				false);
 	iblt_column(&row, Int64GetDatum((int64) kbf.keys), false);
 	iblt_column(&row, Float8GetDatum(load), false);
 	iblt_column(&row, Int32GetDatum((int32) iblt_core_kbf_full_cells(&kbf)), false);
@@ -324,5 +299,5 @@ kbf_info(PG_FUNCTION_ARGS)
 	iblt_column(&row, Float8GetDatum(rates.unknown), false);
 	iblt_column(&row, Float8GetDatum(Min(1, rates.false_positive)), false);
 	iblt_column(&row, Float8GetDatum(rates.absent_unknown), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }

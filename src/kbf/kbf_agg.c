@@ -14,8 +14,6 @@
  */
 #include "kbf/kbf_private.h"
 
-#include "utils/memutils.h"
-
 #include "sketch/aggsite.h"
 
 #define CACHED_LABELS	64	/* a power of 2 */
@@ -80,21 +78,6 @@ make_empty(IbltAggSite *base)
 	if (base->coder != NULL)
 		iblt_kbf_set_key(base->coder, &site->params);
 	return iblt_kbf_make_empty(&site->params);
-}
-
-/* The codes for these parameters, which live as long as the site. */
-static const uint64 *
-site_codes(IbltKbfSite *site, const IbltKbfParams *params, FunctionCallInfo fcinfo)
-{
-	uint64	  **codes = &site->codes[params->degree][params->superposed];
-
-	if (*codes == NULL)
-	{
-		*codes = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt,
-									sizeof(uint64) << params->degree);
-		iblt_core_kbf_codes(params, *codes);
-	}
-	return *codes;
 }
 
 /* The state of one group.  The filter's bytes follow. */
@@ -201,30 +184,22 @@ state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 {
 	IbltKbfParams params = iblt_agg_site_take_third(&site->base, fcinfo, state == NULL)
 		? site->params : state->kbf.params;
+	uint64	  **codes = &site->codes[params.degree][params.superposed];
 
 	iblt_kbf_set_key(site->base.coder, &params);
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
 	else
 		state = state_widen(state, &params, iblt_agg_context(fcinfo));
-	state->codes = site_codes(site, &params, fcinfo);
+	/* they live as long as the site */
+	if (*codes == NULL)
+	{
+		*codes = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(uint64) << params.degree);
+		iblt_core_kbf_codes(&params, *codes);
+	}
+	state->codes = *codes;
 	state->version = iblt_agg_site_version(&site->base);
 	return state;
-}
-
-/* The value, 1 to params.values, of this row.  ERROR if there is none. */
-static unsigned
-row_value(const IbltKbfState *state, IbltKbfSite *site, Datum value)
-{
-	unsigned	slot = DatumGetObjectId(value) % CACHED_LABELS;
-	bool		cached = site->value_kind == IBLT_KBF_ENUM && site->base.third_is_constant;
-
-	if (!cached || site->cache[slot].label != DatumGetObjectId(value))
-	{
-		site->cache[slot].value = iblt_kbf_value(&state->kbf.params, site->base.value_type, value);
-		site->cache[slot].label = cached ? DatumGetObjectId(value) : InvalidOid;
-	}
-	return site->cache[slot].value;
 }
 
 /* Inserts a pair whose value is in range. */
@@ -279,6 +254,8 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 	IbltKeyCoder *coder;
 	Datum		key;
 	Datum		value;
+	unsigned	slot;
+	bool		cached;
 
 	if (likely(add_integer(fcinfo)))
 		return PG_GETARG_DATUM(0);
@@ -292,8 +269,15 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 		unlikely(state->version != iblt_agg_site_version(&site->base)) ||
 		unlikely(iblt_key_type_changed(coder)))
 		state = state_check(state, site, fcinfo);
+	slot = DatumGetObjectId(value) % CACHED_LABELS;
+	cached = site->value_kind == IBLT_KBF_ENUM && site->base.third_is_constant;
+	if (!cached || site->cache[slot].label != DatumGetObjectId(value))
+	{
+		site->cache[slot].value = iblt_kbf_value(&state->kbf.params, site->base.value_type, value);
+		site->cache[slot].label = cached ? DatumGetObjectId(value) : InvalidOid;
+	}
 	state_insert(state, (const uint8 *) coder->bytes.data, coder->bytes.len,
-				 row_value(state, site, value));
+				 site->cache[slot].value);
 	PG_RETURN_POINTER(state);
 }
 

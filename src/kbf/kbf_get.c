@@ -10,9 +10,6 @@
  */
 #include "kbf/kbf_private.h"
 
-#include "utils/array.h"
-#include "utils/builtins.h"
-
 /* A filter of which parts are read. */
 typedef struct Source
 {
@@ -147,7 +144,7 @@ finding_row(FunctionCallInfo fcinfo, const Finding *finding,
 	iblt_column(&row, unlabelled ? (Datum) 0 : iblt_kbf_label_datum(params, finding->value),
 				unlabelled);
 	iblt_column(&row, Int32GetDatum(finding->position), absent || finding->position == 0);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(kbf_lookup);
@@ -181,30 +178,13 @@ check_same_values(const IbltKbfParams *left, const IbltKbfParams *right)
 			 errhint("Build all with the same labels or number of distinct values.")));
 }
 
-/*
- * Takes the answer of one more filter in.  A filter that does not know may hold
- * the key with another value, and so may one that has another value.
- */
-static void
-add_finding(Finding *all, const Finding *one)
-{
-	if (one->presence == IBLT_ABSENT)
-		return;
-	if (all->presence == IBLT_ABSENT)
-		*all = *one;
-	else if (one->presence == IBLT_UNKNOWN || one->value != all->value)
-		all->presence = IBLT_UNKNOWN;
-	else
-		all->position = 0;
-}
-
 PG_FUNCTION_INFO_V1(kbf_lookup_array);
 
 /* kbf_lookup(kbf[], anyelement) -> (status, value, label, position) */
 Datum
 kbf_lookup_array(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = DatumGetArrayTypeP(iblt_value_arg(fcinfo, 0, &iblt_kbf_type));
+	Datum		array = iblt_value_arg(fcinfo, 0, &iblt_kbf_type);
 	IbltKeyCoder *coder = encode_key(fcinfo);
 	Finding		all = {.presence = IBLT_ABSENT};
 	IbltKbfParams all_labels = {0};
@@ -213,8 +193,7 @@ kbf_lookup_array(PG_FUNCTION_ARGS)
 	int			n;
 	int			i;
 
-	deconstruct_array(array, ARR_ELEMTYPE(array), -1, false, TYPALIGN_INT,
-					  &filters, &nulls, &n);
+	n = iblt_array_take(array, &filters, &nulls);
 	for (i = 0; i < n; i++)
 	{
 		Source		source;
@@ -228,7 +207,19 @@ kbf_lookup_array(PG_FUNCTION_ARGS)
 		check_same_values(&all_labels, &source.kbf.params);
 		(void) iblt_core_kbf_widen(&all_labels, &source.kbf.params);
 		one.presence = look_up(&source, coder, &one.value);
-		add_finding(&all, &one);
+		if (one.presence == IBLT_ABSENT)
+			continue;
+
+		/*
+		 * A filter that does not know may hold the key with another value, and so may one that
+		 * has another value.
+		 */
+		if (all.presence == IBLT_ABSENT)
+			all = one;
+		else if (one.presence == IBLT_UNKNOWN || one.value != all.value)
+			all.presence = IBLT_UNKNOWN;
+		else
+			all.position = 0;
 	}
 	return finding_row(fcinfo, &all, &all_labels);
 }

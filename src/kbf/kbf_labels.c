@@ -9,11 +9,8 @@
 #include "kbf/kbf_private.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_enum.h"
-#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
@@ -106,18 +103,15 @@ require_labels(const IbltKbfParams *params)
 static void
 add_array(IbltKbfParams *params, StringInfo bytes, Datum array, bool skip_known)
 {
-	ArrayType  *labels = DatumGetArrayTypeP(array);
 	Datum	   *elements;
 	bool	   *nulls;
-	int			n;
+	int			n = iblt_array_take(array, &elements, &nulls);
 	int			i;
 
-	if (ARR_NDIM(labels) > 1)
+	if (ARR_NDIM(DatumGetArrayTypeP(array)) > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("labels of a kbf must be an array of one dimension")));
-	deconstruct_array(labels, TEXTOID, -1, false, TYPALIGN_INT, &elements,
-					  &nulls, &n);
 	for (i = 0; i < n; i++)
 	{
 		char	   *label;
@@ -235,8 +229,7 @@ iblt_kbf_labels_datum(const IbltKbfParams *params)
 
 	for (value = 1; value <= params->values; value++)
 		labels[value - 1] = iblt_kbf_label_datum(params, value);
-	return PointerGetDatum(construct_array(labels, (int) params->values,
-										   TEXTOID, -1, false, TYPALIGN_INT));
+	return iblt_array_make(labels, NULL, (int) params->values, TEXTOID);
 }
 
 IbltKbfValueKind
@@ -254,23 +247,6 @@ iblt_kbf_value_kind(Oid type)
 					OidIsValid(type) ? format_type_be(type) : "unknown"),
 			 errhint("Use an integer, or a label as text or as a value of an enum type.")));
 	return IBLT_KBF_INTEGER;
-}
-
-/* An integer of any width, in range. */
-static unsigned
-integer_value(const IbltKbfParams *params, Oid type, Datum value)
-{
-	int64		integer = 0;
-
-	(void) iblt_key_integer(type, value, &integer);
-	if (integer < 1 || integer > (int64) params->values)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("value " INT64_FORMAT " is out of range for the kbf",
-						integer),
-				 errdetail("Its values are 1 to %u.", params->values),
-				 errhint("Number the values from 1, or create the filter with more distinct_values.")));
-	return (unsigned) integer;
 }
 
 /* The label that a value of a string or enum type is, without padding. */
@@ -309,11 +285,22 @@ iblt_kbf_refuse_unlabelled(const IbltKbfParams *params)
 unsigned
 iblt_kbf_value(const IbltKbfParams *params, Oid type, Datum value)
 {
+	int64		integer;
 	char	   *label;
 	unsigned	found;
 
-	if (iblt_kbf_value_kind(type) == IBLT_KBF_INTEGER)
-		return integer_value(params, type, value);
+	(void) iblt_kbf_value_kind(type);
+	if (iblt_key_integer(type, value, &integer))
+	{
+		if (integer < 1 || integer > (int64) params->values)
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+					 errmsg("value " INT64_FORMAT " is out of range for the kbf",
+							integer),
+					 errdetail("Its values are 1 to %u.", params->values),
+					 errhint("Number the values from 1, or create the filter with more distinct_values.")));
+		return (unsigned) integer;
+	}
 	if (params->labels_size == 0)
 		iblt_kbf_refuse_unlabelled(params);
 	label = label_text(type, value);

@@ -98,28 +98,6 @@ with_params(const IbltKbf *kbf, const IbltKbfParams *params)
 	return PointerGetDatum(value);
 }
 
-/*
- * The fewest cells that a filter can be folded to for a capacity, or 0 if there
- * are none.
- */
-static uint32
-fold_cells(const IbltKbfParams *params, int capacity, double failure)
-{
-	IbltKbfParams folded = *params;
-	uint32		best = 0;
-	uint32		cells;
-
-	for (cells = params->subtable_cells; cells >= IBLT_KBF_LEAST_CELLS;
-		 cells = cells % 2 == 0 ? cells / 2 : 0)
-	{
-		folded.subtable_cells = cells;
-		if (iblt_kbf_params_capacity(&folded, failure) < (uint64) capacity)
-			break;
-		best = cells;
-	}
-	return best;
-}
-
 PG_FUNCTION_INFO_V1(kbf_fold);
 
 /* kbf_fold(kbf, capacity, failure) -> kbf */
@@ -128,6 +106,8 @@ kbf_fold(PG_FUNCTION_ARGS)
 {
 	IbltKbf		kbf;
 	IbltKbfParams folded;
+	uint32		fewest = 0;
+	uint32		cells;
 	int			capacity;
 	double		failure;
 
@@ -144,8 +124,16 @@ kbf_fold(PG_FUNCTION_ARGS)
 				 errdetail("It has " UINT64_FORMAT " keys.", kbf.keys),
 				 errhint("Fold it to a capacity that has room for its keys.")));
 	folded = kbf.params;
-	folded.subtable_cells = fold_cells(&kbf.params, capacity, failure);
-	if (folded.subtable_cells == 0)
+	for (cells = folded.subtable_cells; cells >= IBLT_KBF_LEAST_CELLS;
+		 cells = cells % 2 == 0 ? cells / 2 : 0)
+	{
+		folded.subtable_cells = cells;
+		if (iblt_kbf_params_capacity(&folded, failure) < (uint64) capacity)
+			break;
+		fewest = cells;
+	}
+	folded.subtable_cells = fewest;
+	if (fewest == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("kbf cannot be folded to capacity %d", capacity),
@@ -197,24 +185,13 @@ kbf_add_labels(PG_FUNCTION_ARGS)
 	return with_params(&kbf, &params);
 }
 
-/* Would a sum have more keys than its capacity?  A filter without keys does no harm. */
-static bool
-is_too_much(const IbltKbf *last, const IbltKbf *more, double failure)
-{
-	IbltKbfParams params = last->params;
-
-	(void) iblt_core_kbf_widen(&params, &more->params);
-	return last->keys > 0 && more->keys > 0 &&
-		last->keys + more->keys > iblt_kbf_params_capacity(&params, failure);
-}
-
 PG_FUNCTION_INFO_V1(kbf_append);
 
 /* kbf_append(kbf[], kbf, double precision) -> kbf[] */
 Datum
 kbf_append(PG_FUNCTION_ARGS)
 {
-	ArrayType  *array = DatumGetArrayTypeP(iblt_value_arg(fcinfo, 0, &iblt_kbf_type));
+	Datum		array = iblt_value_arg(fcinfo, 0, &iblt_kbf_type);
 	Datum		added = iblt_value_arg(fcinfo, 1, &iblt_kbf_type);
 	double		failure = DatumGetFloat8(iblt_require_arg(fcinfo, 2, "failure of a kbf", IBLT_HAS_DEFAULT));
 	struct varlena *sum = NULL;
@@ -227,16 +204,21 @@ kbf_append(PG_FUNCTION_ARGS)
 
 	iblt_kbf_check_failure(failure);
 	iblt_value_open(&iblt_kbf_type, &more, added);
-	deconstruct_array(array, ARR_ELEMTYPE(array), -1, false, TYPALIGN_INT,
-					  &filters, &nulls, &n);
+	n = iblt_array_take(array, &filters, &nulls);
 	for (i = 0; i < n; i++)
 		if (nulls[i])
 			iblt_value_refuse_null(&iblt_kbf_type);
 	if (n > 0)
 	{
+		IbltKbfParams params;
+
 		iblt_value_open(&iblt_kbf_type, &last, filters[n - 1]);
 		iblt_kbf_check_match(&last.params, &more.params);
-		if (!is_too_much(&last, &more, failure))
+		params = last.params;
+		(void) iblt_core_kbf_widen(&params, &more.params);
+		/* the sum may not have more keys than its capacity, but a filter without keys does no harm */
+		if (last.keys == 0 || more.keys == 0 ||
+			last.keys + more.keys <= iblt_kbf_params_capacity(&params, failure))
 			sum = combine(&last, &more, iblt_core_kbf_add);
 	}
 	if (sum == NULL)
@@ -247,8 +229,7 @@ kbf_append(PG_FUNCTION_ARGS)
 	}
 	else
 		filters[n - 1] = PointerGetDatum(sum);
-	PG_RETURN_ARRAYTYPE_P(construct_array(filters, n, ARR_ELEMTYPE(array), -1,
-										  false, TYPALIGN_INT));
+	return iblt_array_make(filters, NULL, n, ARR_ELEMTYPE(DatumGetArrayTypeP(array)));
 }
 
 /* --- one pair at a time ---------------------------------------------------- */
@@ -263,25 +244,6 @@ typedef struct Change
 	size_t		size;
 	Oid			value_type;
 } Change;
-
-/*
- * Takes over the labels that an enum type got at its end, when one of them is
- * seen for the first time.
- */
-static void
-follow_enum(const Change *change, FunctionCallInfo fcinfo,
-			IbltKbfParams *params)
-{
-	int			i;
-
-	if (PG_NARGS() <= 2 ||
-		iblt_kbf_value_kind(change->value_type) != IBLT_KBF_ENUM)
-		return;
-	for (i = 2; i < PG_NARGS(); i++)
-		if (!iblt_kbf_has_value(params, change->value_type,
-								PG_GETARG_DATUM(i)))
-			iblt_kbf_labels_follow(params, change->value_type);
-}
 
 /* Opens the filter and encodes the key of a change.  No argument may be NULL. */
 static void
@@ -301,7 +263,11 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 	change->size = coder->bytes.len;
 	if (PG_NARGS() > 2)
 		change->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
-	follow_enum(change, fcinfo, &params);
+	/* the labels that an enum type got at its end, when one of them is seen for the first time */
+	if (PG_NARGS() > 2 && iblt_kbf_value_kind(change->value_type) == IBLT_KBF_ENUM)
+		for (i = 2; i < PG_NARGS(); i++)
+			if (!iblt_kbf_has_value(&params, change->value_type, PG_GETARG_DATUM(i)))
+				iblt_kbf_labels_follow(&params, change->value_type);
 	change->value = iblt_kbf_copy(&change->result, &change->original, &params);
 }
 

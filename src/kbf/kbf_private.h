@@ -7,10 +7,7 @@
 
 #include "sketch/iblt.h"
 
-#include "lib/stringinfo.h"
-
 #include "core/kbf_cell.h"
-#include "sketch/key.h"
 
 /* A filter that does not determine the value of a key. */
 #define ERRCODE_IBLT_UNKNOWN_VALUE	MAKE_SQLSTATE('I', 'B', '0', '0', '6')
@@ -42,11 +39,7 @@ extern void iblt_kbf_refuse_contradiction(void);
 extern Datum iblt_kbf_key_arg(FunctionCallInfo fcinfo);
 extern Datum iblt_kbf_value_arg(FunctionCallInfo fcinfo, int n);
 
-/* Creates an empty value in CurrentMemoryContext, and a view of it. */
-extern struct varlena *iblt_kbf_make(IbltKbf *kbf,
-									 const IbltKbfParams *params);
-
-/* The same without the view, and sealed. */
+/* Creates an empty value in CurrentMemoryContext, sealed. */
 extern struct varlena *iblt_kbf_make_empty(const IbltKbfParams *params);
 
 /*

@@ -10,11 +10,9 @@
 #include "peer/connection.h"
 
 #include "codec/version.h"
-#include "relation/field.h"
+#include "relation/relation.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -34,29 +32,20 @@
 
 static int64 counters[COUNTERS];
 
-static void
-count_message(int64 sent, int64 received)
-{
-	counters[0]++;
-	counters[1] += sent;
-	counters[2] += received;
-}
-
 PG_FUNCTION_INFO_V1(iblt_traffic_take);
 
 /* iblt_traffic_take() -> (messages, sent, received), and resets them */
 Datum
 iblt_traffic_take(PG_FUNCTION_ARGS)
 {
-	Datum		values[COUNTERS];
-	bool		nulls[COUNTERS] = {false};
+	IbltRow		row = {0};
 
 	for (int i = 0; i < COUNTERS; i++)
 	{
-		values[i] = Int64GetDatum(counters[i]);
+		iblt_column(&row, Int64GetDatum(counters[i]), false);
 		counters[i] = 0;
 	}
-	return iblt_value_row(fcinfo, values, nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 /* Waits for the socket, or until that time, and sees to interrupts. */
@@ -147,7 +136,8 @@ iblt_question_send(const char *name, const char *query)
 	}
 	/* the results of its settings */
 	c->arrived = Max(0, c->arrived - 65536);
-	count_message(strlen(query), 0);
+	counters[0]++;
+	counters[1] += strlen(query);
 	return left == 0;
 }
 
@@ -342,9 +332,12 @@ iblt_question_answer(const char *name, TimestampTz until, Oid type, bool *isnull
 		*failed = failure_of(answer->error, failure);
 	else
 	{
-		count_message(0, answer->row == NULL ? 0 : bytes_of(answer->row));
+		counters[0]++;
 		if (answer->row != NULL)
+		{
+			counters[2] += bytes_of(answer->row);
 			value = answer_of(answer->row, type, isnull);
+		}
 		/* the connection may be closed by now */
 		c = iblt_connection(name);
 		if (c != NULL)

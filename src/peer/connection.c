@@ -16,16 +16,14 @@
 #include "catalog/pg_type.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
-#include "fmgr.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "relation/field.h"
+#include "relation/relation.h"
 #include "sketch/iblt.h"
 
 static List *connections = NIL;
@@ -104,7 +102,6 @@ iblt_connection_take(const char *name, const char *peer)
 {
 	static bool registered = false;
 	IbltConnection *connection = iblt_connection(name);
-	ListCell   *cell;
 	MemoryContext old;
 
 	if (connection != NULL && strcmp(connection->peer, peer) == 0)
@@ -117,14 +114,11 @@ iblt_connection_take(const char *name, const char *peer)
 	{
 		IbltConnection *kept = list_nth(connections, i);
 
-		if (kept->name == NULL && TimestampDifferenceExceeds(kept->kept, GetCurrentTimestamp(), IBLT_KEPT_MS))
+		if (kept->name != NULL)
+			continue;
+		if (TimestampDifferenceExceeds(kept->kept, GetCurrentTimestamp(), IBLT_KEPT_MS))
 			iblt_connection_close(kept);
-	}
-	foreach(cell, connections)
-	{
-		IbltConnection *kept = lfirst(cell);
-
-		if (kept->name == NULL && kept->role == GetUserId() && strcmp(kept->peer, peer) == 0)
+		else if (connection == NULL && kept->role == GetUserId() && strcmp(kept->peer, peer) == 0)
 			connection = kept;
 	}
 	if (!registered)
@@ -270,19 +264,14 @@ iblt_peer_conns(PG_FUNCTION_ARGS)
 	static int	last = 0;
 	int			n;
 	char	  **peers = iblt_texts_of(fcinfo, 0, &n);
-	Datum	   *conns = palloc(sizeof(Datum) * Max(n, 1));
-	bool	   *nulls = palloc(Max(n, 1));
-	int			lower = 1;
+	Datum	   *conns = palloc0(sizeof(Datum) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
-	{
-		nulls[i] = peers[i] == NULL;
-		if (i == 1 && !nulls[0] && !nulls[1] && strcmp(peers[0], peers[1]) == 0)
+		if (i == 1 && peers[0] != NULL && peers[1] != NULL && strcmp(peers[0], peers[1]) == 0)
 			conns[1] = conns[0];
-		else if (!nulls[i])
+		else if (peers[i] != NULL)
 			conns[i] = CStringGetTextDatum(psprintf("iblt_%d", ++last));
-	}
-	PG_RETURN_ARRAYTYPE_P(construct_md_array(conns, nulls, 1, &n, &lower, TEXTOID, -1, false, TYPALIGN_INT));
+	return iblt_array_of(conns, n, TEXTOID);
 }
 
 PG_FUNCTION_INFO_V1(iblt_peers_close);

@@ -12,17 +12,14 @@
  */
 #include "peer/connection.h"
 
-#include "relation/field.h"
+#include "relation/relation.h"
 
 #include "codec/version.h"
 
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
-#include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
-#include "fmgr.h"
 #include "foreign/foreign.h"
-#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -31,7 +28,6 @@
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -412,16 +408,14 @@ PG_FUNCTION_INFO_V1(iblt_peers_open);
 Datum
 iblt_peers_open(PG_FUNCTION_ARGS)
 {
-	Oid			type = get_element_type(get_func_rettype(fcinfo->flinfo->fn_oid));
+	Oid			type = iblt_row_type(fcinfo);
 	TupleDesc	desc = lookup_rowtype_tupdesc_copy(type, -1);
 	double		caller_ms = PG_GETARG_FLOAT8(2) * 1000;
 	int			n;
 	int			m;
-	int			lower = 1;
 	char	  **names = iblt_texts_of(fcinfo, 0, &n);
 	char	  **peers = iblt_texts_of(fcinfo, 1, &m);
 	Datum	   *failures = palloc0(sizeof(Datum) * Max(n, 1));
-	bool	   *nulls = palloc0(Max(n, 1));
 	bool		waits;
 	bool		failed = false;
 	Opening    *o = palloc0(sizeof(Opening) * Max(n, 1));
@@ -461,13 +455,12 @@ iblt_peers_open(PG_FUNCTION_ARGS)
 	{
 		if (o[i].peer != NULL)
 			finish(&o[i]);
-		nulls[i] = o[i].failure[IBLT_FAILURE_STATE] == NULL;
-		failed = failed || !nulls[i];
-		if (!nulls[i])
-			failures[i] = iblt_failure(desc, o[i].failure, false);
+		if (o[i].failure[IBLT_FAILURE_STATE] == NULL)
+			continue;
+		failures[i] = iblt_failure(desc, o[i].failure, false);
+		failed = true;
 	}
 	if (!failed)
 		PG_RETURN_NULL();
-	PG_RETURN_ARRAYTYPE_P(construct_md_array(failures, nulls, 1, &n, &lower, type, -1, false,
-											 TYPALIGN_DOUBLE));
+	return iblt_array_of(failures, n, type);
 }

@@ -8,18 +8,13 @@
 #include "peer/connection.h"
 
 #include "codec/version.h"
-#include "relation/field.h"
+#include "relation/relation.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
-#include "executor/executor.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_func.h"
 #include "parser/parse_type.h"
@@ -233,7 +228,7 @@ described_at(const Asking *a, const char *place)
 		if (rows[i] != 0 && (at == NULL) == (place == NULL) && (at == NULL || strcmp(at, place) == 0))
 			rows[kept++] = rows[i];
 	}
-	return a->described == 0 ? 0 : iblt_array_of_rows(rows, kept, get_element_type(a->described_type));
+	return a->described == 0 ? 0 : iblt_array_of(rows, kept, get_element_type(a->described_type));
 }
 
 /* A literal of an array, or NULL. */
@@ -344,14 +339,12 @@ read_here(const Asking *a, int i, Oid wanted, bool *isnull)
 	Datum		args[] = {CStringGetTextDatum(a->queries[i]), a->keys, a->lo, a->hi, described_at(a, NULL)};
 	Datum		answer = call(a->reader, 5, types, args, isnull);
 	HeapTupleHeader row;
-	HeapTupleData tuple;
+	HeapTupleData tuple = {0};
 
 	if (*isnull)
 		return 0;
 	row = DatumGetHeapTupleHeader(answer);
 	tuple.t_len = HeapTupleHeaderGetDatumLength(row);
-	ItemPointerSetInvalid(&tuple.t_self);
-	tuple.t_tableOid = InvalidOid;
 	tuple.t_data = row;
 	return local_value(a, &tuple, lookup_rowtype_tupdesc_copy(HeapTupleHeaderGetTypeId(row),
 															  HeapTupleHeaderGetTypMod(row)), wanted, isnull);
@@ -430,10 +423,6 @@ iblt_ask_values(PG_FUNCTION_ARGS)
 	Oid			wanted;
 	Datum	   *answers;
 	bool	   *nulls;
-	int			lower = 1;
-	int16		length;
-	bool		by_value;
-	char		align;
 	Datum		result;
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext work = AllocSetContextCreate(caller, "iblt answers", ALLOCSET_DEFAULT_SIZES);
@@ -457,9 +446,8 @@ iblt_ask_values(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(caller);
 	if (a.n == 0 || (a.at_once && nulls[0]))
 		PG_RETURN_NULL();
-	get_typlenbyvalalign(a.form, &length, &by_value, &align);
 	result = a.at_once ? PointerGetDatum(PG_DETOAST_DATUM_COPY(answers[0]))
-		: PointerGetDatum(construct_md_array(answers, nulls, 1, &a.n, &lower, a.form, length, by_value, align));
+		: iblt_array_make(answers, nulls, a.n, a.form);
 	MemoryContextDelete(work);
 	return result;
 }

@@ -5,11 +5,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
@@ -18,7 +16,7 @@
 
 #include "codec/version.h"
 #include "peer/connection.h"
-#include "relation/field.h"
+#include "relation/relation.h"
 
 PG_FUNCTION_INFO_V1(iblt_raise);
 PG_FUNCTION_INFO_V1(iblt_refuse_early);

@@ -28,16 +28,14 @@
 #include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/walreceiver.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "utils/array.h"
 #include "utils/pg_lsn.h"
 
 #include "codec/version.h"
+#include "sketch/value.h"
 
 /* They last as long as the WAL takes to flush.  The caller may ask again. */
 #define LONGEST_WAIT_MS	1000
@@ -72,13 +70,10 @@ iblt_committing(PG_FUNCTION_ARGS)
 {
 	Datum	   *xids;
 	bool	   *nulls;
-	int			number;
+	int			number = iblt_array_take(PG_GETARG_DATUM(0), &xids, &nulls);
 	int			left = 0;
-	bool		known;
+	bool		known = number == 0 || wait_for_commits();
 
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), XIDOID, sizeof(TransactionId), true,
-					  TYPALIGN_INT, &xids, &nulls, &number);
-	known = number == 0 || wait_for_commits();
 	for (int i = 0; i < number; i++)
 	{
 		TransactionId xid = nulls[i] ? InvalidTransactionId : DatumGetTransactionId(xids[i]);
@@ -95,8 +90,7 @@ iblt_committing(PG_FUNCTION_ARGS)
 						   TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid))))
 			xids[left++] = xids[i];
 	}
-	PG_RETURN_ARRAYTYPE_P(construct_array(xids, left, XIDOID, sizeof(TransactionId), true,
-										  TYPALIGN_INT));
+	return iblt_array_make(xids, NULL, left, XIDOID);
 }
 
 PG_FUNCTION_INFO_V1(iblt_wal_position);

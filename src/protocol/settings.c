@@ -10,12 +10,11 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
-#include "relation/guard.h"
+#include "relation/relation.h"
 
 PG_FUNCTION_INFO_V1(iblt_peer_settings);
 

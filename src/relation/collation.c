@@ -9,7 +9,6 @@
 
 #include "access/transam.h"
 #include "catalog/pg_collation.h"
-#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
@@ -19,7 +18,7 @@
 
 #include "codec/codec.h"
 #include "codec/version.h"
-#include "relation/collation.h"
+#include "relation/relation.h"
 
 /* The arguments of a call, an operator or a cast through text; else none. */
 static List *
@@ -226,14 +225,6 @@ add_collations_of_texts(List *collations, Node *call, bool text_varies)
 	return collations;
 }
 
-/* Is it a type of documents or queries of a text search, or over one, or an array of these? */
-static bool
-is_text_search(Oid type)
-{
-	type = iblt_base_type(type);
-	return type == TSVECTOROID || type == TSQUERYOID;
-}
-
 void
 iblt_call_depends(Node *call, List **collations, List **enums)
 {
@@ -276,7 +267,8 @@ iblt_call_depends(Node *call, List **collations, List **enums)
 			*collations = add_collation(*collations, lfirst_oid(lc));
 	}
 	/* letters and blanks of a text search are those of the database's own locale */
-	if (IsA(call, CoerceViaIO) && is_text_search(exprType(call)))
+	if (IsA(call, CoerceViaIO) && (iblt_base_type(exprType(call)) == TSVECTOROID ||
+								   iblt_base_type(exprType(call)) == TSQUERYOID))
 		*collations = list_append_unique_oid(*collations, DEFAULT_COLLATION_OID);
 	/* a number stands for another character in another encoding */
 	if (IsA(call, FuncExpr) && ((FuncExpr *) call)->funcid == F_CHR)

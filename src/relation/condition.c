@@ -19,7 +19,6 @@
 #include "sketch/iblt.h"
 
 #include "access/relation.h"
-#include "access/sysattr.h"
 #include "access/transam.h"
 #include "catalog/heap.h"
 #include "catalog/pg_collation.h"
@@ -42,10 +41,8 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
-#include "utils/rel.h"
 
-#include "codec/codec.h"
-#include "relation/collation.h"
+#include "relation/relation.h"
 
 #define HINT_CONSTANT	"Use constants and immutable functions, as in condition => format('ts > %L', now() - interval '1 hour')."
 #define HINT_SUBQUERY	"Use the subquery's result as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
@@ -333,23 +330,6 @@ locate_error(void *text)
 	}
 }
 
-/* The drivers cannot pin this setting: a peer reads a query before it runs them. */
-static void
-check_backslash(Expression *expression, const char *text)
-{
-	const char *conforming = GetConfigOption("standard_conforming_strings", true, false);
-
-	if (strchr(text, '\\') == NULL)
-		return;
-	refuse_portable(expression, "a backslash, which depends on standard_conforming_strings");
-	if (conforming != NULL && strcmp(conforming, "on") != 0)
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg(expression->is_condition
-						? "condition contains a backslash while standard_conforming_strings is off"
-						: "expression contains a backslash while standard_conforming_strings is off"),
-				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
-}
-
 /*
  * Analyses and checks a text on the relation, which it may call "t".  If it is
  * portable, columns have no collations of their own, because those of another
@@ -408,14 +388,22 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 {
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	Expression	expression = {.is_condition = PG_GETARG_BOOL(2), .portable = PG_GETARG_BOOL(3)};
+	const char *conforming = GetConfigOption("standard_conforming_strings", true, false);
 	Relation	relation;
 	Node	   *checked;
 	ArrayBuildState *names;
 	int			column = 0;
-	Datum		values[5];
-	bool		nulls[5] = {false};
+	IbltRow		row = {0};
 
-	check_backslash(&expression, source);
+	/* the drivers cannot pin the setting: a peer reads a query before it runs them */
+	if (strchr(source, '\\') != NULL)
+		refuse_portable(&expression, "a backslash, which depends on standard_conforming_strings");
+	if (strchr(source, '\\') != NULL && conforming != NULL && strcmp(conforming, "on") != 0)
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg(expression.is_condition
+						? "condition contains a backslash while standard_conforming_strings is off"
+						: "expression contains a backslash while standard_conforming_strings is off"),
+				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
 	if ((relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock)) == NULL)
 		PG_RETURN_NULL();
 	checked = check_text(&expression, relation, source);
@@ -425,16 +413,16 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("expressions of type %s cannot be compared", format_type_be(exprType(checked))),
 				 errhint("Compare the columns one by one, or cast them to a named type.")));
-	values[0] = ObjectIdGetDatum(exprType(checked));
-	values[1] = Int32GetDatum(exprTypmod(checked));
-	values[2] = iblt_value_oids(expression.collations);
 	names = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 	while ((column = bms_next_member(expression.columns, column)) > 0)
 		names = accumArrayResult(names, CStringGetTextDatum(get_attname(PG_GETARG_OID(0),
 																		column, false)),
 								 false, TEXTOID, CurrentMemoryContext);
-	values[3] = makeArrayResult(names, CurrentMemoryContext);
-	values[4] = iblt_value_oids(expression.enums);
+	iblt_column(&row, ObjectIdGetDatum(exprType(checked)), false);
+	iblt_column(&row, Int32GetDatum(exprTypmod(checked)), false);
+	iblt_column(&row, iblt_value_oids(expression.collations), false);
+	iblt_column(&row, makeArrayResult(names, CurrentMemoryContext), false);
+	iblt_column(&row, iblt_value_oids(expression.enums), false);
 	relation_close(relation, AccessShareLock);
-	return iblt_value_row(fcinfo, values, nulls);
+	return iblt_value_row(fcinfo, &row);
 }

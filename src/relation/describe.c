@@ -11,12 +11,9 @@
  */
 #include "sketch/iblt.h"
 
-#include "relation/fingerprint.h"
-#include "relation/parts.h"
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/transam.h"
@@ -39,7 +36,6 @@
 #include "utils/fmgroids.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -48,40 +44,10 @@ typedef struct Described
 {
 	Oid			relid;
 	FormData_pg_class class;
-	List	   *columns;		/* of Form_pg_attribute */
+	List	   *columns;		/* of Form_pg_attribute, in the order of their numbers */
 	ArrayType  *ordered;		/* types that sort alike on all servers */
 	bool		more;			/* does describe() look further? */
 } Described;
-
-/* Columns */
-
-/* In the order of their numbers, which is that of the index. */
-static void
-read_columns(Described *d)
-{
-	ListCell   *lc;
-
-	foreach(lc, iblt_catalog_rows(AttributeRelationId, AttributeRelidNumIndexId,
-								  Anum_pg_attribute_attrelid, d->relid,
-								  GetActiveSnapshot()))
-	{
-		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT((HeapTuple) lfirst(lc));
-
-		if (att->attnum > 0 && !att->attisdropped)
-			d->columns = lappend(d->columns, att);
-	}
-}
-
-/* A column as side_column in SQL. */
-static void
-append_column(StringInfo json, Form_pg_attribute att)
-{
-	appendStringInfoString(json, "{\"name\": ");
-	escape_json(json, NameStr(att->attname));
-	appendStringInfoString(json, ", ");
-	iblt_append_type(json, att->atttypid, att->atttypmod);
-	appendStringInfo(json, ", \"not_null\": %s}", att->attnotnull ? "true" : "false");
-}
 
 /* Keys: the unique indexes that tell the rows of a relation apart */
 
@@ -410,7 +376,14 @@ iblt_describe(PG_FUNCTION_ARGS)
 	if (!iblt_catalog_class(d.relid, GetActiveSnapshot(), &d.class) ||
 		(schema = get_namespace_name(d.class.relnamespace)) == NULL)
 		PG_RETURN_NULL();
-	read_columns(&d);
+	foreach(lc, iblt_catalog_rows(AttributeRelationId, AttributeRelidNumIndexId,
+								  Anum_pg_attribute_attrelid, d.relid, GetActiveSnapshot()))
+	{
+		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT((HeapTuple) lfirst(lc));
+
+		if (att->attnum > 0 && !att->attisdropped)
+			d.columns = lappend(d.columns, att);
+	}
 	initStringInfo(&json);
 	appendStringInfoString(&json, "{\"relation\": ");
 	escape_json(&json, quote_qualified_identifier(schema, NameStr(d.class.relname)));
@@ -430,8 +403,14 @@ iblt_describe(PG_FUNCTION_ARGS)
 													  d.columns)));
 	foreach(lc, d.columns)
 	{
-		appendStringInfoString(&json, foreach_current_index(lc) == 0 ? "" : ", ");
-		append_column(&json, lfirst(lc));
+		Form_pg_attribute att = lfirst(lc);
+
+		/* as side_column in SQL */
+		appendStringInfo(&json, "%s{\"name\": ", foreach_current_index(lc) == 0 ? "" : ", ");
+		escape_json(&json, NameStr(att->attname));
+		appendStringInfoString(&json, ", ");
+		iblt_append_type(&json, att->atttypid, att->atttypmod);
+		appendStringInfo(&json, ", \"not_null\": %s}", att->attnotnull ? "true" : "false");
 	}
 	appendStringInfoChar(&json, ']');
 	append_keys(&json, &d);

@@ -5,14 +5,15 @@
  * In PL/pgSQL a field of each row of an array takes a loop, or a query, which a
  * new session plans.
  */
-#include "relation/field.h"
+#include "relation/relation.h"
 
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+
+#include "sketch/value.h"
 
 Datum
 iblt_field_of(Datum row, const char *name)
@@ -52,34 +53,21 @@ iblt_rows_of(Datum array, int *n)
 	Datum	   *rows = NULL;
 	bool	   *nulls;
 
-	*n = 0;
-	if (array != 0)
-		deconstruct_array(DatumGetArrayTypeP(array), ARR_ELEMTYPE(DatumGetArrayTypeP(array)), -1, false,
-						  TYPALIGN_DOUBLE, &rows, &nulls, n);
+	*n = iblt_array_take(array, &rows, &nulls);
 	for (int i = 0; i < *n; i++)
 		if (nulls[i])
 			rows[i] = 0;
 	return rows;
 }
 
-/* An array, which has one dimension unless it is empty.  What is 0 is null. */
-static Datum
-array_of(Datum *values, int n, Oid type, char align)
+Datum
+iblt_array_of(Datum *values, int n, Oid type)
 {
 	bool	   *nulls = palloc(Max(n, 1));
-	int			lbound = 1;
 
-	if (n == 0)
-		PG_RETURN_ARRAYTYPE_P(construct_empty_array(type));
 	for (int i = 0; i < n; i++)
 		nulls[i] = values[i] == 0;
-	PG_RETURN_ARRAYTYPE_P(construct_md_array(values, nulls, 1, &n, &lbound, type, -1, false, align));
-}
-
-Datum
-iblt_array_of_rows(Datum *rows, int n, Oid type)
-{
-	return array_of(rows, n, type, TYPALIGN_DOUBLE);
+	return iblt_array_make(values, nulls, n, type);
 }
 
 Oid
@@ -97,13 +85,11 @@ iblt_text_arg(FunctionCallInfo fcinfo, int n, const char *otherwise)
 char	  **
 iblt_texts_of(FunctionCallInfo fcinfo, int arg, int *n)
 {
-	Datum	   *values = NULL;
-	bool	   *nulls = NULL;
+	Datum	   *values;
+	bool	   *nulls;
 	char	  **texts;
 
-	*n = 0;
-	if (!PG_ARGISNULL(arg))
-		deconstruct_array(PG_GETARG_ARRAYTYPE_P(arg), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, n);
+	*n = iblt_array_take(PG_ARGISNULL(arg) ? 0 : PG_GETARG_DATUM(arg), &values, &nulls);
 	texts = palloc0(sizeof(char *) * Max(*n, 1));
 	for (int i = 0; i < *n; i++)
 		texts[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
@@ -134,7 +120,7 @@ iblt_field(PG_FUNCTION_ARGS)
 	int			n;
 
 	if (PG_ARGISNULL(0) || name == NULL)
-		PG_RETURN_ARRAYTYPE_P(construct_empty_array(TEXTOID));
+		return iblt_array_of(NULL, 0, TEXTOID);
 	values = rows_with_text(PG_GETARG_DATUM(0), name, &n);
 	for (int i = 0; i < n; i++)
 	{
@@ -142,7 +128,7 @@ iblt_field(PG_FUNCTION_ARGS)
 		if (values[i] != 0)
 			values[i] = iblt_field_of(values[i], name);
 	}
-	return array_of(values, n, TEXTOID, TYPALIGN_INT);
+	return iblt_array_of(values, n, TEXTOID);
 }
 
 PG_FUNCTION_INFO_V1(iblt_rows_named);
@@ -164,5 +150,5 @@ iblt_rows_named(PG_FUNCTION_ARGS)
 			if (rows[k] != 0 && strcmp(iblt_text_field(rows[k], "name", ""), names[i]) == 0)
 				found[i] = rows[k];
 	}
-	return array_of(found, m, ARR_ELEMTYPE(PG_GETARG_ARRAYTYPE_P(0)), TYPALIGN_DOUBLE);
+	return iblt_array_of(found, m, ARR_ELEMTYPE(PG_GETARG_ARRAYTYPE_P(0)));
 }

@@ -24,15 +24,11 @@
  * So what the planner will find is looked up before, and must be what the
  * snapshot sees.
  */
-#include "sketch/iblt.h"
-
-#include "relation/fingerprint.h"
+#include "relation/relation.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
@@ -43,7 +39,6 @@
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 

@@ -21,18 +21,13 @@
  * Functions of PostgreSQL's own library bypass the hooks.  They belong to a
  * superuser.
  */
-#include "postgres.h"
+#include "relation/relation.h"
 
-#include "relation/guard.h"
-
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "access/parallel.h"
 #include "access/relation.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/cost.h"
@@ -43,7 +38,6 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
@@ -202,30 +196,6 @@ check_relation(const RangeTblEntry *rte)
 }
 
 /*
- * The session keeps the expressions of an index as the planner has made them.  Where
- * a SQL function was not inlined, they would not be those of later statements: these
- * would not find the index, and INSERT ... ON CONFLICT would be an error.
- */
-static void
-forget_expressions(RelOptInfo *rel)
-{
-	ListCell   *lc;
-
-	foreach(lc, rel->indexlist)
-	{
-		IndexOptInfo *info = lfirst(lc);
-		Relation	index = info->indexprs == NIL && info->indpred == NIL ? NULL :
-			try_relation_open(info->indexoid, NoLock);
-
-		if (index == NULL)
-			continue;
-		index->rd_indexprs = NIL;
-		index->rd_indpred = NIL;
-		relation_close(index, NoLock);
-	}
-}
-
-/*
  * The planner asks a function of a range type how far bounds are apart.  The session keeps it as
  * it was found, perhaps while nothing was refused, and without the hook.  So it is looked up again.
  */
@@ -260,6 +230,7 @@ static void
 on_plan(IBLT_PLAN_HOOK_PARAMS)
 {
 	RangeTblEntry *planned = planner_rt_fetch(rel->relid, root);
+	ListCell   *lc;
 
 	if (next_planner_hook != NULL)
 		next_planner_hook(IBLT_PLAN_HOOK_ARGS);
@@ -267,8 +238,24 @@ on_plan(IBLT_PLAN_HOOK_PARAMS)
 		check_relation(planned);
 	if (planned->rtekind == RTE_RELATION && guard != GUARD_OFF)
 		hook_ranges(planned->relid);
-	if (hooked)
-		forget_expressions(rel);
+
+	/*
+	 * The session keeps the expressions of an index as the planner has made them.  Where a SQL
+	 * function was not inlined, they would not be those of later statements: these would not find
+	 * the index, and INSERT ... ON CONFLICT would be an error.
+	 */
+	foreach(lc, hooked ? rel->indexlist : NIL)
+	{
+		IndexOptInfo *info = lfirst(lc);
+		Relation	index = info->indexprs == NIL && info->indpred == NIL ? NULL :
+			try_relation_open(info->indexoid, NoLock);
+
+		if (index == NULL)
+			continue;
+		index->rd_indexprs = NIL;
+		index->rd_indpred = NIL;
+		relation_close(index, NoLock);
+	}
 	/* read_heap: settings only make indexes dear, and a scan may be dearer */
 	if (guard != GUARD_OFF && !enable_indexscan && !enable_bitmapscan)
 		rel->indexlist = NIL;

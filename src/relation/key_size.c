@@ -2,7 +2,7 @@
  * key_size.c
  *	  Which keys go into a sketch as they are.
  */
-#include "relation/field.h"
+#include "relation/relation.h"
 
 #include "catalog/pg_type.h"
 

@@ -7,40 +7,29 @@
  * for equal.  Without a send function, a checksum takes the text of values.  An extension may have
  * one in some of its versions only (cube: from 1.5 on).
  */
-#include "sketch/iblt.h"
+#include "relation/relation.h"
 
-#include "relation/fingerprint.h"
-#include "relation/parts.h"
-
-#include "access/htup_details.h"
 #include "access/transam.h"
-#include "catalog/pg_attribute.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
+
+#include "codec/codec.h"
 
 /* The type below all domains, InvalidOid if one of them has been dropped. */
 static Oid
 base_type(Oid type)
 {
-	HeapTuple	tuple;
+	FormData_pg_type form;
 
-	while (HeapTupleIsValid(tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type))))
+	while (iblt_type_form(type, true, &form))
 	{
-		Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
-		bool		domain = form->typtype == TYPTYPE_DOMAIN;
-		Oid			below = form->typbasetype;
-
-		ReleaseSysCache(tuple);
-		if (!domain)
+		if (form.typtype != TYPTYPE_DOMAIN)
 			return type;
-		type = below;
+		type = form.typbasetype;
 	}
 	return InvalidOid;
 }
@@ -86,51 +75,45 @@ append_columns(StringInfo parts, List **textual, Oid relid)
 static void
 append_parts(StringInfo parts, List **textual, Oid type, int32 typmod)
 {
-	HeapTuple	tuple;
-	Form_pg_type form;
+	FormData_pg_type form;
 	char	   *name = format_type_extended(type, is_modified(type) ? typmod : -1,
 											(is_modified(type) ? FORMAT_TYPE_TYPEMOD_GIVEN : 0) |
 											FORMAT_TYPE_ALLOW_INVALID);
 
 	check_stack_depth();
 	CHECK_FOR_INTERRUPTS();
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	if (type < FirstNormalObjectId || !HeapTupleIsValid(tuple))
+	if (type < FirstNormalObjectId || !iblt_type_form(type, true, &form))
 	{
 		appendStringInfoString(parts, name);
-		if (HeapTupleIsValid(tuple))
-			ReleaseSysCache(tuple);
 		return;
 	}
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	if (form->typtype == TYPTYPE_BASE && !OidIsValid(form->typsend))
-		*textual = lappend(*textual, pstrdup(NameStr(form->typname)));
-	if (form->typtype == TYPTYPE_DOMAIN)
-		append_parts(parts, textual, form->typbasetype, form->typtypmod);
-	else if (OidIsValid(form->typelem) && get_array_type(form->typelem) == type)
+	if (form.typtype == TYPTYPE_BASE && !OidIsValid(form.typsend))
+		*textual = lappend(*textual, pstrdup(NameStr(form.typname)));
+	if (form.typtype == TYPTYPE_DOMAIN)
+		append_parts(parts, textual, form.typbasetype, form.typtypmod);
+	else if (OidIsValid(form.typelem) && get_array_type(form.typelem) == type)
 	{
-		append_parts(parts, textual, form->typelem, -1);
+		append_parts(parts, textual, form.typelem, -1);
 		appendStringInfoString(parts, "[]");
 	}
-	else if (form->typtype == TYPTYPE_RANGE || form->typtype == TYPTYPE_MULTIRANGE)
+	else if (form.typtype == TYPTYPE_RANGE || form.typtype == TYPTYPE_MULTIRANGE)
 	{
 		appendStringInfo(parts, "%s of ", name);
-		append_parts(parts, textual, get_range_subtype(form->typtype == TYPTYPE_RANGE
+		append_parts(parts, textual, get_range_subtype(form.typtype == TYPTYPE_RANGE
 														   ? type : get_multirange_range(type)), -1);
 	}
-	else if (form->typtype == TYPTYPE_COMPOSITE)
-		append_columns(parts, textual, form->typrelid);
+	else if (form.typtype == TYPTYPE_COMPOSITE)
+		append_columns(parts, textual, form.typrelid);
 	else
 	{
 		StringInfoData unused;
 
 		/* a type that somebody made with elements, and no array */
 		initStringInfo(&unused);
-		if (OidIsValid(form->typelem))
-			append_parts(&unused, textual, form->typelem, -1);
-		appendStringInfo(parts, "%s%s", name, form->typtype == TYPTYPE_ENUM ? " enum" : "");
+		if (OidIsValid(form.typelem))
+			append_parts(&unused, textual, form.typelem, -1);
+		appendStringInfo(parts, "%s%s", name, form.typtype == TYPTYPE_ENUM ? " enum" : "");
 	}
-	ReleaseSysCache(tuple);
 }
 
 static int

@@ -10,7 +10,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -32,15 +31,12 @@
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 #include "utils/varlena.h"
 
 #include "codec/version.h"
-#include "relation/field.h"
-#include "relation/fingerprint.h"
-#include "relation/guard.h"
+#include "relation/relation.h"
 
 /* --- may a view run code of other roles that guard.c does not see? --------------- */
 
@@ -100,18 +96,14 @@ is_risky(Oid function, void *context)
 static bool
 type_runs_code(Oid type)
 {
-	HeapTuple	tuple;
 	FormData_pg_type form;
 	Oid			part;
 
 	check_stack_depth();
 	if (type < FirstNormalObjectId)
 		return false;
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	if (!HeapTupleIsValid(tuple))
+	if (!iblt_type_form(type, true, &form))
 		return true;
-	form = *(Form_pg_type) GETSTRUCT(tuple);
-	ReleaseSysCache(tuple);
 	if ((form.typtype == TYPTYPE_DOMAIN || form.typtype == TYPTYPE_COMPOSITE) &&
 		!iblt_guard_trusts(form.typowner))
 		return true;
@@ -289,25 +281,16 @@ refuse_altered(const char *relation, const char *side, const char *detail)
 			 : errhint("Compare when no other session alters, renames or drops it.")));
 }
 
-PG_FUNCTION_INFO_V1(iblt_refuse_altered);
-
 /* iblt_refuse_altered(relation, side, detail) -> void */
-Datum
-iblt_refuse_altered(PG_FUNCTION_ARGS)
-{
-	refuse_altered(iblt_text_arg(fcinfo, 0, ""), iblt_text_arg(fcinfo, 1, ""), iblt_text_arg(fcinfo, 2, ""));
-	PG_RETURN_VOID();
-}
-
-PG_FUNCTION_INFO_V1(iblt_read_lock);
+IBLT_FUNCTION(iblt_refuse_altered,
+			  (refuse_altered(iblt_text_arg(fcinfo, 0, ""), iblt_text_arg(fcinfo, 1, ""),
+							  iblt_text_arg(fcinfo, 2, "")), (Datum) 0))
 
 /* iblt_read_lock(relation, server, fingerprint, views) -> boolean */
-Datum
-iblt_read_lock(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(read_lock(iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, NULL), iblt_text_arg(fcinfo, 2, NULL),
-							 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3)));
-}
+IBLT_FUNCTION(iblt_read_lock,
+			  BoolGetDatum(read_lock(iblt_text_arg(fcinfo, 0, NULL), iblt_text_arg(fcinfo, 1, NULL),
+									 iblt_text_arg(fcinfo, 2, NULL),
+									 !PG_ARGISNULL(3) && PG_GETARG_BOOL(3))))
 
 /* What was described of a side; "plain" are the places that are asked by plain queries, if not NULL. */
 static Datum
@@ -357,7 +340,7 @@ iblt_reads(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 		if (rows[i] != 0)
 			rows[i] = described(rows[i], plain, desc);
-	return iblt_array_of_rows(rows, n, type);
+	return iblt_array_of(rows, n, type);
 }
 
 PG_FUNCTION_INFO_V1(iblt_read_begin);
@@ -392,8 +375,7 @@ iblt_read(PG_FUNCTION_ARGS)
 	int			result;
 	HeapTupleHeader answer = NULL;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("query must not be null")));
+	iblt_require_arg(fcinfo, 0, "query", NULL);
 	if (!PG_ARGISNULL(4))
 		(void) DirectFunctionCall1(iblt_read_begin, PG_GETARG_DATUM(4));
 	for (int i = 0; i < 3; i++)

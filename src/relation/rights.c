@@ -5,15 +5,13 @@
  * PostgreSQL asks that of the relations of a query.  A function that reads a
  * relation by its OID has to ask itself.
  */
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
-
-#include "relation/fingerprint.h"
 
 bool
 iblt_has_rights(Oid relid, List *columns)

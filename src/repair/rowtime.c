@@ -10,18 +10,15 @@
 
 #include "access/commit_ts.h"
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/tableam.h"
 #include "access/transam.h"
-#include "catalog/pg_class.h"
 #include "executor/tuptable.h"
 #include "storage/bufmgr.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "relation/rights.h"
+#include "relation/relation.h"
 
 /* Is it the transaction that wrote a row, for certain? */
 static bool

@@ -12,9 +12,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "fmgr.h"
 #include "lib/ilist.h"
 #include "storage/buffile.h"
 #include "utils/array.h"
@@ -24,7 +22,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#include "relation/guard.h"
+#include "relation/relation.h"
 
 /* Where an array is in the file. */
 typedef struct Place

@@ -10,19 +10,14 @@
 
 #include "access/heapam.h"
 #include "access/heaptoast.h"
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 
 #include "codec/version.h"
 #include "digest/store.h"
@@ -339,15 +334,13 @@ write_rows(FunctionCallInfo fcinfo, bool add)
 	const RunFilter *last = NULL;	/* of a run that is there */
 	HeapTuple  *tuples;
 	RunFilter  *filters;
-	Datum	   *rows = NULL;
-	bool	   *nulls = NULL;
-	int			n = 0;
+	Datum	   *rows;
+	bool	   *nulls;
+	int			n;
 
 	if (store == NULL)
 		elog(ERROR, "a store of runs is not a heap");
-	if (!PG_ARGISNULL(0))
-		deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), store->rd_rel->reltype, -1, false,
-						  TYPALIGN_DOUBLE, &rows, &nulls, &n);
+	n = iblt_array_take(PG_ARGISNULL(0) ? 0 : PG_GETARG_DATUM(0), &rows, &nulls);
 	tuples = palloc(sizeof(HeapTuple) * n);
 	filters = palloc(sizeof(RunFilter) * n);
 	for (int i = 0; i < n; i++)
@@ -418,18 +411,13 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(n);
 }
 
-PG_FUNCTION_INFO_V1(iblt_run_lock);
-
 /*
  * iblt_run_lock(run, table_number, number, wait) -> boolean: takes a lock of a run of this role
  * until the transaction ends.  Without a table (0), the lock of those who write the run if the
  * number is 0, and the one that all who work on it share if it is 1.  With one, the lock to
  * begin the table if the number is 0, otherwise that of a slice.
  */
-Datum
-iblt_run_lock(PG_FUNCTION_ARGS)
-{
-	require_run(PG_GETARG_INT64(0));
-	PG_RETURN_BOOL(lock_run(PG_GETARG_INT64(0), PG_GETARG_INT32(1), PG_GETARG_INT64(2),
-							PG_GETARG_BOOL(3)));
-}
+IBLT_FUNCTION(iblt_run_lock,
+			  (require_run(PG_GETARG_INT64(0)),
+			   BoolGetDatum(lock_run(PG_GETARG_INT64(0), PG_GETARG_INT32(1), PG_GETARG_INT64(2),
+									 PG_GETARG_BOOL(3)))))

@@ -5,7 +5,6 @@
  */
 #include "sketch/aggsite.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
 #include "executor/nodeAgg.h"
@@ -14,7 +13,6 @@
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "codec/checksum.h"
@@ -36,37 +34,6 @@ iblt_agg_context(FunctionCallInfo fcinfo)
 }
 
 /*
- * The Aggref that is being evaluated.  PostgreSQL does not pass it to
- * serialization functions, which are found by their call structure.
- */
-static Aggref *
-current_aggref(FunctionCallInfo fcinfo)
-{
-	AggState   *state = (AggState *) fcinfo->context;
-	int			i;
-
-	for (i = 0; i < state->numtrans; i++)
-		if (state->pertrans[i].serialfn_fcinfo == fcinfo)
-			return state->pertrans[i].aggref;
-	return AggGetAggref(fcinfo);
-}
-
-static bool
-has_final_function(Oid aggregate, Oid final)
-{
-	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
-	Form_pg_aggregate form;
-	bool		has;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_aggregate) GETSTRUCT(tuple);
-	has = form->aggfinalfn == final;
-	ReleaseSysCache(tuple);
-	return has;
-}
-
-/*
  * Argument n of the window's calls of the aggregate if all calls agree on it.
  * PostgreSQL does not tell a final function which of them it is called for.
  */
@@ -80,10 +47,16 @@ window_argument(FunctionCallInfo fcinfo, int n)
 	foreach(lc, state->funcs)
 	{
 		WindowFunc *call = ((WindowFuncExprState *) lfirst(lc))->wfunc;
+		HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(call->winfnoid));
+		Oid			final = InvalidOid;
 		Expr	   *argument;
 
-		if (!has_final_function(call->winfnoid, fcinfo->flinfo->fn_oid) ||
-			n >= list_length(call->args))
+		if (HeapTupleIsValid(tuple))
+		{
+			final = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggfinalfn;
+			ReleaseSysCache(tuple);
+		}
+		if (final != fcinfo->flinfo->fn_oid || n >= list_length(call->args))
 			continue;
 		argument = list_nth(call->args, n);
 		if (found != NULL && !equal(found, argument))
@@ -101,13 +74,19 @@ window_argument(FunctionCallInfo fcinfo, int n)
 static Expr *
 agg_argument(FunctionCallInfo fcinfo, int n)
 {
-	Aggref	   *aggref;
+	AggState   *state = (AggState *) fcinfo->context;
+	Aggref	   *aggref = NULL;
 
-	if (fcinfo->context != NULL && IsA(fcinfo->context, WindowAggState))
+	if (state != NULL && IsA(state, WindowAggState))
 		return window_argument(fcinfo, n);
-	if (fcinfo->context == NULL || !IsA(fcinfo->context, AggState))
+	if (state == NULL || !IsA(state, AggState))
 		return NULL;
-	aggref = current_aggref(fcinfo);
+	/* serialization functions do not get it, and are found by their call structure */
+	for (int i = 0; i < state->numtrans && aggref == NULL; i++)
+		if (state->pertrans[i].serialfn_fcinfo == fcinfo)
+			aggref = state->pertrans[i].aggref;
+	if (aggref == NULL)
+		aggref = AggGetAggref(fcinfo);
 	if (aggref == NULL || n >= list_length(aggref->args))
 		return NULL;
 	return ((TargetEntry *) list_nth(aggref->args, n))->expr;
@@ -130,21 +109,6 @@ needs_row(Expr *argument)
 	/* a SubPlan would leave a pointer to short-lived memory in the plan */
 	return argument == NULL || contain_var_clause((Node *) argument) ||
 		contain_subplans((Node *) argument);
-}
-
-/* Evaluates the expression if that needs no row.  Returns false if it does. */
-static bool
-evaluate(FunctionCallInfo fcinfo, Expr *argument, Datum *value, bool *isnull)
-{
-	PlanState  *plan = (PlanState *) fcinfo->context;
-	ExprState  *state;
-
-	if (needs_row(argument))
-		return false;
-	/* without the plan as parent, no code is compiled for each empty group */
-	state = ExecInitExpr(argument, NULL);
-	*value = ExecEvalExprSwitchContext(state, plan->ps_ExprContext, isnull);
-	return true;
 }
 
 /* --- call sites ------------------------------------------------------------- */
@@ -340,9 +304,16 @@ value_without_row(FunctionCallInfo fcinfo, const IbltAggKind *kind,
 
 	site->kind = kind;
 	site->third = third_argument(third_type);
-	if (site->third != IBLT_THIRD_NONE &&
-		!evaluate(fcinfo, agg_argument(fcinfo, 2), &third, &isnull))
-		return NULL;
+	if (site->third != IBLT_THIRD_NONE)
+	{
+		Expr	   *argument = agg_argument(fcinfo, 2);
+
+		if (needs_row(argument))
+			return NULL;
+		/* without the plan as parent, no code is compiled for each empty group */
+		third = ExecEvalExprSwitchContext(ExecInitExpr(argument, NULL),
+										  ((PlanState *) fcinfo->context)->ps_ExprContext, &isnull);
+	}
 	if (isnull)
 		iblt_agg_refuse_null_third(kind->type->aggregate, site->third == IBLT_THIRD_TEMPLATE);
 	site->value_type = OidIsValid(value_type) ? getBaseType(value_type) : InvalidOid;

@@ -15,10 +15,8 @@
 
 #include "sketch/iblt.h"
 
-#include "catalog/pg_type.h"
 #include "nodes/primnodes.h"
 
-#include "sketch/key.h"
 #include "sketch/page.h"
 
 /* Memory that lives as long as the group.  ERROR outside an aggregate. */

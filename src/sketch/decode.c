@@ -14,11 +14,10 @@
  * validated it, so this trusts the disk and superusers.  No byte that they
  * changed makes the function read outside the value.
  */
-#include "sketch/decode.h"
+#include "sketch/iblt.h"
 
 #include <math.h>
 
-#include "catalog/pg_type.h"
 #include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -120,23 +119,6 @@ estimate_keys(const IbltSketch *sketch, uint64 *bound)
 	return whole_number(keys);
 }
 
-/*
- * The capacity for the next try.  If the sketch was large enough by the bound,
- * its seed was unlucky or the estimate was too low.  Half as much again then
- * makes another failure unlikely.
- */
-static uint64
-recommend(const IbltVerdict *verdict)
-{
-	uint64		need = Max(verdict->bound, (uint64) verdict->recovered + 1);
-
-	if (verdict->complete)
-		return Max(verdict->recovered, 1);
-	if (need <= verdict->capacity)
-		need = (3 * (uint64) verdict->capacity + 1) / 2;
-	return need;
-}
-
 /* ERROR for a sketch whose header and cells cannot both be right. */
 pg_noreturn static void
 refuse_contradiction(void)
@@ -163,7 +145,17 @@ iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
 	verdict->rows = iblt_core_estimate(&decoding->original, &verdict->bound);
 	verdict->keys = estimate_keys(&decoding->original, &verdict->bound);
 	verdict->capacity = iblt_params_capacity(&decoding->original.params);
-	verdict->recommended = recommend(verdict);
+	if (verdict->complete)
+		verdict->recommended = Max(verdict->recovered, 1);
+	else
+		verdict->recommended = Max(verdict->bound, (uint64) verdict->recovered + 1);
+
+	/*
+	 * If the sketch was large enough by the bound, its seed was unlucky or the estimate was too
+	 * low.  Half as much again then makes another failure unlikely.
+	 */
+	if (!verdict->complete && verdict->recommended <= verdict->capacity)
+		verdict->recommended = (3 * (uint64) verdict->capacity + 1) / 2;
 }
 
 /* The largest capacity of a sketch with these hashes. */
@@ -193,49 +185,40 @@ iblt_rows_datum(uint64 rows)
 	return Int64GetDatum((int64) Min(rows, PG_INT64_MAX));
 }
 
-static void
-decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
-			const IbltShown *keys, const IbltShown *row_values)
-{
-	const IbltSketch *sketch = &decoding->original;
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "iblt_decode row",
-													  ALLOCSET_SMALL_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(row_context);
-	IbltEntry	entry;
-
-	while (iblt_core_peel_next(decoding->peeler, &entry))
-	{
-		Datum		values[4];
-		bool		nulls[4] = {false};
-
-		values[0] = show_bytes(keys, entry.key, sketch->params.key.limbs);
-		values[1] = CStringGetTextDatum(entry.count > 0 ? "left"
-										: entry.count < 0 ? "right" : "both");
-		values[2] = Int64GetDatum(entry.count);
-		values[3] = show_value(row_values, sketch, &entry, &nulls[3]);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-		MemoryContextReset(row_context);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(row_context);
-}
-
 void
 iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 				 Oid key_type, Oid value_type, IbltVerdict *verdict)
 {
 	const IbltParams *params = &sketch->params;
-	IbltDecoding decoding;
+	Tuplestorestate *rows = iblt_value_rows(fcinfo, NULL);
+	IbltDecoding decoding = {.original = *sketch};
 	IbltShown	keys;
-	IbltShown	values;
+	IbltShown	row_values;
+	IbltEntry	entry;
+	MemoryContext row_context;
+	MemoryContext old;
 
-	(void) iblt_value_rows(fcinfo, NULL);
-	decoding.original = *sketch;
 	show(&keys, fcinfo, key_type, params, false);
-	show(&values, fcinfo, value_type, params, true);
+	show(&row_values, fcinfo, value_type, params, true);
 	iblt_decoding_start(&decoding);
-	decode_into(&decoding, (ReturnSetInfo *) fcinfo->resultinfo, &keys, &values);
+	row_context = AllocSetContextCreate(CurrentMemoryContext, "iblt_decode row",
+										ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(row_context);
+	while (iblt_core_peel_next(decoding.peeler, &entry))
+	{
+		Datum		values[4];
+		bool		nulls[4] = {false};
+
+		values[0] = show_bytes(&keys, entry.key, params->key.limbs);
+		values[1] = CStringGetTextDatum(entry.count > 0 ? "left"
+										: entry.count < 0 ? "right" : "both");
+		values[2] = Int64GetDatum(entry.count);
+		values[3] = show_value(&row_values, sketch, &entry, &nulls[3]);
+		tuplestore_putvalues(rows, ((ReturnSetInfo *) fcinfo->resultinfo)->setDesc, values, nulls);
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row_context);
 	iblt_decoding_finish(&decoding, verdict);
 }
 
@@ -307,20 +290,19 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	IbltDecoding decoding;
 	IbltVerdict verdict;
 	IbltEntry	entry;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &decoding.original, fcinfo, 0);
 	iblt_decoding_start(&decoding);
 	while (iblt_core_peel_next(decoding.peeler, &entry))
 		;
 	iblt_decoding_finish(&decoding, &verdict);
-	values[0] = BoolGetDatum(verdict.complete);
-	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = iblt_rows_datum(verdict.rows);
-	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
-	values[3] = Int32GetDatum((int32) verdict.recommended);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, BoolGetDatum(verdict.complete), false);
+	iblt_column(&row, Int64GetDatum((int64) verdict.recovered), false);
+	iblt_column(&row, iblt_rows_datum(verdict.rows), false);
+	iblt_column(&row, Int32GetDatum((int32) verdict.recommended),
+				verdict.recommended > most_capacity(&decoding.original.params));
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_estimate);
@@ -334,15 +316,14 @@ iblt_estimate(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	uint64		bound;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	IbltRow		row = {0};
 
 	iblt_value_open_arg(&iblt_type, &sketch, fcinfo, 0);
-	values[0] = iblt_rows_datum(iblt_core_estimate(&sketch, &bound));
-	values[1] = iblt_rows_datum(bound);
-	values[2] = iblt_rows_datum(estimate_keys(&sketch, &bound));
-	values[3] = iblt_rows_datum(bound);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, iblt_rows_datum(iblt_core_estimate(&sketch, &bound)), false);
+	iblt_column(&row, iblt_rows_datum(bound), false);
+	iblt_column(&row, iblt_rows_datum(estimate_keys(&sketch, &bound)), false);
+	iblt_column(&row, iblt_rows_datum(bound), false);
+	return iblt_value_row(fcinfo, &row);
 }
 
 /* --- one key ----------------------------------------------------------------- */
@@ -435,8 +416,10 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 	IbltParams	params;
 	IbltEntry	entry;
 	IbltShown	shown;
-	Datum		values[3] = {0};
-	bool		nulls[3] = {false, true, true};
+	IbltRow		row = {0};
+	bool		present;
+	bool		valueless = true;
+	Datum		value = 0;
 
 	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
 	iblt_require_arg(fcinfo, 1, "key of a row", NULL);
@@ -449,14 +432,13 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 	if (presence == IBLT_CONTRADICTION)
 		refuse_contradiction();
 
-	values[0] = CStringGetTextDatum(names[presence]);
-	if (presence == IBLT_PRESENT)
-	{
-		nulls[1] = false;
-		values[1] = Int64GetDatum(entry.count);
-		values[2] = show_value(&shown, &sketch, &entry, &nulls[2]);
-	}
-	return iblt_value_row(fcinfo, values, nulls);
+	present = presence == IBLT_PRESENT;
+	if (present)
+		value = show_value(&shown, &sketch, &entry, &valueless);
+	iblt_column_text(&row, names[presence]);
+	iblt_column(&row, present ? Int64GetDatum(entry.count) : 0, !present);
+	iblt_column(&row, value, valueless);
+	return iblt_value_row(fcinfo, &row);
 }
 
 static bool

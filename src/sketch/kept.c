@@ -17,7 +17,6 @@
 #include "sketch/iblt.h"
 
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -154,11 +153,5 @@ iblt_session_get(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(iblt_value_copy(VARDATA(kept->value), VARSIZE(kept->value) - VARHDRSZ));
 }
 
-PG_FUNCTION_INFO_V1(iblt_session_drop);
-
 /* iblt_session_drop(name) -> boolean: did the sketch exist? */
-Datum
-iblt_session_drop(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(iblt_kept_drop(name_arg(fcinfo)));
-}
+IBLT_FUNCTION(iblt_session_drop, BoolGetDatum(iblt_kept_drop(name_arg(fcinfo))))

@@ -2,15 +2,11 @@
  * key.c
  *	  Keys as SQL values, and as the bytes that a sketch keeps.
  */
-#include "sketch/key.h"
+#include "sketch/iblt.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_namespace.h"
-#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/syscache.h"
 #include "utils/uuid.h"
 
 /* codec is that of canonical keys, or NULL. */
@@ -143,32 +139,23 @@ iblt_key_encode_columns(IbltKeyCoder *coder, const NullableDatum *columns)
 	iblt_codec_append_values(&coder->bytes, coder->codec, columns);
 }
 
-/* ERROR for a key or value that takes more bytes than the sketch keeps. */
-static void
-refuse_long(const IbltKeyCoder *coder, int size)
-{
-	const char *what = coder->of_value ? "value" : "key";
-	int			length = coder->bytes.len;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("%s is too long for the iblt", what),
-			 errdetail("The %s takes %d bytes, and the sketch keeps %ss of up to %d bytes.",
-					   what, length, what, size),
-			 length > 8 * IBLT_MAX_LIMBS
-			 ? errhint("Use iblt_checksum(%s) in its place and look rows up by it.", what)
-			 : errhint("Build all sketches with a template such as iblt_new(%s_size => %d), or use iblt_checksum(%s) in its place and look rows up by it.",
-					   what, (length + 7) / 8 * 8, what)));
-}
-
 const uint8 *
 iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
 {
 	StringInfo	bytes = &coder->bytes;
 	int			size = 8 * (int) limbs;
+	const char *what = coder->of_value ? "value" : "key";
 
 	if (bytes->len > size)
-		refuse_long(coder, size);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("%s is too long for the iblt", what),
+				 errdetail("The %s takes %d bytes, and the sketch keeps %ss of up to %d bytes.",
+						   what, bytes->len, what, size),
+				 bytes->len > 8 * IBLT_MAX_LIMBS
+				 ? errhint("Use iblt_checksum(%s) in its place and look rows up by it.", what)
+				 : errhint("Build all sketches with a template such as iblt_new(%s_size => %d), or use iblt_checksum(%s) in its place and look rows up by it.",
+						   what, (bytes->len + 7) / 8 * 8, what)));
 	enlargeStringInfo(bytes, size - bytes->len);
 	memset(bytes->data + bytes->len, 0, size - bytes->len);
 	bytes->len = size;
@@ -290,33 +277,22 @@ iblt_key_checksum(const IbltKeyCoder *value)
 	return iblt_load64((const uint8 *) value->bytes.data);
 }
 
-/* ERROR for a type whose functions could be anybody's. */
-static void
-require_of_catalog(Oid type)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	Oid			schema;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for type %u", type);
-	schema = ((Form_pg_type) GETSTRUCT(tuple))->typnamespace;
-	ReleaseSysCache(tuple);
-	if (schema != PG_CATALOG_NAMESPACE)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot decode as type %s", format_type_be(type)),
-				 errdetail("iblt decodes only types of schema pg_catalog."),
-				 errhint("Decode as text, with iblt_decode(s), and cast the text.")));
-}
-
 IbltKeyCoder *
 iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 						const IbltParams *params, bool of_value)
 {
 	IbltTyping	typing = of_value ? params->value : params->key;
 	IbltKeyCoder *coder;
+	FormData_pg_type form;
 
-	require_of_catalog(type);
+	(void) iblt_type_form(type, false, &form);
+	/* the functions of any other type could be anybody's */
+	if (form.typnamespace != PG_CATALOG_NAMESPACE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot decode as type %s", format_type_be(type)),
+				 errdetail("iblt decodes only types of schema pg_catalog."),
+				 errhint("Decode as text, with iblt_decode(s), and cast the text.")));
 	if (type == RECORDOID || type == RECORDARRAYOID)
 	{
 		coder = iblt_key_coder_for_params(params, of_value);
@@ -331,40 +307,39 @@ iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 	return coder;
 }
 
-/*
- * Canonical bytes to a value.  Everything after the last item must be padding.
- */
-static Datum
-decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
+Datum
+iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
 {
-	bool		isnull;
-	Datum		key;
+	int64		least = coder->type == INT4OID ? PG_INT32_MIN : PG_INT16_MIN;
+	int64		most = coder->type == INT4OID ? PG_INT32_MAX : PG_INT16_MAX;
+	const uint8 *end = bytes + 8 * (size_t) limbs;
+	int64		integer;
 
-	if (coder->codec == NULL)
+	if (coder->kind == IBLT_KEY_UUID)
+		return UUIDPGetDatum(memcpy(palloc(UUID_LEN), bytes, UUID_LEN));
+	if (coder->kind == IBLT_KEY_CANONICAL && coder->codec == NULL)
 	{
 		while (end > bytes && end[-1] == 0)
 			end--;
 		return PointerGetDatum(iblt_value_copy(bytes, end - bytes));
 	}
-	key = iblt_codec_read(coder->codec, &bytes, end, &isnull);
-	while (bytes < end && *bytes == 0)
-		bytes++;
-	if (isnull || bytes < end)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("%s in the iblt does not match its declared type",
-						coder->of_value ? "value" : "key"),
-				 errdetail("The declared type is %s.", format_type_be(coder->type))));
-	return key;
-}
+	if (coder->kind == IBLT_KEY_CANONICAL)
+	{
+		bool		isnull;
+		Datum		key = iblt_codec_read(coder->codec, &bytes, end, &isnull);
 
-/* A 64-bit integer as the coder's type, or an ERROR if it does not fit. */
-static Datum
-decode_integer(const IbltKeyCoder *coder, int64 integer)
-{
-	int64		least = coder->type == INT4OID ? PG_INT32_MIN : PG_INT16_MIN;
-	int64		most = coder->type == INT4OID ? PG_INT32_MAX : PG_INT16_MAX;
-
+		/* everything after the last item must be padding */
+		while (bytes < end && *bytes == 0)
+			bytes++;
+		if (isnull || bytes < end)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("%s in the iblt does not match its declared type",
+							coder->of_value ? "value" : "key"),
+					 errdetail("The declared type is %s.", format_type_be(coder->type))));
+		return key;
+	}
+	integer = (int64) iblt_load64(bytes);
 	if (coder->type == INT8OID)
 		return Int64GetDatum(integer);
 	if (integer < least || integer > most)
@@ -376,14 +351,4 @@ decode_integer(const IbltKeyCoder *coder, int64 integer)
 				 errhint("Decode with NULL::bigint.")));
 	return coder->type == INT4OID ? Int32GetDatum((int32) integer)
 		: Int16GetDatum((int16) integer);
-}
-
-Datum
-iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
-{
-	if (coder->kind == IBLT_KEY_CANONICAL)
-		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
-	if (coder->kind == IBLT_KEY_UUID)
-		return UUIDPGetDatum(memcpy(palloc(UUID_LEN), bytes, UUID_LEN));
-	return decode_integer(coder, (int64) iblt_load64(bytes));
 }

@@ -5,11 +5,8 @@
  */
 #include "sketch/iblt.h"
 
-#include "utils/builtins.h"
-
 #include "core/sizing.h"
 #include "core/strata.h"
-#include "sketch/key.h"
 
 /*
  * The cells of a subtable after the larger of two sketches is folded to the size of the smaller.

@@ -9,10 +9,7 @@
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 
-#include "core/cell.h"
 #include "core/get.h"
 #include "core/sizing.h"
 
@@ -25,13 +22,7 @@ cells_for(int capacity, int hashes, double failure)
 {
 	uint32		cells = 0;
 
-	/* written so that NaN is refused */
-	if (!(failure >= IBLT_MIN_FAILURE && failure <= IBLT_MAX_FAILURE))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("failure of an iblt cannot be %g", failure),
-				 errhint("Choose a probability between %g and %g.",
-						 IBLT_MIN_FAILURE, IBLT_MAX_FAILURE)));
+	iblt_check_failure("failure of an iblt", failure, IBLT_MIN_FAILURE, IBLT_MAX_FAILURE);
 	if (capacity > 0)
 		cells = iblt_core_subtable_cells(capacity, hashes, failure);
 	if (cells == 0)
@@ -145,26 +136,6 @@ params_text(const IbltParams *params)
 					typing_text("values", &params->value));
 }
 
-/*
- * The template with the types of a typed sketch, in its own sizes.  Integers
- * and uuids have their own size, whatever the template's size is.  Values or
- * none, that stays.
- */
-static void
-type_template(IbltParams *template, const IbltParams *typed)
-{
-	unsigned	limbs = template->key.limbs;
-	unsigned	value_limbs = template->value.limbs;
-
-	template->key = typed->key;
-	template->value = typed->value;
-	if (typed->key.kind == IBLT_KEY_CANONICAL)
-		template->key.limbs = limbs;
-	if (typed->value.kind == IBLT_KEY_CANONICAL ||
-		(typed->value.limbs == 0) != (value_limbs == 0))
-		template->value.limbs = value_limbs;
-}
-
 void
 iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 {
@@ -173,7 +144,19 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 	IbltStatus	status;
 
 	if (left->key.kind == IBLT_KEY_UNTYPED && right->key.kind != IBLT_KEY_UNTYPED)
-		type_template(&typed, right);
+	{
+		/*
+		 * A template takes the types, in its own sizes.  Integers and uuids have their own size,
+		 * whatever the template's size is.  Values or none, that stays.
+		 */
+		typed.key = right->key;
+		typed.value = right->value;
+		if (right->key.kind == IBLT_KEY_CANONICAL)
+			typed.key.limbs = left->key.limbs;
+		if (right->value.kind == IBLT_KEY_CANONICAL ||
+			(right->value.limbs == 0) != (left->value.limbs == 0))
+			typed.value.limbs = left->value.limbs;
+	}
 	else if (right->key.kind == IBLT_KEY_UNTYPED &&
 			 left->key.kind != IBLT_KEY_UNTYPED)
 	{
@@ -194,22 +177,6 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 			 : status == IBLT_OTHER_VALUE_TYPE
 			 ? errhint("Cast the value to one type on both sides, as in iblt_agg(key, value::text, ...).")
 			 : errhint("Build both from one template: %s_agg(key, checksum, %s_new(...)).", type, type)));
-}
-
-/* ERROR for a get_success that no sketch reaches. */
-static void
-refuse_get_success(int capacity, double get_success)
-{
-	if (!(get_success > 0 && get_success < 1))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("get_success of an iblt cannot be %g", get_success),
-				 errhint("Choose a probability between 0 and 1, such as 0.99.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("no iblt is large enough to find %d keys with probability %g",
-					capacity, get_success),
-			 errhint("Choose a smaller capacity, a smaller get_success or more hashes.")));
 }
 
 PG_FUNCTION_INFO_V1(iblt_new);
@@ -236,12 +203,24 @@ iblt_new(PG_FUNCTION_ARGS)
 					 : PG_GETARG_INT32(6), key_size, value_size, (uint64) seed);
 	if (!PG_ARGISNULL(5))
 	{
+		double		get_success = PG_GETARG_FLOAT8(5);
+
+		/* written so that NaN is refused */
+		if (!(get_success > 0 && get_success < 1))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("get_success of an iblt cannot be %g", get_success),
+					 errhint("Choose a probability between 0 and 1, such as 0.99.")));
 		if (PG_ARGISNULL(6))
 			params.hashes = 0;	/* to be chosen */
 		params.subtable_cells = iblt_core_get_choose(capacity, &params.hashes, failure,
-													 PG_GETARG_FLOAT8(5));
+													 get_success);
 		if (params.subtable_cells == 0)
-			refuse_get_success(capacity, PG_GETARG_FLOAT8(5));
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("no iblt is large enough to find %d keys with probability %g",
+							capacity, get_success),
+					 errhint("Choose a smaller capacity, a smaller get_success or more hashes.")));
 		params.subtables = (1U << params.hashes) - 1;
 	}
 	PG_RETURN_POINTER(iblt_make_empty(&params));
@@ -270,8 +249,7 @@ iblt_params_subtables(unsigned mask)
 	for (i = 0; i < IBLT_MAX_HASHES; i++)
 		if ((mask >> i & 1) != 0)
 			hashes[n++] = Int32GetDatum(i + 1);
-	return PointerGetDatum(construct_array(hashes, n, INT4OID, sizeof(int32),
-										   true, TYPALIGN_INT));
+	return iblt_array_make(hashes, NULL, n, INT4OID);
 }
 
 /* Adds the columns hashes, cells and capacity, of which the last may be NULL. */
@@ -313,7 +291,7 @@ iblt_info(PG_FUNCTION_ARGS)
 	iblt_column(&row, Float8GetDatum(rint(iblt_core_get_success_now(&sketch) * 1e6) / 1e6),
 				false);
 	iblt_column(&row, iblt_params_subtables(params->subtables), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_header);
@@ -329,5 +307,5 @@ iblt_header(PG_FUNCTION_ARGS)
 	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
 	size_columns(&row, &sketch.params);
 	iblt_column(&row, Int64GetDatum(sketch.rows), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }

@@ -44,14 +44,9 @@ is_due(void)
 	return true;
 }
 
-PG_FUNCTION_INFO_V1(iblt_ms);
-
 /* ms(since) -> numeric: milliseconds since then, with one decimal */
-Datum
-iblt_ms(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_NUMERIC(int64_div_fast_to_numeric((GetCurrentTimestamp() - PG_GETARG_TIMESTAMPTZ(0)) / 100, 1));
-}
+IBLT_FUNCTION(iblt_ms, NumericGetDatum(int64_div_fast_to_numeric((GetCurrentTimestamp() -
+																  PG_GETARG_TIMESTAMPTZ(0)) / 100, 1)))
 
 PG_FUNCTION_INFO_V1(iblt_progress_by_time);
 

@@ -9,12 +9,9 @@
  */
 #include "sketch/iblt.h"
 
-#include "catalog/pg_type.h"
-#include "utils/array.h"
 #include "utils/memutils.h"
 
 #include "core/sums.h"
-#include "sketch/decode.h"
 
 /* A damaged sketch, and what was made of it. */
 typedef struct Salvage
@@ -66,56 +63,13 @@ open_args(Salvage *salvage, FunctionCallInfo fcinfo)
 		salvage->has_other = false;
 }
 
-/* The subtables that argument 1 leaves, as a mask. */
-static unsigned
-wanted_subtables(const IbltParams *params, FunctionCallInfo fcinfo)
-{
-	unsigned	wanted = params->subtables;
-	Datum	   *numbers;
-	bool	   *nulls;
-	int			n;
-	int			i;
-
-	if (PG_ARGISNULL(1))
-		return wanted;
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), INT4OID, sizeof(int32), true,
-					  TYPALIGN_INT, &numbers, &nulls, &n);
-	for (i = 0; i < n; i++)
-		wanted &= ~iblt_params_subtable(params, nulls[i] ? 0
-										: DatumGetInt32(numbers[i]));
-	if (wanted == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("at least one subtable of an iblt must be left")));
-	return wanted;
-}
-
-/* Sets left.  False if its counts are impossible. */
-static bool
-take_left(Salvage *salvage)
-{
-	IbltSketch	other;
-	struct varlena *value;
-
-	(void) iblt_make_fold(&salvage->left, &salvage->damaged,
-						  salvage->damaged.params.subtable_cells, salvage->group);
-	if (salvage->has_other)
-	{
-		value = iblt_make_fold(&other, &salvage->other,
-							   salvage->other.params.subtable_cells, salvage->group);
-		if (iblt_core_add_sketch(&salvage->left, &other, -1) != IBLT_OK)
-			return false;
-		pfree(value);
-	}
-	iblt_core_seal(&salvage->left);
-	return true;
-}
-
 /* Puts the sketch together again from a group of subtables. */
 static void
 attempt(Salvage *salvage, unsigned group)
 {
 	unsigned	lost = salvage->damaged.params.subtables & ~group;
+	IbltSketch	other;
+	struct varlena *value;
 	IbltDecoding decoding;
 	IbltEntry	entry;
 
@@ -126,8 +80,18 @@ attempt(Salvage *salvage, unsigned group)
 	salvage->value = iblt_copy(&salvage->whole, &salvage->damaged);
 	iblt_core_salvage_start(&salvage->whole, lost,
 							salvage->has_other ? &salvage->other : NULL);
-	if (!take_left(salvage))
-		return;
+	(void) iblt_make_fold(&salvage->left, &salvage->damaged,
+						  salvage->damaged.params.subtable_cells, group);
+	if (salvage->has_other)
+	{
+		value = iblt_make_fold(&other, &salvage->other,
+							   salvage->other.params.subtable_cells, group);
+		/* impossible counts */
+		if (iblt_core_add_sketch(&salvage->left, &other, -1) != IBLT_OK)
+			return;
+		pfree(value);
+	}
+	iblt_core_seal(&salvage->left);
 	decoding.original = salvage->left;
 	iblt_decoding_start(&decoding);
 	while (iblt_core_peel_next(decoding.peeler, &entry))
@@ -148,13 +112,22 @@ salvage_args(Salvage *salvage, FunctionCallInfo fcinfo)
 	unsigned	groups[IBLT_MAX_HASHES];
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext context;
-	int			n;
+	unsigned	wanted;			/* the subtables that argument 1 leaves, as a mask */
+	Datum	   *numbers;
+	bool	   *nulls;
+	int			n = iblt_array_take(PG_ARGISNULL(1) ? 0 : PG_GETARG_DATUM(1), &numbers, &nulls);
 	int			i;
 
 	open_args(salvage, fcinfo);
-	n = iblt_core_agreeing(&salvage->damaged,
-						   wanted_subtables(&salvage->damaged.params, fcinfo),
-						   groups);
+	wanted = salvage->damaged.params.subtables;
+	for (i = 0; i < n; i++)
+		wanted &= ~iblt_params_subtable(&salvage->damaged.params,
+										nulls[i] ? 0 : DatumGetInt32(numbers[i]));
+	if (wanted == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("at least one subtable of an iblt must be left")));
+	n = iblt_core_agreeing(&salvage->damaged, wanted, groups);
 	if (n == 0)
 		refuse("No subtable agrees with the number of rows in the header.",
 			   "Build the sketch again.");
@@ -187,19 +160,17 @@ Datum
 iblt_salvage(PG_FUNCTION_ARGS)
 {
 	Salvage		salvage;
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	IbltRow		row = {0};
 
 	salvage_args(&salvage, fcinfo);
 	if (!salvage.proven && salvage.result == IBLT_PEEL_COMPLETE)
 		refuse("All its keys can be listed from the subtables that agree, but its checksum does not fit to them. So the header or the checksum is damaged, too.",
 			   "See these keys with iblt_salvage_keys, or build the sketch again.");
-	nulls[0] = !salvage.proven;
-	values[0] = PointerGetDatum(salvage.value);
-	values[1] = BoolGetDatum(salvage.proven);
-	values[2] = Int64GetDatum((int64) salvage.recovered);
-	values[3] = iblt_params_subtables(salvage.damaged.params.subtables & ~salvage.group);
-	return iblt_value_row(fcinfo, values, nulls);
+	iblt_column(&row, PointerGetDatum(salvage.value), !salvage.proven);
+	iblt_column(&row, BoolGetDatum(salvage.proven), false);
+	iblt_column(&row, Int64GetDatum((int64) salvage.recovered), false);
+	iblt_column(&row, iblt_params_subtables(salvage.damaged.params.subtables & ~salvage.group), false);
+	return iblt_value_row(fcinfo, &row);
 }
 
 PG_FUNCTION_INFO_V1(iblt_salvage_keys);

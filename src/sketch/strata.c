@@ -10,8 +10,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "utils/builtins.h"
-
 #include "core/sizing.h"
 #include "core/strata.h"
 
@@ -80,19 +78,32 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	iblt_column(&row, Int64GetDatum((int64) params->seed), false);
 	iblt_column(&row, Int64GetDatum(strata.rows), false);
 	iblt_column(&row, Int64GetDatum((int64) strata.size), false);
-	return iblt_value_row(fcinfo, row.values, row.nulls);
+	return iblt_value_row(fcinfo, &row);
 }
 
-/* The number of keys in a difference, which is destroyed. */
-static int64
-estimate(IbltSketch *difference)
+PG_FUNCTION_INFO_V1(iblt_strata_estimate);
+
+/* iblt_strata_estimate(iblt_strata [, iblt_strata]) -> bigint */
+Datum
+iblt_strata_estimate(PG_FUNCTION_ARGS)
 {
+	IbltSketch	left;
+	IbltSketch	right;
+	IbltSketch	difference;
 	IbltPeelResult result;
 	uint64		keys;
 
+	iblt_value_open_arg(&iblt_strata_type, &left, fcinfo, 0);
+	if (PG_NARGS() == 1)
+		iblt_copy(&difference, &left);
+	else
+	{
+		iblt_value_open_arg(&iblt_strata_type, &right, fcinfo, 1);
+		iblt_combine(&difference, &left, &right, -1);
+	}
 	/* at most 4.25 bytes for each cell of 28: below 1 GB */
-	result = iblt_core_strata_estimate(difference, palloc(sizeof(IbltPeeler)),
-									   palloc(iblt_core_strata_scratch_size(difference)),
+	result = iblt_core_strata_estimate(&difference, palloc(sizeof(IbltPeeler)),
+									   palloc(iblt_core_strata_scratch_size(&difference)),
 									   &keys);
 	if (result == IBLT_PEEL_INCONSISTENT)
 		ereport(ERROR,
@@ -105,32 +116,11 @@ estimate(IbltSketch *difference)
 				(errcode(ERRCODE_IBLT_INCOMPLETE),
 				 errmsg("iblt_strata holds more keys than it can estimate"),
 				 errdetail("Not even the highest of its %d strata, of %u cells, can be decoded.",
-						   difference->params.strata,
-						   difference->params.hashes * difference->params.subtable_cells),
+						   difference.params.strata,
+						   difference.params.hashes * difference.params.subtable_cells),
 				 errhint("Build both with more strata: iblt_strata_new(strata => %d).",
 						 Max(IBLT_DEFAULT_STRATA,
-							 Min(2 * difference->params.strata,
+							 Min(2 * difference.params.strata,
 								 IBLT_MAX_STRATA)))));
-	return (int64) keys;
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_estimate);
-
-/* iblt_strata_estimate(iblt_strata [, iblt_strata]) -> bigint */
-Datum
-iblt_strata_estimate(PG_FUNCTION_ARGS)
-{
-	IbltSketch	left;
-	IbltSketch	right;
-	IbltSketch	difference;
-
-	iblt_value_open_arg(&iblt_strata_type, &left, fcinfo, 0);
-	if (PG_NARGS() == 1)
-		iblt_copy(&difference, &left);
-	else
-	{
-		iblt_value_open_arg(&iblt_strata_type, &right, fcinfo, 1);
-		iblt_combine(&difference, &left, &right, -1);
-	}
-	PG_RETURN_INT64(estimate(&difference));
+	PG_RETURN_INT64((int64) keys);
 }

@@ -9,9 +9,6 @@
  */
 #include "sketch/iblt.h"
 
-#include "core/cell.h"
-#include "core/strata.h"
-
 #define TYPE_OF(params)	((params)->strata > 0 ? &iblt_strata_type : &iblt_type)
 
 static IbltStatus

@@ -5,14 +5,13 @@
 #include "sketch/value.h"
 
 #include "access/detoast.h"
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
 #include "common/base64.h"
 #include "funcapi.h"
 #include "libpq/pqformat.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "codec/version.h"
@@ -49,6 +48,17 @@ iblt_check_range(const char *name, int value, int least, int most)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s cannot be %d", name, value),
 				 errhint("Choose a value between %d and %d.", least, most)));
+}
+
+void
+iblt_check_failure(const char *name, double failure, double least, double most)
+{
+	/* written so that NaN is refused */
+	if (!(failure >= least && failure <= most))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s cannot be %g", name, failure),
+				 errhint("Choose a probability between %g and %g.", least, most)));
 }
 
 struct varlena *
@@ -161,28 +171,7 @@ iblt_slices_get(const IbltSlices *slices, size_t from, size_t to)
 	return (uint8 *) VARDATA_ANY(slice);
 }
 
-/*
- * The text without white space, which a copy and paste may have added.  If it
- * has none, the text itself.
- */
-static char *
-without_white_space(char *text)
-{
-	size_t		done = strcspn(text, WHITE_SPACE);
-	size_t		kept = done;
-	char	   *copy;
-
-	if (text[done] == '\0')
-		return text;
-	copy = pstrdup(text);
-	for (; text[done] != '\0'; done++)
-		if (strchr(WHITE_SPACE, text[done]) == NULL)
-			copy[kept++] = text[done];
-	copy[kept] = '\0';
-	return copy;
-}
-
-/* Reads base64 and skips white space in it. */
+/* Reads base64 and skips white space in it, which a copy and paste may have added. */
 Datum
 iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
@@ -190,11 +179,18 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 	struct varlena *value;
 	IbltAnyView view;
 	IbltStatus	status;
-	size_t		length;
+	size_t		length = strcspn(text, WHITE_SPACE);
 	int			size;
 
-	text = without_white_space(text);
-	length = strlen(text);
+	if (text[length] != '\0')
+	{
+		char	   *copy = pstrdup(text);
+
+		for (size_t i = length; text[i] != '\0'; i++)
+			if (strchr(WHITE_SPACE, text[i]) == NULL)
+				copy[length++] = text[i];
+		text = copy;
+	}
 	value = iblt_value_alloc(length / 4 * 3);
 	size = pg_b64_decode(text, (int) length, (void *) VARDATA(value), (int) (length / 4 * 3));
 	if (size < 0)
@@ -269,6 +265,38 @@ iblt_value_bytes(FunctionCallInfo fcinfo)
 }
 
 Datum
+iblt_array_make(Datum *values, bool *nulls, int n, Oid type)
+{
+	int			lower = 1;
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	if (n == 0)
+		return PointerGetDatum(construct_empty_array(type));
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	return PointerGetDatum(construct_md_array(values, nulls, 1, &n, &lower, type, length,
+											  by_value, align));
+}
+
+int
+iblt_array_take(Datum array, Datum **values, bool **nulls)
+{
+	ArrayType  *elements;
+	int16		length;
+	bool		by_value;
+	char		align;
+	int			n;
+
+	if (array == 0)
+		return 0;
+	elements = DatumGetArrayTypeP(array);
+	get_typlenbyvalalign(ARR_ELEMTYPE(elements), &length, &by_value, &align);
+	deconstruct_array(elements, ARR_ELEMTYPE(elements), length, by_value, align, values, nulls, &n);
+	return n;
+}
+
+Datum
 iblt_value_oids(const List *list)
 {
 	Datum	   *oids = palloc(sizeof(Datum) * Max(list_length(list), 1));
@@ -277,8 +305,7 @@ iblt_value_oids(const List *list)
 
 	foreach(lc, list)
 		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
-	return PointerGetDatum(construct_array(oids, n, OIDOID, sizeof(Oid), true,
-										   TYPALIGN_INT));
+	return iblt_array_make(oids, NULL, n, OIDOID);
 }
 
 /* Only PostgreSQL 15 and later have one call for this. */
@@ -305,14 +332,14 @@ iblt_value_rows(FunctionCallInfo fcinfo, TupleDesc desc)
 }
 
 Datum
-iblt_value_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+iblt_value_row(FunctionCallInfo fcinfo, IbltRow *row)
 {
 	TupleDesc	tupdesc;
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "function %u must return a row", fcinfo->flinfo->fn_oid);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+													  row->values, row->nulls)));
 }
 
 void

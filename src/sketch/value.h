@@ -9,14 +9,12 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
-#include "fmgr.h"
 #include "nodes/pg_list.h"
 #include "utils/tuplestore.h"
 
 #include "codec/codec.h"
 #include "codec/version.h"
 #include "core/kbf.h"
-#include "core/sketch.h"
 
 /* One such type. */
 typedef struct IbltValueType
@@ -80,8 +78,9 @@ extern struct varlena *iblt_value_alloc(size_t size);
 /* ERROR for bytes, or parameters, that the core refuses.  IBLT_OK passes. */
 extern void iblt_value_check(const IbltValueType *type, IbltStatus status);
 
-/* ERROR for an argument out of range. */
+/* ERROR for an argument out of range: a number, or a probability. */
 extern void iblt_check_range(const char *name, int value, int least, int most);
+extern void iblt_check_failure(const char *name, double failure, double least, double most);
 
 /*
  * Argument n of a function, which has this name.  ERROR, with the hint if there
@@ -127,6 +126,12 @@ extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 	IBLT_FUNCTION(name##_from_bytea, iblt_value_from_bytea(fcinfo, &(type))) \
 	IBLT_FUNCTION(name##_to_bytea, iblt_value_bytes(fcinfo))
 
+/* An array of n values of a type.  Without nulls, none of them is null. */
+extern Datum iblt_array_make(Datum *values, bool *nulls, int n, Oid type);
+
+/* The elements of an array.  Returns their number, which is 0 for 0. */
+extern int	iblt_array_take(Datum array, Datum **values, bool **nulls);
+
 /* A list of OIDs as oid[]. */
 extern Datum iblt_value_oids(const List *list);
 
@@ -136,11 +141,7 @@ extern Datum iblt_value_oids(const List *list);
  */
 extern Tuplestorestate *iblt_value_rows(FunctionCallInfo fcinfo, TupleDesc desc);
 
-/* The row that a function with OUT parameters returns. */
-extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
-							bool *nulls);
-
-/* Such a row that is filled column by column.  It begins as all zero. */
+/* A row that is filled column by column.  It begins as all zero. */
 typedef struct IbltRow
 {
 	int			columns;
@@ -157,5 +158,8 @@ iblt_column(IbltRow *row, Datum value, bool isnull)
 
 /* A column of type text.  NULL stands for NULL. */
 extern void iblt_column_text(IbltRow *row, const char *text);
+
+/* The row that a function with OUT parameters returns. */
+extern Datum iblt_value_row(FunctionCallInfo fcinfo, IbltRow *row);
 
 #endif							/* IBLT_SKETCH_VALUE_H */
