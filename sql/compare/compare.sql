@@ -23,17 +23,17 @@ AS $$
 DECLARE
 	plan plan := before.plan;
 	keys text[] := keys_of_ids(plan, ARRAY(SELECT unnest(b.ids) FROM unnest(rechecked) AS b));
-	-- a try without keys that are gone is enough, and costs little
-	small boolean := greatest((before.figures).rows_here, (before.figures).rows_there) <= 20000;
-	most integer := CASE WHEN small THEN 10 ELSE 3 END;
+	-- a try without keys that are gone is enough
+	most integer := CASE WHEN is_small(before.figures) THEN 10 ELSE 3 END;
 	found found_keys := before;
 BEGIN
 	IF keys <> '{}' THEN
-		gone := gone + keys_gone(plan, keys, find_sides(plan, keys));
+		gone := gone + keys_gone(plan, before.figures, keys, find_sides(plan, keys));
 	END IF;
 	IF gone = 0 AND (plan.buckets IS NULL OR cardinality(before.buckets) = plan.buckets) THEN
 		RETURN NULL;
-	ELSIF plan.buckets IS NOT NULL AND scans < most AND small AND plan.bytes <= 10e6 THEN
+	ELSIF plan.buckets IS NOT NULL AND scans < most AND is_small(before.figures)
+			AND plan.bytes <= 10e6 THEN
 		found.buckets := ARRAY(SELECT n FROM generate_series(0, plan.buckets - 1) AS n);
 		RETURN found;
 	ELSIF gone = 0 OR scans < most THEN
@@ -114,7 +114,7 @@ BEGIN
 				END IF;
 				looked := differing(plan, rows, named.keys);
 				IF NOT plain AND cardinality(looked) < cardinality(named.keys) THEN
-					gone := gone + keys_gone(plan, named.keys, rows);
+					gone := gone + keys_gone(plan, figures, named.keys, rows);
 				END IF;
 				total := total + cardinality(looked);
 				answer.exact := CASE WHEN done + size >= number THEN true END;

@@ -166,12 +166,12 @@ END
 $$;
 
 -- What has become of the keys with these ids: those whose rows still differ, looked at as often as
--- the plan says, why some are not confirmed, keys that do not differ, and whose rows an index
--- does not find on a side, and how many have no row on any side.
+-- the plan says, why some are not confirmed, and keys that do not differ, and whose rows an index
+-- does not find on a side.
 -- An index that lost an entry looks like a row that was deleted, so a scan has to look for
 -- the rows of these keys (check_index).
 CREATE FUNCTION recheck(plan plan, ids text[], OUT differences difference[], OUT problem text,
-	OUT doubtful text[], OUT gone bigint)
+	OUT doubtful text[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -191,12 +191,8 @@ BEGIN
 	END IF;
 	keys := keys_of_ids(plan,
 		ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d));
-	gone := 0;
-	IF keys <> '{}' THEN
+	IF NOT plan.by_hash AND keys <> '{}' THEN
 		found := find_sides(index_plan(plan), keys);
-		gone := keys_gone(plan, keys, found);
-	END IF;
-	IF NOT plan.by_hash THEN
 		doubtful := ARRAY(SELECT u.key
 			FROM unnest(keys, (found[1]).checksum, (found[2]).checksum) AS u(key, here, there)
 			WHERE u.here IS NULL OR u.there IS NULL);

@@ -68,7 +68,6 @@ BEGIN
 			END IF;
 			PERFORM iblt_repair_put(plan.secret || '/skipped', NULL, judged.aside);
 			doubtful := doubtful || found.doubtful;
-			work.gone := work.gone + found.gone;
 		END LOOP;
 		PERFORM check_index(compared, doubtful);
 		IF NOT asked.apply THEN
@@ -145,6 +144,15 @@ BEGIN
 	END LOOP;
 	IF asked.apply AND works <> '{}' THEN
 		PERFORM repair_claim(VARIADIC works);
+		-- before the commit, and behind the last look that finds some equal
+		FOR i IN 1 .. cardinality(works) LOOP
+			work := works[i];
+			work.gone := run_gone((work.plan).compared, ARRAY(SELECT d
+				FROM iblt_run_rows(NULL::run_difference, run, work.table_number) AS d
+				WHERE d.seed = ((work.plan).compared).seed AND d.id IN (SELECT k.id
+					FROM repair_skipped((work.plan).secret) AS k WHERE k.detail = 'equal by now')));
+			works[i] := work;
+		END LOOP;
 		works := repair_apply(works);
 		FOREACH work IN ARRAY works LOOP
 			w.item := work.item;

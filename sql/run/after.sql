@@ -1,5 +1,36 @@
 -- After a run ----------------------------------------------------------------------------
 
+-- How many of the keys of these differences, which are of one seed and are none any more, a side
+-- has fewer rows of than the run found: these have not become equal, but are gone.
+CREATE FUNCTION run_gone(plan plan, kept run_difference[]) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	size integer := batch_size(plan);
+	part run_difference[];
+	keys text[];
+	found found_rows[];
+	gone bigint := 0;
+BEGIN
+	FOR i IN 1 .. cardinality(kept) BY size LOOP
+		part := kept[i : i + size - 1];
+		keys := keys_of_ids(plan, iblt_field(part, 'id'));
+		found := find_sides(index_plan(plan), keys);
+		gone := gone + (SELECT count(*) FROM unnest(part) AS k LEFT JOIN (
+				SELECT f.id, CASE count(*) WHEN 2 THEN min(f.n) END AS n FROM (
+					SELECT s.id, s.n FROM unnest(found) AS r, unnest(r.id, r.n) AS s(id, n)
+					WHERE plan.by_hash
+					UNION ALL
+					SELECT s.id, num_nonnulls(s.checksum)
+					FROM unnest(found) AS r, unnest(keys, r.checksum) AS s(id, checksum)
+					WHERE NOT plan.by_hash) AS f
+				GROUP BY f.id) AS now USING (id)
+			WHERE greatest(k.here_count, k.there_count) > coalesce(now.n, 0));
+	END LOOP;
+	RETURN gone;
+END
+$$;
+
 -- Keeps other differences of a table in place of those it has; a note goes to a table that was
 -- compared.
 CREATE FUNCTION run_replace(w run_worker, t run_table, differences run_difference[], note text,
@@ -98,7 +129,8 @@ BEGIN
 						to_jsonb(d) || jsonb_build_object('found_at', clock_timestamp()))
 					FROM unnest(looked.differences) AS d LEFT JOIN unnest(kept) AS k USING (id));
 				doubtful := doubtful || looked.doubtful;
-				gone := gone + looked.gone;
+				gone := gone + run_gone(plan, ARRAY(SELECT k FROM unnest(kept) AS k
+					WHERE k.id NOT IN (SELECT d.id FROM unnest(looked.differences) AS d)));
 			END LOOP;
 			PERFORM check_index(plan, doubtful);
 			t := run_replace(w, t, still, 'differences were looked at again', gone);

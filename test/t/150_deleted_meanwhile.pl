@@ -285,4 +285,40 @@ foreach my $case (map { my $method = $_; map { [ $_, $method ] } qw(queue jobs) 
 	like($subscriber->safe_psql('postgres', "$tables $run"), qr/^equal\|0\|/, 'what a repair has changed is not gone');
 }
 
+# It goes while a repair waits for its locks.
+foreach my $direction ('push', 'pull')
+{
+	my ($target, $lock) = $direction eq 'push' ? ($publisher, 'UPDATE queue SET id = id + 100') : ($subscriber, 'LOCK TABLE queue IN EXCLUSIVE MODE');
+	$subscriber->safe_psql('postgres', 'TRUNCATE queue');
+	$publisher->safe_psql('postgres', "TRUNCATE queue; INSERT INTO queue SELECT g, 'job' FROM generate_series(1, 20) AS g");
+	my $run = $subscriber->safe_psql('postgres', "CALL iblt_audit_run('publisher', tables => '{public.queue}', progress => false)");
+	$holder = IbltTest::Session->new($target);
+	$holder->run("BEGIN; $lock");
+	$repair = IbltTest::Session->new($subscriber)->start("SELECT DISTINCT status, detail FROM iblt_repair(run => $run, direction => '$direction', apply => true)");
+	wait_for($target, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted");
+	$publisher->safe_psql('postgres', 'UPDATE queue SET id = id + 100') if $direction eq 'pull';
+	$holder->run('COMMIT');
+	is($repair->done, 'skipped|equal by now', "$direction: rows that go while the repair waits");
+	$_->quit foreach ($repair, $holder);
+	is($subscriber->safe_psql('postgres', "SELECT status, missing FROM iblt_audit_tables WHERE run = $run"), 'not comparable|0', 'the table is not equal by that');
+}
+
+# One of two equal rows goes.
+both('DROP TABLE jobs; CREATE TABLE jobs (id int, v text)');
+$publisher->safe_psql('postgres', "INSERT INTO jobs VALUES (1, 'job'), (1, 'job')");
+$subscriber->safe_psql('postgres', "INSERT INTO jobs VALUES (1, 'job')");
+my $copy = 'UPDATE jobs SET id = 101 WHERE ctid = (SELECT max(ctid) FROM jobs WHERE id = 1) AND NOT EXISTS (SELECT FROM jobs WHERE id = 101)';
+{
+	my $run = $subscriber->safe_psql('postgres', "CALL iblt_audit_run('publisher', tables => '{public.jobs}', progress => false)");
+	@before = turns($copy);
+	is($subscriber->safe_psql('postgres', "SELECT key ->> 'id' FROM iblt_compare('jobs', $there, method => '$_')"), 101, "one of two equal rows goes before it is looked up ($_)")
+		&& $publisher->safe_psql('postgres', 'UPDATE jobs SET id = 1') foreach qw(sketch plain);
+	$subscriber->safe_psql('postgres', $_) foreach @before;
+	$publisher->safe_psql('postgres', $copy);
+	$subscriber->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_recheck($run)");
+	is($subscriber->safe_psql('postgres', "SELECT status, missing FROM iblt_audit_tables WHERE run = $run"), 'not comparable|0', 'or before a run looks again');
+	$subscriber->safe_psql('postgres', "INSERT INTO jobs VALUES (101, 'job'); CALL iblt_audit_resume($run, progress => false)");
+	is($subscriber->safe_psql('postgres', "SELECT status FROM iblt_audit_tables WHERE run = $run"), 'equal', 'which compares again');
+}
+
 done_testing();
