@@ -165,8 +165,7 @@ foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
 		next if $direction eq 'pull' && $victim == $there && $what =~ /cancel/;
 		$node->safe_psql('postgres', "UPDATE busy SET v = 'drift' || random() WHERE id BETWEEN 3 AND 9; DELETE FROM busy WHERE id > 90 OR id < 0; INSERT INTO busy VALUES (-1)");
 		my $before = contents($node, 'busy');
-		my $holder = IbltTest::Session->new($node);
-		$holder->run('BEGIN; SELECT * FROM busy WHERE id = 5 FOR UPDATE');
+		my $holder = holding($node, 'BEGIN; SELECT * FROM busy WHERE id = 5 FOR UPDATE');
 		my $repair = background($here, 'SELECT count(*) FROM ' . call('busy', $direction, 'apply => true'));
 		ok($node->poll_query_until('postgres', $direction eq 'pull' ? $waiting_here : $waiting), "$direction waits");
 		$victim->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "

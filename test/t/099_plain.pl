@@ -27,13 +27,7 @@ my $peer = literal($there->connstr('postgres') . ' user=reader');
 
 # Most comparisons are made by one session, for a new one would compile all functions again.
 my $session = IbltTest::Session->new($here);
-sub query
-{
-	my ($sql) = @_;
-	my $out = $session->run($sql);
-	die "$sql: $session->{err}" if $session->{err} =~ /ERROR/;
-	return $out;
-}
+sub query { return $session->checked(@_) }
 
 sub plain
 {

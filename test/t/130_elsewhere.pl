@@ -220,8 +220,7 @@ sql('d', "INSERT INTO shop.w VALUES (1, 2, '2026-01-03'), (2, 1, '2026-01-01')")
 is(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest', newest_by => 'at', key_columns => '{id}'$plain)"), "1 update preview\n2 update skipped", 'the newer row wins');
 like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest'$plain)"), qr/^ERROR:  the commit times of the rows of shop.w cannot be read/, 'commit times are not read');
 {
-	my $writer = IbltTest::Session->new($servers[1], 'd');
-	$writer->run("BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.w'::regclass::oid::int8 - 2147483648)::int4)");
+	my $writer = holding($servers[1], "BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.w'::regclass::oid::int8 - 2147483648)::int4)", 'd');
 	sql('d', 'UPDATE shop.w SET at = NULL');
 	# what is altered before the target is locked
 	my $waiting = IbltTest::Session->new($servers[0], 'postgres')->start("SELECT concat_ws(' ', key ->> 'id', action, status, detail) FROM iblt_repair" . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true, progress => true$plain) ORDER BY 1");
