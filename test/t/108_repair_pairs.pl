@@ -25,8 +25,7 @@ sub hold
 	foreach my $node (@nodes)
 	{
 		$node->safe_psql('postgres', "CREATE TRIGGER hold BEFORE INSERT OR UPDATE OR DELETE ON $table FOR EACH STATEMENT EXECUTE FUNCTION hold()");
-		push @holders, IbltTest::Session->new($node);
-		$holders[-1]->run('SELECT pg_advisory_lock(42)');
+		push @holders, holding($node, 'SELECT pg_advisory_lock(42)');
 	}
 	return @holders;
 }
