@@ -282,15 +282,12 @@ measure_kept() {
 # --- sessions that have not compared before ---------------------------------------------------
 
 # spent DATABASE SQL: milliseconds of the processors that all sessions of both servers take for a
-# session that runs this: those of processes that have ended, which their servers have
+# session that runs this
 spent() {
-	local before after
-	before=$(ended_ms here there)
+	local before
+	before=$(sessions_ms here there)
 	printf '%s\n' "$2" | sql $HERE_PORT -d "$1" >"$WORK/spent.out"
-	until [ "$(sql $HERE_PORT -c "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql'")" = 1 ] &&
-		[ "$(sql $THERE_PORT -c "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt%'")" = 0 ]; do sleep 0.05; done
-	after=$(ended_ms here there)
-	echo $((after - before))
+	echo $(($(sessions_ms here there) - before))
 }
 
 # cpu NAME QUERY: milliseconds of the first call in a session, with its connections, and of a later one

@@ -111,9 +111,13 @@ measure() {
 	read_medians "$WORK/timing.out"
 }
 
-# ended_ms SERVER ...: milliseconds of processor time of the processes of these servers that have ended.
-ended_ms() {
-	local server
+# sessions_ms SERVER ...: milliseconds of processor time of the sessions of these servers, once they have ended.
+sessions_ms() {
+	local server left
+	for server in "$@"; do
+		while left=$(pgrep -c -P "$(head -n 1 "$WORK/$server/postmaster.pid")" -f 'postgres: postgres ' || true) && [ "$left" -gt 0 ]; do sleep 0.05; done
+	done
+	sleep 0.5	# until the servers have noticed
 	for server in "$@"; do sed 's/.*) //' "/proc/$(head -n 1 "$WORK/$server/postmaster.pid")/stat"; done |
 		awk -v hz="$(getconf CLK_TCK)" '{ sum += $14 + $15 } END { printf "%d\n", sum * 1000 / hz }'
 }

@@ -38,27 +38,19 @@ make_nodes() {
 	done
 }
 
-# Milliseconds of the processor of all sessions of the server that have ended.
-sessions_ms() {
-	local left
-	while left=$(pgrep -c -P "$SERVER" -f 'postgres: postgres ' || true) && [ "$left" -gt 0 ]; do sleep 0.05; done
-	sleep 0.5	# until the server has noticed
-	ended_ms nodes
-}
-
 # Of a list of so many nodes: the sessions' time, and that of the one that conducts.
 measure_nodes() {
 	local r n before all own list
 	for r in $(seq 0 "$REPEAT"); do
-		before=$(sessions_ms)
+		before=$(sessions_ms nodes)
 		[ "$(sql n1 -c "$SCAN")" = "$ROWS" ] || die "no scan"
-		note scan "$r" "$(($(sessions_ms) - before))"
+		note scan "$r" "$(($(sessions_ms nodes) - before))"
 		for n in "${NODES[@]}"; do
 			list=$(seq -s, -f 'n%.0f' 1 "$n")
-			before=$(sessions_ms)
+			before=$(sessions_ms nodes)
 			sql postgres -c "SELECT count(*) FROM iblt_compare_nodes('public.t', '{$list}', recheck => 0)" \
 				-c "SELECT round(split_part(pg_read_file('/proc/self/schedstat', 0, 100), ' ', 1)::numeric / 1e6)" >"$WORK/out"
-			all=$(($(sessions_ms) - before))
+			all=$(($(sessions_ms nodes) - before))
 			own=$(sed -n 2p "$WORK/out")
 			[ "$(head -n 1 "$WORK/out")" = $((n == 2 ? 25 : n == 4 ? 51 : 100)) ] || die "$(head -n 1 "$WORK/out") keys of $n nodes"
 			note "conducts_$n" "$r" "$own"
@@ -108,7 +100,6 @@ inner() {
 	begin_bench
 	: >"$WORK/timing.out"
 	make_nodes
-	SERVER=$(head -n 1 "$WORK/nodes/postmaster.pid")
 	describe_cpus
 	say "iblt_compare_nodes over $ROWS rows: processor time, without parallel workers"
 	measure_nodes

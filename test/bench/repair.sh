@@ -2,9 +2,9 @@
 # repair.sh
 #	What a repair of many rows costs: of a table of 1,000,000 rows, 400,000 differ.
 #	They are pulled, against COPY into a temporary table and three statements over
-#	all rows on the same server.  Both count as CPU time of the servers' processes,
+#	all rows on the same server.  Both count as CPU time of the servers' sessions,
 #	the repair with both sides, without parallel workers; medians of several runs,
-#	in turn.  Memory is the most of the backend that repairs, without shared memory.
+#	in turn.  Memory is the most of a backend, without shared memory.
 #
 #	BENCH_REPAIR_ROWS     rows (1,000,000)
 #	BENCH_REPAIR_REPEAT   repetitions (3)
@@ -40,30 +40,6 @@ reset() {
 	sql $HERE_PORT -c "DROP TABLE t" -c "CREATE TABLE t AS TABLE t0" -c "ALTER TABLE t ADD PRIMARY KEY (id)" -c "VACUUM (FREEZE, ANALYZE) t" -c CHECKPOINT
 }
 
-# CPU time in milliseconds of the processes of both servers that were not there before, as long as
-# a program runs; at its end in CPU, and the memory of the largest in MB in MEMORY.
-watch_cpu() {
-	local pid file now
-	declare -A spent=()
-	MEMORY=0
-	while kill -0 "$1" 2>/dev/null; do
-		for pid in $(pgrep -P "$(head -n 1 "$WORK/here/postmaster.pid"),$(head -n 1 "$WORK/there/postmaster.pid")"); do
-			file=/proc/$pid
-			[[ " $2 " == *" $pid "* ]] && continue
-			now=$(awk '{ printf "%d\n", $1 / 1e6 }' "$file/schedstat" 2>/dev/null) || continue
-			spent[$pid]=${now:-${spent[$pid]:-0}}
-			now=$(awk '/^RssAnon/ { printf "%d\n", $2 / 1024 }' "$file/status" 2>/dev/null) || continue
-			if [ "${now:-0}" -gt $MEMORY ]; then MEMORY=$now; fi
-		done
-		sleep 0.02
-	done
-	wait "$1"
-	CPU=0
-	for pid in "${!spent[@]}"; do CPU=$((CPU + spent[$pid])); done
-}
-
-servers() { pgrep -P "$(head -n 1 "$WORK/here/postmaster.pid"),$(head -n 1 "$WORK/there/postmaster.pid")" | tr '\n' ' '; }
-
 by_hand() {
 	sql $HERE_PORT <<-SQL
 		BEGIN;
@@ -83,17 +59,17 @@ repair() {
 }
 
 measure_repairs() {
-	local r before
-	MOST=0
+	local r what run before
 	for r in $(seq 1 "$REPEAT"); do
 		for what in by_hand repair; do
 			reset
-			before=$(servers)
+			before=$(sessions_ms here there)
 			$what &
-			watch_cpu $! "$before"
-			note "$what" "$r" "$CPU"
+			run=$!
+			watch_memory $run $HERE_PORT psql $THERE_PORT 'iblt_%' >>"$WORK/memory"
+			wait $run
+			note "$what" "$r" "$(($(sessions_ms here there) - before))"
 		done
-		if [ "$MEMORY" -gt $MOST ]; then MOST=$MEMORY; fi
 	done
 	read_medians "$WORK/timing.out"
 }
@@ -109,7 +85,7 @@ inner() {
 	row "$DIFFERING of $ROWS rows, pulled" "CPU ms" "ratio" "bar" ""
 	row "COPY into a temporary table and three statements" "${MEDIAN[by_hand]}" "" "" ""
 	than "iblt_repair, both sides" repair by_hand 3
-	bar "memory of the largest backend, MB" "" "$MOST" at-most 400
+	bar "memory of the largest backend, MB" "" "$(sort -n "$WORK/memory" | tail -n 1)" at-most 400
 	say_busy
 	stop_server here
 	stop_server there

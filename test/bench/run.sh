@@ -137,15 +137,14 @@ run_by() {
 	local run started cpu session
 	run=$(sql $HERE_PORT -c "$(run_sql t "slice_ms => 100, max_time => '0'")")
 	pin_servers "0-$(($1 - 1))"
-	cpu=$(ended_ms run$HERE_PORT run$THERE_PORT)
+	cpu=$(sessions_ms run$HERE_PORT run$THERE_PORT)
 	started=$(date +%s%N)
 	for session in $(seq "$1"); do
 		sql $HERE_PORT -c "CALL iblt_audit_resume($run, $(peer $THERE_PORT), progress => false)" >"$WORK/session$session" &
 	done
 	wait
 	note "sessions_$1" "$2" "$((($(date +%s%N) - started) / 1000000))"
-	sleep 0.5
-	note "sessions_cpu_$1" "$2" "$(($(ended_ms run$HERE_PORT run$THERE_PORT) - cpu))"
+	note "sessions_cpu_$1" "$2" "$(($(sessions_ms run$HERE_PORT run$THERE_PORT) - cpu))"
 	[ "$(last_run changed)" = 100 ] || die "a run of $1 sessions found $(last_run changed)"
 }
 

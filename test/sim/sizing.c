@@ -218,7 +218,7 @@ is_simulated(int step)
  * Run the trials of one (k, s).
  */
 static void
-simulate(Sample *sample, const Model *m, const double *stopping, double effort)
+simulate(Sample *sample, const Model *m, const double *stopping)
 {
 	double		center = m->lambda * sample->s;
 	double		lower = center - 4 * sqrt(sample->s);
@@ -230,8 +230,7 @@ simulate(Sample *sample, const Model *m, const double *stopping, double effort)
 	sample->keys = (uint32_t) (center + 3 * sqrt(sample->s) + 6);
 	sample->split = choose_split(stopping, lower > 6 ? (uint32_t) lower : 6);
 	trials = (direct ? DIRECT_EDGES : MODEL_EDGES) / m->k / sample->keys;
-	trials = fmin(trials, DIRECT_TRIALS) * effort;
-	sample->trials = (uint32_t) fmax(trials, LEAST_TRIALS);
+	sample->trials = (uint32_t) fmax(fmin(trials, DIRECT_TRIALS), LEAST_TRIALS);
 	sample->at_most = take_zeros(sizeof(uint32_t) * (sample->keys + 2));
 	random_start(GENERATOR_SEED, m->k, sample->s);
 	g = graph_open(m->k, sample->s, sample->keys);
@@ -394,7 +393,7 @@ make_monotone(uint32_t column[FAILURES][MAX_LADDER])
  * One k, whole ladder.  Returns false if the simulation contradicts the law.
  */
 static bool
-compute(Model *m, double effort, bool details)
+compute(Model *m)
 {
 	static Sample samples[MAX_LADDER];
 	double		stopping[MAX_SMALL + 1];
@@ -410,7 +409,7 @@ compute(Model *m, double effort, bool details)
 		theory_stopping(stopping, m->k, a->s);
 		if (!is_simulated(i))
 			continue;
-		simulate(a, m, stopping, effort);
+		simulate(a, m, stopping);
 		fprintf(stderr, "k=%d s=%" PRIu32 ": J=%d, %" PRIu32 " trials, mean "
 				"%.2f, sd %.3f, skewness %.3f\n", m->k, a->s, a->split,
 				a->trials, a->mean, a->sd, a->skewness);
@@ -428,10 +427,6 @@ compute(Model *m, double effort, bool details)
 			table[m->k - MIN_K][f][i] = d;
 			good &= confirm(m, a, stopping, failure_target[f], d);
 		}
-		if (details && a->trials > 0)
-			fprintf(stderr, "k=%d s=%" PRIu32 ": mean %+.3f and sd %+.4f of "
-					"the law\n", m->k, a->s, a->mean - model_mean(m, a->s),
-					a->sd / model_sd(m, a->s) - 1);
 	}
 	make_monotone(table[m->k - MIN_K]);
 	return good;
@@ -457,15 +452,15 @@ print_numbers(const uint32_t *number)
 }
 
 static void
-print_head(const Model *model, double effort)
+print_head(const Model *model)
 {
 	printf("/*\n * sizing_table.h\n"
 		   " *\t\tHow many keys k subtables of s cells decode.  Generated:\n"
 		   " *\t\tdo not edit, run `make sizing-table`.\n *\n"
-		   " * Computed by test/sim/sizing.c (doc/internals/mathematics.md), with seed %" PRIu64 "\n * and up to %.0f trials for each (k, s).  Small"
+		   " * Computed by test/sim/sizing.c (doc/internals/mathematics.md), with seed %" PRIu64 "\n * and up to %d trials for each (k, s).  Small"
 		   " subtables: 99 %% confidence\n * from the trials.  Larger ones:"
 		   " the scaling law, with its margins.\n *\n",
-		   GENERATOR_SEED, DIRECT_TRIALS * effort);
+		   GENERATOR_SEED, DIRECT_TRIALS);
 	printf(" * The scaling law of each k, mean = lambda s - b s^(1/3) + c,\n"
 		   " * sd = alpha s^(1/2) - alpha' s^(1/6), skewness = -g s^(-1/2):\n"
 		   " *\n"
@@ -514,7 +509,7 @@ print_table(void)
 }
 
 static int
-generate(double effort, bool details)
+generate(void)
 {
 	Model		model[KS];
 	bool		good = true;
@@ -524,7 +519,7 @@ generate(double effort, bool details)
 	{
 		model[i].k = i + MIN_K;
 		model[i].lambda = theory_threshold(model[i].k);
-		good &= compute(&model[i], effort, details);
+		good &= compute(&model[i]);
 	}
 	fprintf(stderr, "%.0f s of processor time\n", (double) clock() / CLOCKS_PER_SEC);
 	if (!good)
@@ -532,7 +527,7 @@ generate(double effort, bool details)
 		fprintf(stderr, "the simulation contradicts the scaling law\n");
 		return 1;
 	}
-	print_head(model, effort);
+	print_head(model);
 	print_table();
 	return 0;
 }
@@ -633,23 +628,11 @@ quick(void)
 int
 main(int argc, char **argv)
 {
-	double		effort = 1;
-	bool		details = false;
-
 	make_ladder();
-	for (int i = 1; i < argc; i++)
-	{
-		if (strcmp(argv[i], "--quick") == 0)
-			return quick();
-		else if (strcmp(argv[i], "--details") == 0)
-			details = true;
-		else if (strcmp(argv[i], "--effort") == 0 && i + 1 < argc)
-			effort = strtod(argv[++i], NULL);
-		else
-		{
-			fprintf(stderr, "usage: %s [--quick] [--details] " "[--effort FRACTION]\n", argv[0]);
-			return 2;
-		}
-	}
-	return generate(effort, details);
+	if (argc == 1)
+		return generate();
+	if (argc == 2 && strcmp(argv[1], "--quick") == 0)
+		return quick();
+	fprintf(stderr, "usage: %s [--quick]\n", argv[0]);
+	return 2;
 }

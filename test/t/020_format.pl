@@ -17,10 +17,7 @@ sub sorted
 	return join "\n", sort split /\n/, $lines;
 }
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init(extra => [ '-E', 'UTF8', '--no-locale' ]);
-$node->append_conf('postgresql.conf', "bytea_output = 'hex'\n");
-$node->start;
+my $node = server('main', "bytea_output = 'hex'");
 
 sub sql
 {

@@ -10,9 +10,7 @@ use IbltTest;
 random_seed();
 sub reader { return run_reader('kbf_reader.py', @_); }
 
-my $node = PostgreSQL::Test::Cluster->new('main');
-$node->init(extra => [ '-E', 'UTF8', '--no-locale' ]);
-$node->start;
+my $node = server('main');
 
 sub sql
 {

@@ -2,10 +2,7 @@
 # memory of aggregates, large sketches, interrupts and parallel plans.
 use IbltTest;
 
-my $node = PostgreSQL::Test::Cluster->new('storage');
-$node->init;
-$node->append_conf('postgresql.conf', "jit = off\nmax_parallel_workers_per_gather = 0\n");
-$node->start;
+my $node = server('storage', 'max_parallel_workers_per_gather = 0');
 
 sub sql { return $node->safe_psql($_[1] // 'postgres', $_[0]); }
 

@@ -31,6 +31,7 @@ my %cases = (
 	mute => {},
 	garbage => { hello => "HTTP/1.1 400 Bad Request\r\n\r\n" x 10 },
 	closing => { hello => '', closes => 1 },
+	cut => { hello => "E\0\0\0\x08oops", closes => 1 },
 	stranger => { hello => message('R', pack('N', 99)) },
 	silent => { hello => $hello },
 	stalled => { hello => $hello, answer => $settings . columns(1) . row('{}') },
@@ -67,7 +68,7 @@ sub serve
 	my ($name) = $read->(unpack('N', $read->(4)) - 4) =~ /database\0(\w+)\0/ or POSIX::_exit(1);
 	my $case = $cases{$name};
 	syswrite $socket, $case->{hello} if $case->{hello};
-	POSIX::_exit(0) if $case->{closes} && !$case->{hello};
+	POSIX::_exit(0) if $case->{closes} && !$case->{answer};
 	for (my $n = 0; $case->{names}; $n++) { defined syswrite($socket, message('S', "name$n" . 'x' x 8000 . "\0\0")) || POSIX::_exit(0) }
 	sleep 600 if $case->{deaf} || !defined $case->{hello};
 	while (1)
@@ -103,7 +104,7 @@ my $connect = qr/ERROR:  08001: could not connect to the peer\n/;
 my $cancelled = qr/ERROR:  57014: canceling statement due to statement timeout\n/;
 my $lost = qr/ERROR:  08006: on the peer: /;
 my %told = (
-	mute => qr/${connect}DETAIL:  .*timeout expired/, garbage => $connect, closing => qr/${connect}DETAIL:  .*closed the connection/, stranger => $connect,
+	mute => qr/${connect}DETAIL:  .*timeout expired/, garbage => $connect, cut => $connect, closing => qr/${connect}DETAIL:  .*closed the connection/, stranger => $connect,
 	names => qr/${connect}DETAIL:  It sends more than a server does before it is connected/,
 	silent => $cancelled, nonsense => qr/$lost|$cancelled/, half => $lost, huge => qr/$lost|$cancelled/,
 	wide => qr/ERROR:  42804: the peer answered with 3 columns instead of 1\n/, undescribed => $lost, empty => qr/42P01: relation public\.t does not exist on the peer/,

@@ -16,9 +16,7 @@ my $session = IbltTest::Session->new($node);
 sub undone
 {
 	my ($sql) = @_;
-	my $out = $session->run("BEGIN;\n$sql;\nROLLBACK");
-	die $session->{err} if $session->{err} =~ /ERROR/;
-	return $out;
+	return $session->checked("BEGIN;\n$sql;\nROLLBACK");
 }
 
 # iblt_compare's rows of the tables mine and theirs as a list, in order, on one line.

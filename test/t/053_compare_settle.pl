@@ -78,8 +78,7 @@ is(writers('kept'), '1', 'a materialized view that is refreshed is waited for');
 $session->run('COMMIT');
 $session->quit;
 # the same OIDs in another database
-my $twin = IbltTest::Session->new($publisher, 'twin');
-$twin->run('BEGIN; LOCK TABLE plain');
+my $twin = holding($publisher, 'BEGIN; LOCK TABLE plain', 'twin');
 is(writers('plain'), '0', 'a lock in another database is no matter');
 $twin->quit;
 $publisher->safe_psql('postgres', 'DROP TABLE plain, child, parent, unrelated; DROP MATERIALIZED VIEW kept');
@@ -107,18 +106,14 @@ my $settle = q{SELECT iblt_internal.settle_all(jsonb_populate_record(NULL::iblt_
 
 # --- who has committed ----------------------------------------------------------------------------
 
-my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
-chomp(my $include = `$pg_config --includedir-server`);
-my $library = $publisher->basedir . '/late.so';
-command_ok([ 'cc', '-shared', '-fPIC', "-I$include", '-o', $library, 'test/late/late.c' ], 'an extension that delays checkpoints is built');
+my $library = compiled('test/late/late.c', $publisher->basedir);
 $publisher->safe_psql('postgres', "CREATE FUNCTION delay_checkpoints(boolean) RETURNS void AS '$library' LANGUAGE C STRICT");
 
 # What has written for long is not waited for, as long as it does not commit.
 foreach my $mode (qw(on off))
 {
 	synchronous($publisher, 'nosuch') if $mode eq 'on';
-	my $writer = IbltTest::Session->new($publisher);
-	$writer->run("SET synchronous_commit = $mode; BEGIN; UPDATE plain SET v = -1 WHERE id = 8; SAVEPOINT s; UPDATE plain SET v = -1 WHERE id = 9");
+	my $writer = holding($publisher, "SET synchronous_commit = $mode; BEGIN; UPDATE plain SET v = -1 WHERE id = 8; SAVEPOINT s; UPDATE plain SET v = -1 WHERE id = 9");
 	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'a transaction that has written and not committed is not waited for');
 	is(compare($_, 'plain'), '3 both t', $_->name . ': and what differs is confirmed') foreach ($subscriber, $publisher);
 	$writer->run('SELECT delay_checkpoints(true)');
@@ -133,8 +128,7 @@ foreach my $mode (qw(on off))
 {
 	$publisher->safe_psql('postgres', "BEGIN; UPDATE plain SET v = -1 WHERE id = 8; PREPARE TRANSACTION 'p'");
 	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'a prepared transaction is not waited for');
-	my $other = IbltTest::Session->new($publisher);
-	$other->run('BEGIN; SELECT delay_checkpoints(true)');
+	my $other = holding($publisher, 'BEGIN; SELECT delay_checkpoints(true)');
 	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 'f', 'if another process may be about to commit it, it is');
 	is($publisher->safe_psql('postgres', sprintf($settle, 'family')), 't', 'where nobody writes, that is no matter');
 	$other->run('SELECT delay_checkpoints(false); COMMIT');
@@ -169,8 +163,7 @@ foreach my $case ([ 'a transaction', 'INSERT INTO plain VALUES (40, 0)' ], [ 'wi
 
 # Without iblt on the publisher nobody knows who has committed.
 {
-	my $writer = IbltTest::Session->new($publisher);
-	$writer->run('BEGIN; UPDATE plain SET v = -1 WHERE id = 8');
+	my $writer = holding($publisher, 'BEGIN; UPDATE plain SET v = -1 WHERE id = 8');
 	is(compare($subscriber, 'plain', "method => 'plain', timeout => '1 s'"), '3 both f', 'plain queries: nothing is confirmed while a transaction writes');
 	is($subscriber->safe_psql('postgres', "SELECT detail FROM iblt_repair('plain', ${\ conninfo($publisher)}, direction => 'pull', method => 'plain', timeout => '1 s')"),
 		'not confirmed: transactions that write to the relation did not end in time, and without iblt on their server nothing tells whether they have committed', 'and the cause says so');
@@ -226,15 +219,6 @@ sub settling
 	return $session;
 }
 
-# A session that keeps the subscriber from applying.
-sub blocking
-{
-	my ($node, $table) = @_;
-	my $session = IbltTest::Session->new($node);
-	$session->run("BEGIN; LOCK TABLE $table IN SHARE MODE");
-	return $session;
-}
-
 # --- a publisher and its subscriber -----------------------------------------------------
 
 my $last = ready('last');
@@ -285,7 +269,7 @@ foreach my $table (qw(t by_text))
 {
 	my ($waiting) = hanging($publisher, "INSERT INTO $table VALUES ('30', 0)");
 	wait_for($subscriber, "SELECT count(*) = 1 FROM $table WHERE id = '30'");
-	my $blocking = blocking($subscriber, $table);
+	my $blocking = holding($subscriber, "BEGIN; LOCK TABLE $table IN SHARE MODE");
 	my $session = settling($subscriber, $table, $publisher, "timeout => '5 s'");
 	my $gone = background($publisher, "SET synchronous_commit = local; DO \$\$ BEGIN
 		LOOP DELETE FROM $table WHERE id = '30'; EXIT WHEN FOUND; PERFORM pg_sleep(0.0002); END LOOP; END \$\$");
@@ -371,7 +355,7 @@ $last->safe_psql('postgres', 'UPDATE link SET v = 0 WHERE id = 3');
 is(compared($last, 'link', $subscriber), '3 both t', 'in a chain, a difference from the next server is confirmed');
 is(compared($subscriber, 'link', $publisher), '', 'the link before it is complete');
 {
-	my $blocking = blocking($last, 'link');
+	my $blocking = holding($last, 'BEGIN; LOCK TABLE link IN SHARE MODE');
 	$publisher->safe_psql('postgres', 'UPDATE link SET v = -1 WHERE id = 7');
 	$publisher->wait_for_catchup('chain');
 	wait_for($subscriber, 'SELECT v = -1 FROM link WHERE id = 7');
@@ -399,7 +383,7 @@ $last->safe_psql('postgres', 'INSERT INTO t SELECT g, 0 FROM generate_series(100
 is(compared($last, 't', $publisher, "condition => 'id >= 100 AND id < 1000'"), '100 here t, 101 here t, 102 here t', 'slots of one name on two publishers');
 # The first server replicates to both others: a row that only one of them has got replicates over no link of the two.
 {
-	my $blocking = blocking($subscriber, 't');
+	my $blocking = holding($subscriber, 'BEGIN; LOCK TABLE t IN SHARE MODE');
 	$publisher->safe_psql('postgres', 'INSERT INTO t VALUES (150, 0)');
 	wait_for($last, 'SELECT count(*) = 1 FROM t WHERE id = 150');
 	foreach my $pair ([ $last, $subscriber, 'here' ], [ $subscriber, $last, 'there' ])

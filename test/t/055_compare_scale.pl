@@ -205,8 +205,7 @@ $here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.peers_close(text[], 
 sub memory
 {
 	my ($options) = @_;
-	my $lock = IbltTest::Session->new($here);
-	$lock->run('SELECT pg_advisory_lock(7)');
+	my $lock = holding($here, 'SELECT pg_advisory_lock(7)');
 	my $session = IbltTest::Session->new($here);
 	$session->start("SELECT count(*) FROM iblt_compare('big', $peer$options)");
 	$here->poll_query_until('postgres', "SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = $session->{pid}") or die 'it does not end';

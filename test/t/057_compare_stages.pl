@@ -1,12 +1,11 @@
 # A peer that goes away in each stage of iblt_compare: an error that says so, no
-# connection left on either side, and a session that goes on.
+# connection left on either side, and a session that goes on.  046_hostile_servers.pl has peers that
+# go away while they are connected to.
 #
 # A stage is held by a lock, and its beginning is seen in pg_stat_activity, so
 # that nothing depends on how long anything takes.
 use IbltCompare;
 use IbltProxy;
-use IO::Socket::UNIX;
-use Socket qw(SOCK_STREAM);
 
 IbltTest::share_sessions(0);
 
@@ -56,8 +55,7 @@ my @stages = (
 
 # As a connection string it has a password, which nobody asks for.
 my $proxy = IbltProxy->new($there);
-my %peers = (terminate => $there->connstr('postgres') . ' password=s3cr3t', stop => $there->connstr('postgres') . ' password=s3cr3t',
-	cut => $proxy->connstr . ' password=s3cr3t');
+my %peers = (terminate => $there->connstr('postgres') . ' password=s3cr3t', cut => $proxy->connstr . ' password=s3cr3t');
 
 sub compare_sql
 {
@@ -124,41 +122,6 @@ foreach my $stage (@stages)
 		nothing_left("$text, at last");
 		as_before($session, $text);
 	}
-}
-
-# The whole server stops, while it scans and while this side does.
-foreach my $stage (@stages[ 1, 2, 5 ])
-{
-	my $text = "$stage->{name}, the server stops";
-	my $holding = IbltTest::Session->new($stage->{held});
-	$holding->run("BEGIN; $stage->{lock}");
-	$session->start(compare_sql($peers{stop}));
-	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE $running AND $stage->{peer}"), "$text: the stage is reached");
-	$there->stop('immediate');
-	$holding->run('COMMIT') if $stage->{held} == $here;
-	check_error($session, $text);
-	like($session->run("SELECT 1 FROM iblt_compare('staged', ${\ literal($peers{stop})})") . $session->{err},
-		qr/ERROR: +08001: could not connect to the peer/, "$text: and it cannot connect again");
-	$there->start;
-	as_before($session, $text);
-}
-
-# --- connecting ---------------------------------------------------------------------------
-
-# A peer that takes the connection and says nothing, or something that is no answer.
-foreach my $says ('', "E\0\0\0\x08oops", 'HTTP/1.1 400 Bad Request')
-{
-	my $dir = PostgreSQL::Test::Utils::tempdir_short();
-	my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$dir/.s.PGSQL.1", Listen => 2) or die "listen: $!";
-	$session->start(compare_sql("host=$dir port=1 dbname=postgres password=s3cr3t"));
-	my $client = $listener->accept;
-	ok(sysread($client, my $bytes, 1024), 'connecting: the peer is asked');
-	syswrite $client, $says if $says ne '';
-	$client->close;
-	$listener->close;
-	unlink "$dir/.s.PGSQL.1";
-	check_error($session, 'connecting' . ($says ne '' ? ", an answer of rubbish" : ''));
-	as_before($session, 'connecting');
 }
 
 # No log shows the password, but for what the server itself logs of a statement

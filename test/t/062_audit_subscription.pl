@@ -93,8 +93,7 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 
 # replication that hangs: what is on its way is not known to differ
 {
-	my $holder = IbltTest::Session->new($there);
-	$holder->run('BEGIN; LOCK TABLE r."C ""c" IN SHARE MODE');
+	my $holder = holding($there, 'BEGIN; LOCK TABLE r."C ""c" IN SHARE MODE');
 	$here->safe_psql('postgres', q{UPDATE r."C ""c" SET v = 'new'});
 	my ($got) = audit_subscription("'Sub', timeout => '1 s', $mine");
 	is(line($got->{'r."C ""c"'}), 'not comparable 300 300 0 0 300 300', 'replication that does not pass in time: could not tell');
@@ -109,6 +108,8 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	is(scalar(() = $err =~ /replication has not moved, and is not waited for again/g), 2, 'also where too many rows differ');
 	(undef, undef, $err) = $there->psql('postgres', qq{CALL "Their Iblt".iblt_audit_run(subscription => 'Sub', timeout => '2 s', $mine)});
 	is(scalar(() = $err =~ /replication did not pass in time, and is not waited for again before it moves/g), 1, 'nor once a table in a run');
+	(undef, undef, $err) = $there->psql('postgres', qq{SELECT FROM "Their Iblt".iblt_audit_nodes(ARRAY[NULL, ${\ conninfo($here)}], tables => ARRAY['r."C ""c"', 'r.a'], timeout => '2 s', progress => true)});
+	is(scalar(() = $err =~ /replication has not moved, and is not waited for again/g), 1, 'nor once a table of nodes');
 	# a run adds up slices, which may have had several causes
 	my $hung = $there->safe_psql('postgres', qq{CALL "Their Iblt".iblt_audit_run(${\ conninfo($here)}, tables => '{r.b}', timeout => '1 s', progress => false, $mine)});
 	like($there->safe_psql('postgres', qq{SELECT detail FROM "Their Iblt".iblt_audit_table_stats WHERE run = $hung}), qr/^3 differences could not be confirmed: rows kept changing, or replication did not pass in time/, 'a run does not say which cause');

@@ -215,8 +215,7 @@ DETAIL:  run.bare: not compared to its end/, 'says so');
 # What it refuses.
 {
 	my $run = begin("tables => '{run.parent,run.words}'");
-	my $writer = IbltTest::Session->new($here);
-	$writer->run("BEGIN; SELECT iblt_internal.iblt_run_lock($run, 0, 0, true)");
+	my $writer = holding($here, "BEGIN; SELECT iblt_internal.iblt_run_lock($run, 0, 0, true)");
 	like(failure("SET lock_timeout = '50 ms'; SELECT * FROM iblt_repair(run => $run, direction => 'pull', apply => true)"), qr/55P03: canceling statement due to lock timeout/, 'a repair waits for those who write the run');
 	is(failure("SET lock_timeout = '50 ms'; SELECT * FROM iblt_repair(run => $run, direction => 'pull')"), '', 'and a preview does not');
 	$writer->quit;

@@ -140,8 +140,7 @@ foreach my $direction ('pull', 'push')
 	my $node = node($direction);
 	drift($direction, 'people');
 	my $before = contents($node, 'people');
-	my $holder = IbltTest::Session->new($node);
-	$holder->run("BEGIN; SELECT FROM people WHERE v = 'drift 777' FOR UPDATE");
+	my $holder = holding($node, "BEGIN; SELECT FROM people WHERE v = 'drift 777' FOR UPDATE");
 	foreach my $timeout ([ 'lock_timeout', '55P03' ], [ 'statement_timeout', '57014' ])
 	{
 		my ($setting, $state) = @$timeout;
@@ -182,8 +181,7 @@ foreach my $direction ('pull', 'push')
 {
 	my $node = node($direction);
 	drift($direction, 'people');
-	my $holder = IbltTest::Session->new($node);
-	$holder->run("BEGIN; INSERT INTO people VALUES (7700123, 'other')");
+	my $holder = holding($node, "BEGIN; INSERT INTO people VALUES (7700123, 'other')");
 	my ($out, $told) = told(sub {
 		my $from = -s $node->logfile;
 		my $repair = background($here, call('people', $direction, 'apply => true'));

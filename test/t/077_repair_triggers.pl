@@ -56,8 +56,7 @@ foreach my $direction ('pull', 'push')
 
 	# PostgreSQL's own functions are not first in this one
 	my $path = 'evil, "the App", pg_catalog';
-	my $session = IbltTest::Session->new($here);
-	$session->run("SET search_path = public, evil; BEGIN");
+	my $session = holding($here, "SET search_path = public, evil; BEGIN");
 	is($session->run('SELECT count(*) FROM ' . call($table, $direction, "apply => true, apply_search_path => '$path', $seen")), '3', "$direction: with the option it is repaired");
 	is($session->run('SHOW search_path; COMMIT; SHOW search_path'), "public, evil\npublic, evil", 'this session has its own search_path again');
 	$session->quit;
@@ -95,8 +94,7 @@ foreach my $direction ('pull', 'push')
 	my $node = node($direction);
 	drift($direction, 'rep');
 	$node->safe_psql('postgres', 'TRUNCATE fired, seen');
-	my $session = IbltTest::Session->new($here);
-	$session->run('SET session_replication_role = local; BEGIN');
+	my $session = holding($here, 'SET session_replication_role = local; BEGIN');
 	is($session->run('SELECT status, count(*) FROM ' . call('rep', $direction, "apply => true, as_replica => true, condition => 'public.seen(id)'") . ' GROUP BY 1'), 'applied|3', "$direction, as_replica: it is repaired");
 	is($session->run('SHOW session_replication_role; COMMIT; SHOW session_replication_role'), "local\nlocal", 'this session has its own role again');
 	$session->quit;

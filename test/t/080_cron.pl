@@ -212,15 +212,6 @@ foreach my $setting ('default_transaction_isolation = serializable', "search_pat
 
 # --- interrupted -----------------------------------------------------------------------
 
-# A session that locks a table.
-sub hold
-{
-	my ($node, $table) = @_;
-	my $session = IbltTest::Session->new($node);
-	$session->run("BEGIN; LOCK TABLE $table");
-	return $session;
-}
-
 sub wait_blocked
 {
 	my ($node, $table) = @_;
@@ -231,7 +222,7 @@ sub wait_blocked
 sub interrupted
 {
 	my ($node, $act, %how) = @_;
-	my $holder = hold($node, 'shop.stock');
+	my $holder = holding($node, 'BEGIN; LOCK TABLE shop.stock');
 	return audit([ '--json', @schema ], %how, meanwhile => sub {
 		local %ENV = %ENV;
 		delete @ENV{qw(PGUSER PGPASSFILE)};
@@ -320,7 +311,7 @@ $here->safe_psql('postgres', 'DELETE FROM shop.stock WHERE item = 5');
 replayed($here, $standby);
 audit_is(\@subscription, 2, 'there, nothing can be confirmed', %on_standby);
 $here->stop;
-my $holder = hold($there, 'shop.items');
+my $holder = holding($there, 'BEGIN; LOCK TABLE shop.items');
 ($status) = audit(\@schema, %on_standby, meanwhile => sub {
 	local %ENV = %ENV;
 	delete @ENV{qw(PGUSER PGPASSFILE)};

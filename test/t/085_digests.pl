@@ -208,8 +208,7 @@ is($node->safe_psql('postgres', 'SELECT count(work(r, 7 * r)) FROM generate_seri
 # --- tracking starts under load --------------------------------------------------------
 
 # They write a fixed number of times, so a slow machine does not leave the tracking without writers.
-my $gate = IbltTest::Session->new($node);
-$gate->run('SELECT pg_advisory_lock(85)');
+my $gate = holding($node, 'SELECT pg_advisory_lock(85)');
 my @before = map { my $name = $_; my $out = '';
 	{ name => $name, out => \$out, run => IPC::Run::start([ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-c', 2, '-t', 300, "--random-seed=$seed",
 		'-f', "$dir/$name.sql", 'postgres' ], '<', '/dev/null', '>&', \$out, IbltTest::time_limit()) } } ('write', 'prepare');

@@ -255,8 +255,7 @@ SKIP:
 {
 	skip 'no prlimit', 3 if system('command -v prlimit > /dev/null') != 0;
 	sql(q{CREATE TABLE scarce (id int PRIMARY KEY); CALL iblt_track('scarce', capacity => 100000)});
-	my $session = IbltTest::Session->new($node);
-	$session->run('BEGIN; INSERT INTO scarce SELECT generate_series(1, 70000); SAVEPOINT a; INSERT INTO scarce SELECT generate_series(70001, 140000)');
+	my $session = holding($node, 'BEGIN; INSERT INTO scarce SELECT generate_series(1, 70000); SAVEPOINT a; INSERT INTO scarce SELECT generate_series(70001, 140000)');
 	system('prlimit', '--pid', $session->{pid}, '--as=1:') == 0 || die 'prlimit fails';
 	$session->run('RELEASE a');
 	system('prlimit', '--pid', $session->{pid}, '--as=unlimited:') == 0 || die 'prlimit fails';

@@ -180,13 +180,7 @@ sub connect_all
 	return;
 }
 
-sub run
-{
-	my ($sql) = @_;
-	my $out = $session->run($sql);
-	die "$sql: $session->{err}" if $session->{err} =~ /ERROR/;
-	return $out;
-}
+sub run { return $session->checked(@_) }
 
 # Of a query's rows "table|key|...", those of a table, as one line in order.
 sub of_table { my ($table, $out) = @_; return join ' ', sort map { /^\Q$table\E\|(.*)/ ? $1 : () } split /\n/, $out }
@@ -243,8 +237,7 @@ my $blocker;
 my @events = (
 	# the apply worker waits while the publisher goes on
 	[ 'lag', sub {
-		$blocker = IbltTest::Session->new($subscriber);
-		$blocker->run('BEGIN; LOCK TABLE pgbench_accounts IN SHARE MODE');
+		$blocker = holding($subscriber, 'BEGIN; LOCK TABLE pgbench_accounts IN SHARE MODE');
 		wait_for($publisher, 'SELECT count(*) >= 50 + ' . $publisher->safe_psql('postgres', 'SELECT count(*) FROM pgbench_history') . ' FROM pgbench_history') } ],
 	[ 'merges', sub { both("SELECT iblt_live_merge(t::regclass) $each") } ],
 	[ 'a broken connection', sub { $publisher->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_replication') } ],

@@ -9,17 +9,14 @@ IbltTest::share_sessions(0);
 my $node = ready('late', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
 inside($node);
 sides($node, $node);
-my $dir = $node->basedir;
 
 # Each call is a session of its own, so that the library is loaded anew.
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
 # --- an extension that runs SQL while a transaction commits ----------------------------
 
-my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
-chomp(my $include = `$pg_config --includedir-server`);
-command_ok([ 'cc', '-shared', '-fPIC', "-I$include", '-o', "$dir/late.so", 'test/late/late.c' ], 'an extension that runs SQL late is built');
-sql(qq{CREATE FUNCTION late(text, read_only boolean DEFAULT false) RETURNS void AS '$dir/late.so' LANGUAGE C STRICT;
+my $library = compiled('test/late/late.c', $node->basedir);
+sql(qq{CREATE FUNCTION late(text, read_only boolean DEFAULT false) RETURNS void AS '$library' LANGUAGE C STRICT;
 	CREATE TABLE t (id int PRIMARY KEY, a int DEFAULT 0);
 	CREATE TABLE u (id int PRIMARY KEY);
 	INSERT INTO t SELECT generate_series(1, 100);

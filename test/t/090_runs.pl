@@ -281,8 +281,6 @@ my $standby = standby($there, 'standby');
 	is(run_row($several)->{state}, 'finished', 'nor after that of the last of several tables');
 	cmp_ok(tables($several)->{'public.t_none'}{wall_ms}, '<', 60000, 'which does not count one');
 	replayed($there, $standby);
-	my $run = begin_run("'{t_bigint}'", peer => literal($standby->connstr('postgres')));
-	is(found($run, 't_bigint'), truth('t_bigint'), 'a standby as the peer');
 	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 	$there->safe_psql('postgres', 'CREATE TABLE filler AS SELECT g FROM generate_series(1, 40000) g');
 	my ($session, $paused) = start_run("'{t_bigint}', max_lag => '1 MB'");

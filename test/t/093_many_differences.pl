@@ -103,8 +103,7 @@ subscribed($there, 1);
 {
 	batch_size(100);
 	my $drift = truth('by_two', 'a, b');
-	my $lock = IbltTest::Session->new($there);
-	$lock->run('BEGIN; LOCK TABLE by_two IN SHARE MODE');
+	my $lock = holding($there, 'BEGIN; LOCK TABLE by_two IN SHARE MODE');
 	$here->safe_psql('postgres', "UPDATE by_two SET v = 'in flight' WHERE n % 5 = 0");
 	my $session = IbltTest::Session->new($here);
 	$session->start("SELECT concat_ws(' ', key, side, here_count, there_count) || CASE WHEN confirmed THEN '' ELSE ' unconfirmed' END FROM iblt_compare('by_two', $peer, progress => true) AS c");
@@ -119,8 +118,7 @@ subscribed($there, 1);
 	# rest of a record of another one stays in memory.
 	my $size = q{current_setting('wal_block_size')::int};
 	$here->safe_psql('postgres', 'SET synchronous_commit = off; SELECT pg_current_xact_id()');
-	$lock = IbltTest::Session->new($here);
-	$lock->run("BEGIN; SELECT pg_logical_emit_message(false, '', repeat('x', $size))");
+	$lock = holding($here, "BEGIN; SELECT pg_logical_emit_message(false, '', repeat('x', $size))");
 	wait_for($here, "SELECT pg_current_wal_flush_lsn() - '0/0' >= trunc((pg_current_wal_insert_lsn() - '0/0') / $size) * $size");
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('by_two', $peer, timeout => '5 s') WHERE confirmed"), lines($drift), 'nor is a record that is not flushed as a whole waited for');
 	$_->quit foreach ($lock, $session);

@@ -99,8 +99,7 @@ $_->quit foreach $first, $second;
 
 # A snapshot that is held open keeps them, and the status of all tables of the store says so.
 my $store = q{SELECT DISTINCT store_bytes / 8192, store_bytes = pg_relation_size('iblt_internal.changes_1') FROM iblt_live_status() WHERE relation IN ('t1'::regclass, 't9'::regclass)};
-my $holder = IbltTest::Session->new($node);
-$holder->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read");
+my $holder = holding($node, "BEGIN ISOLATION LEVEL REPEATABLE READ; $read");
 change(500, 't1');
 sql("SELECT iblt_live_merge('t1'); VACUUM iblt_internal.changes_1");
 like(sql($store), qr/^(?:[4-9]|\d\d+)\|t$/, 'the status shows what an old snapshot keeps in the store');

@@ -137,8 +137,7 @@ foreach my $call ("DO \$\$ BEGIN PERFORM FROM far_d; PERFORM $between; PERFORM $
 	like(answer($session->run($call)), qr/^25001: cannot apply a repair with foreign tables/, 'nor behind other foreign tables in a statement');
 	is($session->run('SELECT count(*) FROM c'), '1', 'and no row is deleted');
 }
-my $reader = IbltTest::Session->new($here);
-$reader->run('BEGIN; SELECT FROM far_d');
+my $reader = holding($here, 'BEGIN; SELECT FROM far_d');
 is(answer($session->run("SELECT count(*) FROM $second")), '0', 'but in one of its own, whatever other sessions read');
 $reader->quit;
 

@@ -25,8 +25,7 @@ sub hold
 	foreach my $node (@nodes)
 	{
 		$node->safe_psql('postgres', "CREATE TRIGGER hold BEFORE INSERT OR UPDATE OR DELETE ON $table FOR EACH STATEMENT EXECUTE FUNCTION hold()");
-		push @holders, IbltTest::Session->new($node);
-		$holders[-1]->run('SELECT pg_advisory_lock(42)');
+		push @holders, holding($node, 'SELECT pg_advisory_lock(42)');
 	}
 	return @holders;
 }
@@ -125,8 +124,7 @@ foreach my $round ([ $here, 'pull', 'pull' ], [ $there, 'pull', 'pull' ], [ $her
 my $guard = "BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('swap'::regclass::oid::int8 - 2147483648)::int4)";
 # A lock that another server does not give back ends by the repair's own timeout.
 {
-	my $holder = IbltTest::Session->new($there);
-	$holder->run($guard);
+	my $holder = holding($there, $guard);
 	$there->safe_psql('postgres', "UPDATE swap SET v = 'drift' WHERE id = 1");
 	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull'); SHOW lock_timeout"), "1\n7s", 'a preview takes no lock');
 	$holder->quit;
@@ -143,8 +141,7 @@ foreach my $direction ('pull', 'push')
 {
 	my $target = $direction eq 'pull' ? $here : $there;
 	$target->safe_psql('postgres', 'INSERT INTO swap VALUES (100); CREATE TABLE child AS SELECT 100 AS id');
-	my $holder = IbltTest::Session->new($target);
-	$holder->run($guard);
+	my $holder = holding($target, $guard);
 	my $repair = background($here, "SELECT key, status FROM iblt_repair('swap', 'other', direction => '$direction', apply => true)");
 	waiting(1, "$direction: the repair waits for a lock");
 	$target->safe_psql('postgres', 'ALTER TABLE child ADD FOREIGN KEY (id) REFERENCES swap ON DELETE CASCADE');
@@ -199,8 +196,7 @@ foreach my $round ([ 'pull', 'there' ], [ 'pull', 'here' ], [ 'push', 'here' ], 
 	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 777');
 	$target->safe_psql('postgres', 'UPDATE weak SET v = 0 WHERE id = 5');
 	other($node)->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 777)');
-	my $holder = IbltTest::Session->new($target);
-	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
+	my $holder = holding($target, 'BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
 	my $repair = background($here, "SELECT action, key FROM iblt_repair('weak', 'other', direction => '$direction', apply => true)");
 	waiting(1, "$direction: the repair waits");
 	unnoticed($node, 'weak_pkey', 'INSERT INTO weak VALUES (777, 777)');
@@ -219,8 +215,7 @@ foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newes
 	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 2000) AS i WHERE i <> 777');
 	$target->safe_psql('postgres', 'UPDATE weak SET v = 0 WHERE id = 5; INSERT INTO weak VALUES (777, 777)');
 	other($target)->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 778)') if $winner;
-	my $holder = IbltTest::Session->new($target);
-	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
+	my $holder = holding($target, 'BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
 	my $repair = background($here, "SELECT key, status, detail FROM iblt_repair('weak', 'other', direction => '$direction', apply => true$winner)");
 	waiting(1, "$direction$winner: the repair waits");
 	unnoticed($_, 'weak_pkey', 'DELETE FROM weak WHERE id = 777', 'INSERT INTO weak VALUES (777, 777)') foreach $winner ? ($here, $there) : $target;
@@ -234,8 +229,7 @@ foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newes
 {
 	both('TRUNCATE weak; INSERT INTO weak VALUES (5, 5)');
 	$here->safe_psql('postgres', 'UPDATE weak SET v = 0');
-	my $writer = IbltTest::Session->new($here);
-	$writer->run('BEGIN; UPDATE weak SET v = 1');
+	my $writer = holding($here, 'BEGIN; UPDATE weak SET v = 1');
 	my $repair = background($here, "SELECT concat_ws(' ', status, detail) FROM iblt_repair('weak', 'other', direction => 'pull', apply => true, winner => 'newest', newest_by => 'v')");
 	waiting(1, "winner => 'newest': the repair waits for a writer");
 	$writer->run('COMMIT');

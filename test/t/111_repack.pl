@@ -23,8 +23,7 @@ subscribed($here, 1);
 
 foreach my $how ('REPACK s.drift', 'REPACK (CONCURRENTLY) s.drift')
 {
-	my $session = IbltTest::Session->new($here);
-	$session->run('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
+	my $session = holding($here, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
 	$here->safe_psql('postgres', $how);
 	$session->run("SELECT key, side FROM iblt_compare('s.drift', $peer)");
 	like($session->{err}, qr/IB004/, "an older snapshot and $how: an error");

@@ -85,8 +85,7 @@ like(failure("CALL iblt_track_all(${\ conninfo($here)}, schema => 's')"), qr/220
 like(failure("CALL iblt_track_all('host=/nonexistent password=s3cret', schema => 's')"), qr/could not connect to the peer/, 'no peer');
 like(failure("BEGIN; CALL iblt_track_all(schema => 's')"), qr/25001: iblt_track_all cannot run inside a transaction block/, 'in a transaction block');
 {
-	my $holder = IbltTest::Session->new($there);
-	$holder->run('BEGIN; LOCK TABLE s.mine IN ROW EXCLUSIVE MODE');
+	my $holder = holding($there, 'BEGIN; LOCK TABLE s.mine IN ROW EXCLUSIVE MODE');
 	like(failure("SET statement_timeout = '1 s'; CALL iblt_track_all($peer, tables => '{s.fine,s.mine}')"), qr/57014/, 'a timeout while the peer waits for a lock ends the call');
 	nothing_left('after a timeout');
 	$holder->run('COMMIT');

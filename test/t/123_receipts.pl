@@ -75,8 +75,7 @@ foreach my $case ([ $there, 'the peer', 'INSERT INTO other VALUES (1)' ], [ $the
 	since_is([ 1, qr/transactions have ended on \Q$name\E since the audit$/ ], "$sql on $name");
 }
 # one that began before the audit, and took its xid then
-my $late = IbltTest::Session->new($there);
-$late->run('BEGIN; INSERT INTO other VALUES (2); SELECT 1');
+my $late = holding($there, 'BEGIN; INSERT INTO other VALUES (2); SELECT 1');
 receipt_is(0, 'a transaction that is open', @shop);
 since_is($unchanged, 'it is still open');
 $late->run('COMMIT');
@@ -85,8 +84,7 @@ since_is([ 1, qr/transactions have ended on the peer since/ ], 'it was committed
 # during the audit, which waits for a lock meanwhile
 foreach my $side ($here, $there)
 {
-	my $writer = IbltTest::Session->new($side);
-	$writer->run('BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
+	my $writer = holding($side, 'BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
 	($status, $out, $err) = program([ '--still', '--receipt', $receipt, @shop ], meanwhile => sub {
 		wait_for($side, q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)});
 		$writer->run('COMMIT');
@@ -98,8 +96,7 @@ foreach my $side ($here, $there)
 }
 # without --still the tables alone decide, and the receipt says so
 {
-	my $writer = IbltTest::Session->new($there);
-	$writer->run('BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
+	my $writer = holding($there, 'BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
 	($status) = program([ '--receipt', $receipt, @shop ], meanwhile => sub {
 		wait_for($there, q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)});
 		$writer->run('COMMIT');
@@ -110,8 +107,7 @@ foreach my $side ($here, $there)
 }
 # forms
 {
-	my $writer = IbltTest::Session->new($there);
-	$writer->run('BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
+	my $writer = holding($there, 'BEGIN; LOCK TABLE shop.items; INSERT INTO other VALUES (3); SELECT 1');
 	($status, $out) = program([ '--nagios', '--still', @shop ], meanwhile => sub {
 		wait_for($there, q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)});
 		$writer->run('COMMIT');

@@ -80,8 +80,7 @@ my $messages = 'SELECT messages FROM iblt_compare_stats()';
 my $two = call('desk', "$sum" . both_of('a', 'shop.t', 'a') . ", peer_relation => 'copy', condition => 'id < 7'); $messages");
 is($two, "0\n4", 'in one statement a step');
 is(call('desk', "$sum" . both_of('a', 'shop.t', 'b') . ", condition => 'id > 3000 AND id < 7000'); $messages"), "0\n8", 'and two for two databases');
-like(call('desk', $sum . both_of('a', 'shop.t', 'a') . ')'), qr/^ERROR:  a relation cannot be compared with itself\nHINT:  Check that the peer leads to the other server\./, 'a relation with itself');
-like(call('desk', "$sum(here_peer => 'a', here_relation => 'shop.t', peer => ${\ string('a')})"), qr/^ERROR:  a relation cannot be compared with itself/, 'by another name');
+like(call('desk', "$sum(here_peer => 'a', here_relation => 'shop.t', peer => ${\ string('a')})"), qr/^ERROR:  a relation cannot be compared with itself/, 'a relation with itself, by another name');
 sql('desk', "CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v text); INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(1, 10000) AS g WHERE g <> 8");
 foreach my $method ('sketch', 'plain')
 {
@@ -98,7 +97,6 @@ like(call('desk', "$sum('pg_class', here_peer => 'a', here_relation => 'shop.t',
 like(call('desk', "$sum('pg_class', 'b', here_relation => 'shop.t')"), qr/^ERROR:  here_relation needs here_peer/, 'no peer');
 like(call('desk', "$sum(here_peer => 'a', here_relation => 't', peer => 'b')"), qr/^ERROR:  here_relation must be a name with its schema\nHINT:  Write it as 'shop.items'/, 'no schema');
 like(call('desk', "$sum(here_peer => 'nobody', here_relation => 'shop.t', peer => 'b')"), qr/^ERROR:  here_peer is neither a foreign server nor a connection string/, 'no server');
-like(call('desk', "$sum(here_peer => 'a', here_relation => 'shop.t', peer => 'nobody')"), qr/^ERROR:  peer is neither a foreign server nor a connection string/, 'no server there');
 like(call('desk', "$sum(peer => 'b')"), qr/^ERROR:  relation must not be null/, 'nothing');
 like(call('desk', $sum . both_of('a', 'shop.nothing', 'b') . ')'), qr/^ERROR:  relation shop.nothing does not exist on "a"\nHINT:  Give its name there as here_relation, with its schema\./, 'a relation that is not there');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", peer_relation => 'nothing')"), qr/^ERROR:  relation shop.nothing does not exist on "b"\nHINT:  If it has another name there/, 'nor on the other side');
@@ -175,7 +173,7 @@ is(call('desk', $repair . both_of('a', 'shop.g', 'd') . ", direction => 'push'$p
 is($notices, "NOTICE:  \"d\" has no extension iblt, and is compared by plain queries\nNOTICE:  the repair will delete 1 of the 50 rows of shop.g (there)\nNOTICE:  triggers of shop.g will fire (there): seen (INSERT)", 'with what it would do');
 is(contents('d', 'shop.g'), $was_b, 'nothing has changed');
 sql('d', 'DROP FUNCTION shop.seen() CASCADE');
-foreach my $pair ([qw(c d push)], [qw(c d pull)], [qw(c b push)], [qw(c b pull)])
+foreach my $pair ([qw(c d push)], [qw(c b push)], [qw(c b pull)])
 {
 	my ($first, $second, $direction) = @$pair;
 	fill();
@@ -220,8 +218,7 @@ sql('d', "INSERT INTO shop.w VALUES (1, 2, '2026-01-03'), (2, 1, '2026-01-01')")
 is(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest', newest_by => 'at', key_columns => '{id}'$plain)"), "1 update preview\n2 update skipped", 'the newer row wins');
 like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest'$plain)"), qr/^ERROR:  the commit times of the rows of shop.w cannot be read/, 'commit times are not read');
 {
-	my $writer = IbltTest::Session->new($servers[1], 'd');
-	$writer->run("BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.w'::regclass::oid::int8 - 2147483648)::int4)");
+	my $writer = holding($servers[1], "BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.w'::regclass::oid::int8 - 2147483648)::int4)", 'd');
 	sql('d', 'UPDATE shop.w SET at = NULL');
 	# what is altered before the target is locked
 	my $waiting = IbltTest::Session->new($servers[0], 'postgres')->start("SELECT concat_ws(' ', key ->> 'id', action, status, detail) FROM iblt_repair" . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true, progress => true$plain) ORDER BY 1");

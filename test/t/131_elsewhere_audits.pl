@@ -278,8 +278,7 @@ like($err, qr/from= and to= go together/, 'as it says');
 # It is ended while it waits for a lock.
 foreach my $signal (qw(TERM INT))
 {
-	my $holder = IbltTest::Session->new($there);
-	$holder->run('BEGIN; LOCK TABLE m.a_same');
+	my $holder = holding($there, 'BEGIN; LOCK TABLE m.a_same');
 	($status) = script([ '--json', @sides, 'tables={m.a_same}' ], meanwhile => sub {
 			local %ENV = %ENV;
 			delete @ENV{qw(PGDATABASE PGHOST PGPORT PGPASSFILE PGSERVICEFILE)};

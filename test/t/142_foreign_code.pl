@@ -96,9 +96,8 @@ sub fresh
 	my (@dbs) = @_;
 	foreach my $db (@dbs)
 	{
-		$owner{$db}->run('DROP SERVER IF EXISTS self CASCADE; ' . $fresh);
-		$owner{$db}->run('UPDATE app.t SET v = -1 WHERE id = 7; DELETE FROM app.parted WHERE id = 9') if $db ne 'postgres';
-		die $owner{$db}->{err} if $owner{$db}->{err} =~ /ERROR/;
+		$owner{$db}->checked('DROP SERVER IF EXISTS self CASCADE; ' . $fresh);
+		$owner{$db}->checked('UPDATE app.t SET v = -1 WHERE id = 7; DELETE FROM app.parted WHERE id = 9') if $db ne 'postgres';
 	}
 	return;
 }
@@ -126,8 +125,7 @@ sub attacked
 	$cell++;
 	if ($window eq '')
 	{
-		$owner{$db}->run("$lock; $attacks{$attack}");
-		die "$attack: $owner{$db}->{err}" if $owner{$db}->{err} =~ /ERROR/;
+		$owner{$db}->checked("$lock; $attacks{$attack}");
 	}
 	else
 	{
@@ -208,12 +206,11 @@ foreach my $case ([ "iblt_repair('referred', $peer{bare}, direction => 'push', m
 fresh('postgres', 'peer', 'bare');
 foreach my $db (qw(postgres peer bare))
 {
-	$owner{$db}->run(q{CREATE FUNCTION app.apart(float8, float8) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM app.evil(1); RETURN $1 - $2; END';
+	$owner{$db}->checked(q{CREATE FUNCTION app.apart(float8, float8) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM app.evil(1); RETURN $1 - $2; END';
 		CREATE TYPE app.span AS RANGE (subtype = float8, subtype_diff = app.apart); CREATE TABLE app.spans (id int PRIMARY KEY, r app.span);
 		INSERT INTO app.spans SELECT g, app.span(g, g + 10) FROM generate_series(1, 1000) g; ANALYZE app.spans;
 		CREATE VIEW app.some AS SELECT id FROM app.spans WHERE r && app.span(1, 5); CREATE DOMAIN app.whole AS app.span; CREATE DOMAIN app.half AS app.whole;
 		ALTER TABLE app.spans ADD h app.half; UPDATE app.spans SET h = r; ANALYZE app.spans; CREATE VIEW app.within AS SELECT id FROM app.spans WHERE h @> 5::float8});
-	die $owner{$db}->{err} if $owner{$db}->{err} =~ /ERROR/;
 }
 foreach my $case ([ 'a condition', "iblt_compare('app.spans', $peer{peer}, condition => 'r && app.span(1, 5)')" ], [ 'a view', "iblt_compare('app.some', $peer{peer}, key_columns => '{id}')" ],
 	[ 'a view of a server without iblt', "iblt_compare('app.spans', $peer{bare}, 'app.within', columns => '{id}', key_columns => '{id}', method => 'plain')" ])
@@ -298,8 +295,7 @@ my $hidden = q{CREATE DOMAIN app.logs AS text CHECK (pg_create_restore_point('ev
 foreach my $db (qw(postgres bare))
 {
 	$node->safe_psql($db, 'CREATE EXTENSION tablefunc');
-	$owner{$db}->run($hidden);
-	die $owner{$db}->{err} if $owner{$db}->{err} =~ /ERROR/;
+	$owner{$db}->checked($hidden);
 }
 $owner{postgres}->run($aggregate);
 $super->run(q{CREATE VIEW own.over AS SELECT * FROM app.aggregate; CREATE TABLE own.v AS SELECT 0 AS id, ''::text AS v; CREATE VIEW own.sums AS SELECT id, app.runs(v) AS v FROM own.v GROUP BY id});

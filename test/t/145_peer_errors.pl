@@ -79,8 +79,7 @@ nothing_left('after all these errors', $here);
 # a cancel here, while the peer works
 foreach my $call ("CALL iblt_track_all($string, '{t}')", "CALL iblt_track('t', $string)", "SELECT count(*) FROM iblt_compare('t', $string)")
 {
-	my $holder = IbltTest::Session->new($here, $call =~ /compare/ ? 'hostile' : 'postgres');
-	$holder->run('BEGIN; LOCK TABLE t');
+	my $holder = holding($here, 'BEGIN; LOCK TABLE t', $call =~ /compare/ ? 'hostile' : 'postgres');
 	my ($out, $err, $log) = told("SET statement_timeout = '500ms'; $call");
 	like($err, qr/canceling statement/, 'a cancel of this side');
 	unlike($err . $log, qr/s3cr3t/, 'shows no connection string');

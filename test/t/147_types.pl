@@ -81,7 +81,7 @@ is(compare("'written'", 'cast_types => true'), '', 'equal then');
 $there->safe_psql('postgres', 'UPDATE written SET v = 0.1000000000000000055511151231257827 WHERE id = 3');
 like(told("SELECT * FROM iblt_repair('written', $peer, direction => 'pull', cast_types => true, apply => true)"), qr/^27000: after the repair, the rows of 1 keys are not as on the source\n.*\nHINT: .*\nColumns whose type on the target may not have the values: "v", "w", "x"\./, 'a numeric that no floating-point number is');
 
-# --- types of one name with other modifiers inside --------------------------------------
+# --- types of one name that are not the same -------------------------------------------
 
 # IbltScenarios.pm has the first of them in all placements.  The type, what makes it here and there, a value, and what messages call it on each side.
 my @inside = (
@@ -93,14 +93,23 @@ my @inside = (
 	[ 'a domain over an array', 'prices', 'prices', 'CREATE DOMAIN prices AS numeric(10,2)[]', 'CREATE DOMAIN prices AS numeric(12,4)[]', 'ARRAY[g]', 'public.prices (made of numeric(10,2)[])', 'public.prices (made of numeric(12,4)[])', 1 ],
 	[ 'an array of domains', 'price[]', 'price[]', 'CREATE DOMAIN price AS numeric(10,2)', 'CREATE DOMAIN price AS numeric(12,4)', 'ARRAY[g]', 'public.price[] (made of numeric(10,2)[])', 'public.price[] (made of numeric(12,4)[])', 0 ],
 	[ 'a row', 'bill', 'bill', 'CREATE TYPE bill AS (n int, c char(3))', 'CREATE TYPE bill AS (n int, c char(5))', "ROW(g, 'a')::bill", 'public.bill (made of ("n" integer, "c" character(3)))', 'public.bill (made of ("n" integer, "c" character(5)))', 0 ],
-	[ 'an array of rows', 'bill[]', 'bill[]', 'CREATE TYPE bill AS (a numeric(10,2)[])', 'CREATE TYPE bill AS (a numeric(12,4)[])', 'ARRAY[ROW(ARRAY[g])::bill]', 'public.bill[] (made of ("a" numeric(10,2)[])[])', 'public.bill[] (made of ("a" numeric(12,4)[])[])', 0 ]);
+	[ 'an array of rows', 'bill[]', 'bill[]', 'CREATE TYPE bill AS (a numeric(10,2)[])', 'CREATE TYPE bill AS (a numeric(12,4)[])', 'ARRAY[ROW(ARRAY[g])::bill]', 'public.bill[] (made of ("a" numeric(10,2)[])[])', 'public.bill[] (made of ("a" numeric(12,4)[])[])', 0 ],
+	# made of other types, whose values may have the same bytes or the same text
+	[ 'an array of domains over another type', 'day[]', 'day[]', 'CREATE DOMAIN day AS int', 'CREATE DOMAIN day AS date', "'{}'::day[]", 'public.day[] (made of integer[])', 'public.day[] (made of date[])', 0 ],
+	[ 'a range', 'span', 'span', 'CREATE TYPE span AS RANGE (subtype = int)', 'CREATE TYPE span AS RANGE (subtype = date)', "'empty'::span", 'public.span (made of public.span of integer)', 'public.span (made of public.span of date)', 0 ],
+	[ 'an array of ranges', 'span[]', 'span[]', 'CREATE TYPE span AS RANGE (subtype = int4)', 'CREATE TYPE span AS RANGE (subtype = int8)', "'{}'::span[]", 'public.span[] (made of public.span of integer[])', 'public.span[] (made of public.span of bigint[])', 0 ],
+	[ 'an array of rows in another order', 'pair[]', 'pair[]', 'CREATE TYPE pair AS (a int, b int)', 'CREATE TYPE pair AS (b int, a int)', "'{}'::pair[]", 'public.pair[] (made of ("a" integer, "b" integer)[])', 'public.pair[] (made of ("b" integer, "a" integer)[])', 0 ],
+	[ 'a domain over a row', 'couple', 'couple', 'CREATE TYPE pair AS (a int, b text); CREATE DOMAIN couple AS pair', 'CREATE TYPE pair AS (a int, b varchar); CREATE DOMAIN couple AS pair', 'ROW(g, 1)::pair', 'public.couple (made of ("a" integer, "b" text))', 'public.couple (made of ("a" integer, "b" character varying))', 0 ],
+	[ 'an enum and a domain', 'mixed', 'mixed', "CREATE TYPE mixed AS ENUM ('1', '2')", 'CREATE DOMAIN mixed AS text', "'1'::mixed", 'public.mixed (made of public.mixed enum)', 'public.mixed (made of text)', 0 ],
+	[ 'an enum and a row', 'mixed', 'mixed', "CREATE TYPE mixed AS ENUM ('(1)')", 'CREATE TYPE mixed AS (a int)', "'(1)'::mixed", 'public.mixed (made of public.mixed enum)', 'public.mixed (made of ("a" integer))', 0 ]);
+my $drop = 'DROP TABLE inside; DROP TYPE IF EXISTS fare, prices, price, bill, day, span, couple, pair, mixed';
 foreach (@inside)
 {
 	my ($title, $a, $b, $first, $second, $value, $mine, $theirs, $by_value) = @$_;
 	my $fill = 'INSERT INTO inside SELECT g, %s FROM generate_series(1, 20) g';
 	all("$first; CREATE TABLE inside (id int PRIMARY KEY, v $a); " . sprintf($fill, $value =~ s/%/101/r), "$second; CREATE TABLE inside (id int PRIMARY KEY, v $b); " . sprintf($fill, $value =~ s/%/1010/r));
 	my $said = qr/column types differ: "v" is \Q$mine\E here and \Q$theirs\E on the peer/;
-	like(told("SELECT * FROM iblt_compare('inside', $peer)"), qr/^42804: $said\nHINT:  Set cast_types => true/, "$title of other modifiers");
+	like(told("SELECT * FROM iblt_compare('inside', $peer)"), qr/^42804: $said\nHINT:  Set cast_types => true/, "$title: not the same type");
 	is(compare("'inside'", 'cast_types => true'), '', "$title: compared by value") if $by_value;
 	# without iblt, arrays of domains are refused all the same
 	my $plain = $title =~ /of domains/ ? qr/^0A000: / : qr/^42804: $said\nHINT:  Exclude the columns/;
@@ -108,13 +117,12 @@ foreach (@inside)
 	$there->safe_psql('postgres', "CALL iblt_track('inside')");
 	like(told("CALL iblt_track('inside', peer => $peer)"), qr/^42804: tracked columns do not have the same types on both sides/, "$title: tracked");
 	# the same type on both sides
-	all('DROP TABLE inside');
-	$there->safe_psql($_, "DROP DOMAIN IF EXISTS fare, prices, price; DROP TYPE IF EXISTS bill") foreach qw(postgres bare);
+	all('DROP TABLE inside', $drop);
 	$there->safe_psql($_, "$first; CREATE TABLE inside (id int PRIMARY KEY, v $a); " . sprintf($fill, $value =~ s/%/101/r)) foreach qw(postgres bare);
 	$here->safe_psql('postgres', "CREATE TABLE inside (id int PRIMARY KEY, v $a); " . sprintf($fill, $value =~ s/%/101/r) . ' WHERE g <> 7');
-	is(compare("'inside'"), '{"id": 7} there 0 1', "$title of the same modifiers");
-	is(compare("'inside'", "method => 'plain'", peer => $bare), '{"id": 7} there 0 1', "$title of the same modifiers, without iblt") unless $title =~ /of domains/;
-	all("DROP TABLE inside; DROP DOMAIN IF EXISTS fare, prices, price; DROP TYPE IF EXISTS bill");
+	is(compare("'inside'"), '{"id": 7} there 0 1', "$title: the same type");
+	is(compare("'inside'", "method => 'plain'", peer => $bare), '{"id": 7} there 0 1', "$title: the same type, without iblt") unless $title =~ /of domains/;
+	all($drop);
 }
 # An expression has a modifier, too.
 both('CREATE TABLE made (id int PRIMARY KEY, v numeric[]); INSERT INTO made VALUES (1, \'{1.5}\')');

@@ -125,8 +125,7 @@ foreach my $case ([ 'two nodes', "iblt_repair('t', $there, direction => 'pull', 
 		$publisher->safe_psql('third', 'INSERT INTO t VALUES ' . $publisher->safe_psql('postgres', "SELECT string_agg(format('(%s,%s)', id, v), ',') FROM t"));
 		$subscriber->safe_psql('postgres', 'UPDATE t SET v = 5 WHERE id BETWEEN 200 AND 219');
 	}
-	$holder = IbltTest::Session->new($subscriber);
-	$holder->run('BEGIN; SELECT FROM t WHERE id = 210 FOR UPDATE');
+	$holder = holding($subscriber, 'BEGIN; SELECT FROM t WHERE id = 210 FOR UPDATE');
 	$repair = IbltTest::Session->new($subscriber)->start("SELECT key ->> 'id', action, status, detail FROM $call");
 	wait_for($subscriber, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted');
 	my ($id) = split /\n/, $subscriber->safe_psql('postgres', 'SELECT id FROM t WHERE id BETWEEN 200 AND 219 AND id <> 210 ORDER BY id FOR UPDATE SKIP LOCKED');

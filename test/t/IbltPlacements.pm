@@ -13,7 +13,8 @@
 #	servers_of_placements()  starts the servers that all of them share; server_of(DATABASE) is one of them
 #	on(ROLE, SQL)            runs SQL in each database that is here, there or third
 #	call(PLACEMENT, RELATION, OPTIONS, HOW)  starts the call; HOW{there} is a function that changes the peer's string, HOW{first} a
-#	                         statement before it; with HOW{together} each placement has a session of its own; HOW{deviates} is the node
+#	                         statement before it; with HOW{together} each placement has a session of its own; HOW{deviates} is the node;
+#	                         HOW{site} are other nodes, all elsewhere
 #	answer(PLACEMENT)        waits for it and returns what it says
 #	expected(PLACEMENT, ROWS)        the rows of a scenario as this placement tells them
 #
@@ -104,11 +105,12 @@ sub call
 	my ($p, $relation, $options, %how) = @_;
 	my %options = ($p->{method} ? (method => "'$p->{method}'") : (), $p->{live} ? (live => "'require'") : (), %{ $options // {} });
 	my $changed = $how{there} // sub { $_[0] };
-	my @strings = map { literal($role_of{$_} eq 'there' ? $changed->(string($_), $_) : string($_)) } @{ $p->{site} };
+	my $elsewhere = $p->{elsewhere} || $how{site};
+	my @strings = map { literal($role_of{$_} eq 'there' ? $changed->(string($_), $_) : string($_)) } @{ $how{site} // $p->{site} };
 	my $peer = $strings[1];
 	my $key = "array_to_string(ARRAY(SELECT value FROM jsonb_each_text(key)), ',', 'null')";
 	my $more = join '', list(\%options);
-	my $nodes = 'ARRAY[' . join(', ', $p->{elsewhere} ? @strings : ('NULL', @strings[ 1 .. $#strings ])) . ']';
+	my $nodes = 'ARRAY[' . join(', ', $elsewhere ? @strings : ('NULL', @strings[ 1 .. $#strings ])) . ']';
 	$p->{deviates} = $how{deviates} // 'node 2';
 	my $tables = $p->{elsewhere} ? "here_peer => $strings[0], here_tables => '{$relation}'" : "tables => '{$relation}'";
 	my $sql;
@@ -127,8 +129,8 @@ sub call
 	}
 	elsif ($p->{form} eq 'audit_nodes')
 	{
-		my $counts = join ', ', map { "coalesce($_ ->> '$p->{deviates}', '0')" } qw(missing extra changed);
-		$sql = "SELECT concat_ws('|', status, coalesce(sqlstate, ''), $counts, unconfirmed, detail) FROM iblt_audit_nodes($nodes, tables => '{$relation}'$more)";
+		my $counts = join ', ', map { "coalesce(($_ ->> '$p->{deviates}')::int, 0)" } qw(missing extra changed);
+		$sql = "SELECT concat_ws('|', status, coalesce(sqlstate, ''), $counts + coalesce(ties, 0), unconfirmed, detail) FROM iblt_audit_nodes($nodes, tables => '{$relation}'$more)";
 	}
 	else
 	{

@@ -14,6 +14,9 @@
 #	held, then     what another session does on the target in a transaction when the repair begins, and before its COMMIT, which
 #	               comes when the repair waits for it
 #	meanwhile      what the source does while it waits
+#	aside          what a third session does on the target while it waits.  An exchange of schemas, here or on the source, is
+#	               undone, and the other table must have no row
+#	back           the name is given back while the next statement waits in the other table
 #	steps          the rows of the repair: "action id", if they are applied, or "action id status detail"
 #	of             steps that a form tells instead
 #	left           says that the target is not like the source then
@@ -66,6 +69,10 @@ my %generated = (table => '(id int PRIMARY KEY, v int, w int GENERATED ALWAYS AS
 my $tree = '(id int PRIMARY KEY, v text, up int REFERENCES %s ON DELETE CASCADE)';
 my @of_tree = map { "delete $_" } 4, 12 .. 14, 36 .. 40;
 my $none = 'SELECT 1 WHERE false';
+# 3,000 rows take three statements
+my $exchange = 'ALTER SCHEMA shop RENAME TO old; CREATE SCHEMA shop; CREATE TABLE %s (id int PRIMARY KEY, v text)';
+my $altered = qr/relation shop\.\w+ was altered while it was compared/;
+my %exchanged = (fill => $none, source => 'INSERT INTO %s SELECT g, g FROM generate_series(1, 3000) g', held => "INSERT INTO %s SELECT g, 'held' FROM generate_series(1, 3000) g", then => 'ROLLBACK; BEGIN', error => $altered);
 
 # What constraints do is the same in all placements.
 my @constraints = map { +{ only => qr/^(?:pull|push)$/, %$_ } } (
@@ -148,6 +155,15 @@ my @scenarios = (
 	{ name => 'rows that change while the repair waits for them', target => "$three; UPDATE %1\$s SET v = 'drift' WHERE id IN (11, 12, 13, 14); INSERT INTO %1\$s VALUES (301, 'more')", held => 'SELECT FROM %s WHERE id IN (5, 11, 12, 13, 14, 300) FOR UPDATE',
 		then => "UPDATE %s SET v = 'changed' WHERE id = 11; UPDATE %1\$s SET v = 'row 12' WHERE id = 12; DELETE FROM %1\$s WHERE id = 13; DELETE FROM %1\$s WHERE id = 300; INSERT INTO %1\$s VALUES (300, 'again')", meanwhile => "UPDATE %s SET v = 'source' WHERE id = 14; INSERT INTO %1\$s VALUES (301, 'source')",
 		steps => [ 'insert 3', 'update 5', 'update 12 skipped equal by now', map { "$_ skipped changed since it was compared" } 'update 11', 'update 13', 'update 14', 'delete 300', 'delete 301' ], left => 1 },
+	{ %exchanged, name => 'another table has the name', aside => $exchange, only => qr/^(?:pull|push|push elsewhere|push without iblt|pull elsewhere, without iblt|a node there|a node here|a run that pushes)$/ },
+	{ %exchanged, name => 'another table had the name', aside => $exchange, back => 1, only => qr/^(?:pull|push|push without iblt)$/ },
+	{ %exchanged, name => 'another source has the name', meanwhile => $exchange, only => qr/^(?:pull|push|push without iblt)$/ },
+	# both take SHARE UPDATE EXCLUSIVE, which does not wait for the lock of a repair
+	{ %exchanged, name => 'a partition with a trigger that comes meanwhile', only => qr/^(?:pull|push|push without iblt|a run that pushes)$/, held => "INSERT INTO %s SELECT g, 'held' FROM generate_series(1, 1000) g",
+		table => '(id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE %s_1 PARTITION OF %1$s FOR VALUES FROM (1) TO (1001)', source => 'CREATE TABLE %s_2 PARTITION OF %1$s FOR VALUES FROM (1001) TO (2001); INSERT INTO %1$s SELECT g, g FROM generate_series(1, 2000) g',
+		around => "CREATE TABLE %s_2 (LIKE %1\$s INCLUDING ALL); CREATE FUNCTION %1\$s_does() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE %1\$s_2 SET v = ''changed'' WHERE id = NEW.id; RETURN NULL; END'; CREATE TRIGGER does AFTER INSERT ON %1\$s_2 FOR EACH ROW EXECUTE FUNCTION %1\$s_does()",
+		aside => 'ALTER TABLE %s ATTACH PARTITION %1$s_2 FOR VALUES FROM (1001) TO (2001)' },
+	{ %exchanged, name => 'a child that comes meanwhile', aside => 'CREATE TABLE %s_child () INHERITS (%1$s)', only => qr/^push$/ },
 	@constraints);
 
 # The repair of a placement as SQL.
@@ -204,10 +220,24 @@ sub cell
 	{
 		waits($p->{target}, $holder, $session);
 		sql($source, $sql->($s->{meanwhile})) if $s->{meanwhile};
+		sql($p->{target}, $sql->($s->{aside})) if $s->{aside};
+		my $other = $s->{back} ? session($p->{target}, 'holds, too') : undef;
+		$other->run($sql->("BEGIN; $s->{held}")) if $other;
 		$holder->run($sql->("$s->{then}; COMMIT"));
+		if ($other)
+		{
+			waits($p->{target}, $other, $session);
+			sql($p->{target}, 'ALTER SCHEMA shop RENAME TO other; ALTER SCHEMA old RENAME TO shop; ALTER SCHEMA other RENAME TO old');
+			$other->run('ROLLBACK');
+		}
 	}
 	my ($error, $rows) = outcome($session);
 	$holder->run('ROLLBACK') if $s->{held};
+	foreach my $db (map { $_->[0] } grep { ($s->{ $_->[1] } // '') eq $exchange } [ $p->{target}, 'aside' ], [ $source, 'meanwhile' ])
+	{
+		sql($db, 'ALTER SCHEMA shop RENAME TO other; ALTER SCHEMA old RENAME TO shop; ALTER SCHEMA other RENAME TO old') if !$s->{back};
+		is(sql($db, "SELECT count(*) FROM old.r$number; DROP SCHEMA old CASCADE"), '0', "$text: no row in the other table");
+	}
 	if ($s->{error})
 	{
 		like($error // $rows, $s->{error}, $text) or note($session->{err});

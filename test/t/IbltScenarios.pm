@@ -21,7 +21,8 @@
 #	         followers.  What is held is in flight, and arrives once the calls wait for it (then: what a follower does
 #	         before it), or not.  at: the one follower that drifts and applies nothing; passed: what the others have by then.
 #	         hangs: a commit there that the followers have, and nobody can see there.  disabled: the subscriptions are.
-#	         later: the rows when all of it has passed.  deviates: the node, if it is not the second one.
+#	         later: the rows when all of it has passed.  deviates: the node, if it is not the second one.  site: the nodes that are
+#	         compared, of which others feed some
 #	notes    a pattern of the notes.  kept: the rows that a run keeps, if they are told otherwise
 #	standby  the peer is a standby
 #	rows     what is expected: a list of "key side confirmed"
@@ -46,6 +47,7 @@ my $all_rights = 'a digest takes a right to the whole table';
 my $whole = 'a digest is of the columns that are tracked';
 my $kept = 'a run keeps so many differences, and counts the others';
 my $ends = 'DDL ends a digest';
+my $unseen = qr/replication of this (?:relation|table) is not ready(?s:.*) or servers that are not compared replicate to these/;
 my $unproven = 'an index that lacks rows is found by a look at the table, which digests do not take';
 
 # The same with rows that flow in either direction.
@@ -127,6 +129,11 @@ my @scenarios = (
 	{ group => 'flight', name => 'held up in the middle of a chain', flow => 'chain', at => 'here', held => "INSERT INTO %s VALUES (1000, 'late')", options => { timeout => "'1 s'" }, rows => ['1000 there f'], later => [] },
 	{ group => 'flight', name => 'held up at the end of a chain', flow => 'chain', at => 'third', deviates => 'node 3', drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", held => "INSERT INTO %s VALUES (1000, 'late')", passed => 'SELECT count(*) = 1 FROM %s WHERE id = 1000',
 		options => { timeout => "'1 s'" }, rows => [ '1000 here f', '3 both f' ], later => ['3 both t'] },
+	# nobody can wait for a server that is not compared, and an audit of two nodes counts ties
+	{ group => 'flight', name => 'a chain without its middle', flow => 'chain', at => 'third', site => [qw(there third)], drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", held => "INSERT INTO %s VALUES (1000, 'late')", passed => 'SELECT count(*) = 1 FROM %s WHERE id = 1000',
+		rows => [ '1000 here f', '3 both f' ], of => { audit_nodes => [ '1000 both f', '3 both f' ] }, notes => $unseen },
+	{ group => 'flight', name => 'a star without its hub', flow => 'on', at => 'third', site => [qw(here third)], held => "INSERT INTO %s VALUES (1000, 'late')", passed => 'SELECT count(*) = 1 FROM %s WHERE id = 1000', rows => ['1000 here f'], of => { audit_nodes => ['1000 both f'] }, notes => $unseen },
+	{ group => 'flight', name => 'a chain without its beginning', flow => 'chain', at => 'third', site => [qw(here third)], drift => "UPDATE %s SET v = 'drift' WHERE id = '3'", rows => ['3 both t'] },
 	{ group => 'flight', name => 'altered meanwhile, to the same', options => { recheck => 0 }, there => 'DELETE FROM %s WHERE id = 7', locked => 'ALTER TABLE %s ADD x int; ALTER TABLE %1$s DROP x', rows => ['7 here'] },
 	{ group => 'flight', name => 'altered meanwhile, to another type', locked => 'ALTER TABLE %s ALTER id TYPE bigint', error => qr/^42804: .*column types differ/, not => { digests => $ends } },
 	{ group => 'flight', name => 'altered meanwhile, to another type, cast', options => { recheck => 0, cast_types => 'true' }, there => 'DELETE FROM %s WHERE id = 7', locked => 'ALTER TABLE %s ALTER id TYPE bigint', rows => ['7 here'], not => { digests => $ends, plain => 'plain queries do not cast' } },
@@ -350,7 +357,7 @@ sub with_replication
 sub start
 {
 	my ($s, $p, $relation, $standby) = @_;
-	my %how = (together => $s->{group} eq 'flight', deviates => $s->{deviates}, first => $s->{first});
+	my %how = (together => $s->{group} eq 'flight', deviates => $s->{deviates}, first => $s->{first}, site => $s->{site});
 	$how{there} = sub { "$_[0] user=$s->{user}" } if $s->{user};
 	$how{there} = sub { sprintf "$s->{string}", $_[0] } if $s->{string};
 	$how{there} = sub { $standby->connstr($_[1]) } if $s->{standby};
@@ -365,6 +372,7 @@ sub start
 sub why_not_here
 {
 	my ($s, $p) = @_;
+	return 'others are compared, all of them elsewhere' if $s->{site} && $p->{name} !~ /^(?:nodes elsewhere|audit of nodes)$/;
 	return $s->{not}{ $p->{name} } // $s->{not}{ $p->{form} } // $s->{not}{ $p->{method} // '' } // why_not($p, $s->{options}) // ($p->{live} && $s->{of_there} ? 'digests of such tables are of another kind' : undef)
 	  // (($s->{flow} // '') eq 'chain' && !grep({ $_ eq 'third' } @{ $p->{site} }) ? 'a chain is of three sides' : undef)
 	  // (($s->{flow} // '') eq 'back' && grep({ $_ eq 'third' } @{ $p->{site} }) ? 'the third node gets no rows from the first' : undef);

@@ -33,6 +33,8 @@
 #	wait_for(NODE, QUERY)        waits until the query gives true
 #	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
 #	synchronous(NODE, NAMES)     sets synchronous_standby_names; commits wait for them from then on
+#	holding(NODE, SQL [, DATABASE])  a session that has run SQL, and holds what that has taken
+#	compiled(SOURCE, DIRECTORY)  a test: a C file compiles.  Returns its library
 #	background(NODE, SQL)        starts psql, which runs SQL while the test goes on: out, err
 #	finish(RUN)                  waits for its end and returns its output
 #	time_limit()                 of a program that a test runs, for IPC::Run
@@ -57,7 +59,7 @@ use Test::More;
 
 our @ISA = qw(Exporter);
 our @EXPORT = (@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(inside random_seed pick major_version before server ready two_servers awkward_servers standby replayed hba foreign_server sides extensions create_extensions of_extensions both literal conninfo lines audit_stats failure changed unnoticed wait_for subscribed
-	synchronous background finish start_load stop_load connections nothing_left));
+	synchronous holding compiled background finish start_load stop_load connections nothing_left));
 
 our ($here, $there);
 my $ready = 'CREATE EXTENSION iblt_audit CASCADE; CREATE EXTENSION iblt_live; CREATE EXTENSION dblink';
@@ -264,6 +266,24 @@ sub synchronous
 # No program that a test runs needs that long, on a slow machine either.
 sub time_limit { return IPC::Run::timeout(10 * $PostgreSQL::Test::Utils::timeout_default) }
 
+sub holding
+{
+	my ($node, $sql, $database) = @_;
+	my $session = IbltTest::Session->new($node, $database);
+	$session->run($sql);
+	return $session;
+}
+
+sub compiled
+{
+	my ($source, $directory) = @_;
+	my $library = "$directory/" . basename($source, '.c') . '.so';
+	my $pg_config = $ENV{PG_CONFIG} || 'pg_config';
+	chomp(my $include = `$pg_config --includedir-server`);
+	command_ok([ 'cc', '-shared', '-fPIC', '-Wall', '-Werror=implicit-function-declaration', "-I$include", '-o', $library, $source ], "$source compiles");
+	return $library;
+}
+
 sub background
 {
 	my ($node, $sql, $database) = @_;
@@ -373,6 +393,15 @@ sub ended
 }
 
 sub run { my ($self, $sql) = @_; return $self->start($sql)->done }
+
+# The same of SQL that must not fail.
+sub checked
+{
+	my ($self, $sql) = @_;
+	my $out = $self->run($sql);
+	die "$sql: $self->{err}" if $self->{err} =~ /ERROR/;
+	return $out;
+}
 
 sub quit
 {
