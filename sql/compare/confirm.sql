@@ -68,15 +68,32 @@ AS $$
 		unnest(kept('{}', h, cardinality(batches) > 1)) AS k
 $$;
 
--- Why replication, for which differences should wait, cannot pass; NULL if it can.
-CREATE FUNCTION unready(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- Has this transaction changed rows of relations of this database? Its locks tell.
+-- A savepoint that is rolled back, or a block that has caught an error, gives them back.
+CREATE FUNCTION has_changed(VARIADIC relations text[]) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN CASE WHEN plan.recheck IS DISTINCT FROM 0
-			AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready)
+	RETURN pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
+		WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+		AND l.relation = ANY (relation_sources(relations::regclass[]))
+		AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
+END
+$$;
+
+-- Why replication, for which differences should wait, cannot pass; NULL if it can.
+-- Each look sees what this transaction has changed, and the follower gets it only afterwards.
+CREATE FUNCTION unready(plan plan) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN CASE WHEN plan.recheck = 0 THEN NULL
+		WHEN EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready)
 		THEN 'The subscription is disabled or still copies the relation, or servers that are '
-			'not compared replicate to these, or there is a standby between them.' END;
+			'not compared replicate to these, or there is a standby between them.'
+		WHEN EXISTS (SELECT FROM unnest(plan.links) AS l
+			WHERE l.source_place IS NULL AND has_changed(l.relation))
+		THEN 'This transaction has changed the relation, and has to end first.' END;
 END
 $$;
 

@@ -299,7 +299,7 @@ END
 $$;
 
 -- Logical subscriptions and physical replication between the sides, each with its direction; with
--- "alone", they are not ready if other servers replicate to both sides.
+-- "alone", they are not ready if a row can be on its way over other servers (nodes_links).
 CREATE FUNCTION links(here side, there side, alone boolean DEFAULT true) RETURNS link[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -312,11 +312,15 @@ BEGIN
 		WITH direction(source, follower, f, t) AS (
 			VALUES ('here', 'there', here, there), ('there', 'here', there, here)
 		), fed AS (
-			-- If other servers replicate to both sides, a row of theirs may have reached only one,
-			-- and passes over no link.  Slots of two publishers may have one name.
-			SELECT bool_and((SELECT count(DISTINCT s.name) > count(DISTINCT s.slot)
-					FILTER (WHERE s.slot = ANY ((f).slots))
-				FROM unnest((t).subscriptions) AS s)) AND alone AS by_others FROM direction
+			-- If other servers replicate to both sides, or to one that replicates to the other, a
+			-- row of theirs may have reached only one, and passes over no link.  Slots of two
+			-- publishers may have one name.
+			SELECT (bool_and(x.fed) OR bool_or(x.fed AND x.feeds)) AND alone AS by_others
+			FROM direction, LATERAL (SELECT
+				(SELECT count(DISTINCT s.name) > count(DISTINCT s.slot)
+					FILTER (WHERE s.slot = ANY ((f).slots)) FROM unnest((t).subscriptions) AS s),
+				NOT (f).slots <@ ARRAY(SELECT s.slot FROM unnest((t).subscriptions) AS s))
+				AS x(fed, feeds)
 		), link(source, follower, slot, ready, f, t) AS (
 			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others), f, t
 			FROM direction, fed, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)

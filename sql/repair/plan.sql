@@ -26,8 +26,6 @@ $$;
 -- An error if a repair cannot be applied in this transaction, which may show rows that are older
 -- than this statement, or has written to a source of a repair that pushes, or has triggers that
 -- another role deferred.
--- Its locks tell.  A savepoint that is rolled back, or a block that has caught an error, gives them
--- back.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.  This
 -- transaction may have read foreign tables before this repair if the call is not a statement of
@@ -71,10 +69,8 @@ BEGIN
 				outer_role, current_user),
 			DETAIL = 'A repair runs all triggers of the transaction that are deferred.',
 			HINT = 'COMMIT first.';
-	ELSIF pushes AND pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT
-			FROM pg_locks l WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-			AND l.relation = ANY (own)
-			AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) THEN
+	ELSIF pushes AND has_changed(VARIADIC ARRAY(SELECT s.relation FROM unnest(sides) AS s
+			WHERE s.place IS NULL)) THEN
 		RAISE active_sql_transaction USING
 			MESSAGE = format('cannot repair another server: this transaction has changed %s',
 				(SELECT s.relation FROM unnest(sides) AS s WHERE s.place IS NULL LIMIT 1)),
