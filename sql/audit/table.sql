@@ -146,7 +146,7 @@ $$;
 -- The row for a table that was compared, from its counts of differences.
 CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row,
 	problem text DEFAULT NULL) RETURNS audit_row
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	differences bigint := result.missing + result.extra + result.changed;

@@ -37,7 +37,7 @@ BEGIN
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
-		work := ROW(plan, NULL, '{}', 0, '{}', t.table_number, planned.item, 0)::repair_work;
+		work := ROW(plan, NULL, '{}', 0, '{}', t.table_number, planned.item, NULL)::repair_work;
 		doubtful := '{}';
 		number := number + cardinality(kept);
 		FOR i IN 1 .. cardinality(kept) BY size LOOP
@@ -147,8 +147,8 @@ BEGIN
 		-- before the commit, and behind the last look that finds some equal
 		FOR i IN 1 .. cardinality(works) LOOP
 			work := works[i];
-			work.gone := run_gone((work.plan).compared, ARRAY(SELECT d
-				FROM iblt_run_rows(NULL::run_difference, run, work.table_number) AS d
+			work.gone := run_gone((work.plan).compared, run_table_of(run, work.table_number),
+				ARRAY(SELECT d FROM iblt_run_rows(NULL::run_difference, run, work.table_number) AS d
 				WHERE d.seed = ((work.plan).compared).seed AND d.id IN (SELECT k.id
 					FROM repair_skipped((work.plan).secret) AS k WHERE k.detail = 'equal by now')));
 			works[i] := work;

@@ -118,5 +118,5 @@ CREATE TYPE repair_work AS (
 	-- of differences of one seed that a run found:
 	table_number integer,
 	item audit_item,
-	gone bigint				-- keys that have no row any more
+	gone text				-- as in run_table
 );

@@ -1,8 +1,10 @@
 -- After a run ----------------------------------------------------------------------------
 
--- How many of the keys of these differences, which are of one seed and are none any more, a side
--- has fewer rows of than the run found: these have not become equal, but are gone.
-CREATE FUNCTION run_gone(plan plan, kept run_difference[]) RETURNS bigint
+-- Why a table of a run is not equal because these differences, which are of one seed, are none any
+-- more; NULL if it is.
+-- If a side has fewer rows of a key than the run found, they have not become equal, but are gone.
+-- That tells nothing (read_again): others, which the run has not seen, may have come.
+CREATE FUNCTION run_gone(plan plan, t run_table, kept run_difference[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -12,6 +14,9 @@ DECLARE
 	found found_rows[];
 	gone bigint := 0;
 BEGIN
+	IF (run_see(plan)).shape[4:5] IS DISTINCT FROM t.shape[4:5] THEN
+		RETURN 'it was truncated or rewritten, or its partitions changed';
+	END IF;
 	FOR i IN 1 .. cardinality(kept) BY size LOOP
 		part := kept[i : i + size - 1];
 		keys := keys_of_ids(plan, iblt_field(part, 'id'));
@@ -27,14 +32,15 @@ BEGIN
 				GROUP BY f.id) AS now USING (id)
 			WHERE greatest(k.here_count, k.there_count) > coalesce(now.n, 0));
 	END LOOP;
-	RETURN gone;
+	RETURN CASE WHEN gone > 0 THEN
+		format('rows that differed are gone (%s keys), and others may have come', gone) END;
 END
 $$;
 
 -- Keeps other differences of a table in place of those it has; a note goes to a table that was
 -- compared.
 CREATE FUNCTION run_replace(w run_worker, t run_table, differences run_difference[], note text,
-	gone bigint) RETURNS run_table
+	gone text) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -55,7 +61,7 @@ DECLARE
 			GROUP BY u.slice) AS c(slice, missing, extra, changed, unconfirmed)
 			ON c.slice = r.number);
 BEGIN
-	t.gone := coalesce(t.gone, 0) + run_replace.gone;
+	t.gone := coalesce(t.gone, run_replace.gone);
 	SELECT coalesce(sum(r.missing), 0), coalesce(sum(r.extra), 0), coalesce(sum(r.changed), 0),
 		coalesce(sum(r.unconfirmed), 0)
 	INTO t.missing, t.extra, t.changed, t.unconfirmed FROM unnest(ranges) AS r;
@@ -98,7 +104,7 @@ DECLARE
 	kept run_difference[];
 	looked record;			-- what has become of them
 	doubtful text[];
-	gone bigint;			-- keys that have no row any more
+	gone text;
 	still run_difference[];
 	old bigint;
 BEGIN
@@ -109,7 +115,7 @@ BEGIN
 		old := t.missing + t.extra + t.changed;
 		IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
 			doubtful := '{}';
-			gone := 0;
+			gone := NULL;
 			still := '{}';
 			planned := audit_plan(w.conns,
 				jsonb_populate_record(NULL::audit_item, t.item), (w.options).compare);
@@ -129,8 +135,8 @@ BEGIN
 						to_jsonb(d) || jsonb_build_object('found_at', clock_timestamp()))
 					FROM unnest(looked.differences) AS d LEFT JOIN unnest(kept) AS k USING (id));
 				doubtful := doubtful || looked.doubtful;
-				gone := gone + run_gone(plan, ARRAY(SELECT k FROM unnest(kept) AS k
-					WHERE k.id NOT IN (SELECT d.id FROM unnest(looked.differences) AS d)));
+				gone := coalesce(gone, run_gone(plan, t, ARRAY(SELECT k FROM unnest(kept) AS k
+					WHERE k.id NOT IN (SELECT d.id FROM unnest(looked.differences) AS d))));
 			END LOOP;
 			PERFORM check_index(plan, doubtful);
 			t := run_replace(w, t, still, 'differences were looked at again', gone);

@@ -86,8 +86,8 @@ BEGIN
 		THEN greatest(1000, least(10000, 10 * (w.options).slice_ms)) END;
 	t.started_at := clock_timestamp();
 	@each audit_counts: t.% := 0;@
-	SELECT 0, 0, 0, 0, 0, 0, 0
-	INTO t.cut, t.done, t.kept, t.gone, t.bytes, t.work_ms, t.wall_ms;
+	SELECT 0, 0, 0, 0, 0, 0 INTO t.cut, t.done, t.kept, t.bytes, t.work_ms, t.wall_ms;
+	t.gone := NULL;
 	RETURN t;
 END
 $$;

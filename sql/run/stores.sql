@@ -36,7 +36,7 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::bigint AS estimate,		-- rows of the larger side
 		@each audit_counts: NULL::bigint AS %,@
 		NULL::bigint AS kept,			-- how many of its differences are stored
-		NULL::bigint AS gone,			-- of them have no row any more, says a recheck or a repair
+		NULL::text AS gone,				-- why it is not equal without them (run_gone)
 		NULL::bigint AS bytes,
 		NULL::double precision AS work_ms, NULL::double precision AS wall_ms,
 		NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at

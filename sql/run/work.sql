@@ -20,7 +20,6 @@ CREATE FUNCTION run_unkept(t run_table) RETURNS text
 		END;
 
 -- A table all of whose slices are compared.
--- Rows that are gone tell nothing (read_again): others, which the run has not seen, may have come.
 CREATE FUNCTION run_finish_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -29,11 +28,10 @@ DECLARE
 BEGIN
 	@each audit_counts: r.% := t.%;@
 	r := audit_verdict(w.item, w.plan, NULL, r);
-	IF r.status = 'equal' AND t.gone > 0 THEN
+	IF r.status = 'equal' AND t.gone IS NOT NULL THEN
 		r.status := 'not comparable';
 		t.sqlstate := 'IB003';
-		r.detail := format('rows that differed are gone (%s keys), and others may have come: call '
-			'iblt_audit_resume to compare again', t.gone);
+		r.detail := t.gone || ': call iblt_audit_resume to compare again';
 	END IF;
 	t.status := r.status;
 	t.detail := nullif(concat_ws('; ', r.detail, run_unkept(t), t.how), '');

@@ -56,7 +56,7 @@ SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": "equal", "f
 CREATE VIEW pg_temp.ended AS SELECT run, form, substring(iblt_audit_report(run => run, form => form), '(?:finished": "|seconds\{[^}]*\} |ended at )([^"<|\n,]*)') AS ended FROM (SELECT DISTINCT run FROM pg_temp.tables) AS r, unnest('{json,prometheus,html,nagios}'::text[]) AS form;
 SELECT form, ended FROM pg_temp.ended WHERE run = :run;
 SELECT iblt_run_add(jsonb_populate_record(NULL::run_range, jsonb_build_object('run', :run, 'table_number', 11, 'number', 1, 'missing', 1, 'extra', 0, 'changed', 0, 'unconfirmed', 0)));
-SELECT (t).status, (t).finished_at FROM (SELECT run_replace(jsonb_populate_record(NULL::run_worker, '{}'), pg_temp.a_table(to_jsonb(x)), '{}', NULL, 0) AS t FROM pg_temp.tables AS x WHERE run = :run AND table_number = 11 OFFSET 0) AS y;
+SELECT (t).status, (t).finished_at FROM (SELECT run_replace(jsonb_populate_record(NULL::run_worker, '{}'), pg_temp.a_table(to_jsonb(x)), '{}', NULL, NULL) AS t FROM pg_temp.tables AS x WHERE run = :run AND table_number = 11 OFFSET 0) AS y;
 SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": null, "finished_at": null}'))) FROM pg_temp.tables AS t WHERE run = :run AND table_number = 11;
 SELECT form, extract(epoch FROM CASE form WHEN 'json' THEN ended::timestamptz WHEN 'prometheus' THEN to_timestamp(ended::float8) END) > extract(epoch FROM now()) - 60 AS now FROM pg_temp.ended WHERE run = :run;
 ROLLBACK;

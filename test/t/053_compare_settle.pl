@@ -380,7 +380,7 @@ foreach my $from ($publisher, $subscriber)
 }
 wait_for($last, q{SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 't'::regclass});
 $last->safe_psql('postgres', 'INSERT INTO t SELECT g, 0 FROM generate_series(100, 102) g');
-is(compared($last, 't', $publisher, "condition => 'id >= 100 AND id < 1000'"), '100 here t, 101 here t, 102 here t', 'slots of one name on two publishers');
+is(compared($last, 't', $publisher, "condition => 'id >= 100 AND id < 1000'"), '100 here f, 101 here f, 102 here f', 'slots of one name on two publishers, and the first one feeds the other');
 # The first server replicates to both others: a row that only one of them has got replicates over no link of the two.
 {
 	my $blocking = holding($subscriber, 'BEGIN; LOCK TABLE t IN SHARE MODE');
