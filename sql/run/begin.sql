@@ -151,15 +151,13 @@ BEGIN
 	PERFORM iblt_run_lock(run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IN ('error', 'not comparable') AND x.sqlstate IS NOT NULL LOOP
-		-- a damaged index may have hidden rows from the slices before, and where no slice is left,
-		-- what they found is gone (run_replace)
-		IF t.shape IS NOT NULL AND (t.sqlstate = 'XX002' OR t.sqlstate = 'IB003' AND NOT EXISTS (
-				SELECT FROM iblt_run_rows(NULL::run_slice, run, t.table_number))) THEN
+		-- a damaged index may have hidden rows from the slices before
+		IF t.shape IS NOT NULL AND (t.sqlstate = 'XX002' OR t.gone IS NOT NULL) THEN
 			t.shape := NULL;
 			t.at_end := false;
 			PERFORM progress(shown, format('run %s: %s %s, it starts again', run, t.relation,
 				CASE t.sqlstate WHEN 'XX002' THEN 'was read by a damaged index'
-					ELSE 'differed in rows that are gone' END));
+					ELSE 'has changed since it was compared' END));
 		END IF;
 		t.status := NULL;
 		t.detail := NULL;

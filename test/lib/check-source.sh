@@ -12,7 +12,8 @@
 #	- handlers in SQL for all errors are written by assemble.awk;
 #	- rooms of SQL call the rooms below them only, and doc/internals/protocol.md lists the questions;
 #	- messages in SQL that are not errors are sent by iblt_tell;
-#	- the settings of iblt, at most four, are in a table of doc/internals/walk.md.
+#	- the settings of iblt, at most four, are in a table of doc/internals/walk.md;
+#	- the faults of test/mutants quote lines that the source has.
 
 set -euo pipefail
 # shellcheck source=test/lib/tap.sh
