@@ -94,41 +94,6 @@ AS $$
 		GROUP BY u.checksum ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
 $$;
 
--- The links of all pairs of nodes, and one that is not ready if a row can be on its way to a node
--- over a server that is not a node.  Such a server feeds the node, and either it or another one
--- feeds a second node, or a second node feeds such a server.
--- Slots of several publishers may have one name, and each subscription has one of them.  A
--- standby shows the subscriptions of its primary, so it is fed by others if no node is of its
--- server.
-CREATE FUNCTION nodes_links(sides side[]) RETURNS link[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	RETURN ARRAY(SELECT ROW((sides[CASE l.source WHEN 'here' THEN a ELSE b END]).side,
-			(sides[CASE l.follower WHEN 'here' THEN a ELSE b END]).side, l.slot, l.ready,
-			l.source_place, l.follower_place, l.relation)::link
-		FROM generate_subscripts(sides, 1) AS a, generate_subscripts(sides, 1) AS b,
-			unnest(links(sides[a], sides[b], false)) WITH ORDINALITY AS l
-		WHERE a < b ORDER BY a, b, l.ordinality)
-	|| ARRAY(WITH node AS (
-		SELECT n, (sides[n]).recovery, (sides[n]).system, (sides[n]).slots,
-			(sides[n]).subscriptions
-		FROM generate_subscripts(sides, 1) AS n
-	), flow AS (
-		SELECT n, CASE WHEN recovery THEN NOT EXISTS (SELECT FROM node AS o
-					WHERE o.n <> node.n AND o.system = node.system)
-				ELSE (SELECT count(DISTINCT s.name) FROM unnest(subscriptions) AS s)
-					> (SELECT coalesce(sum(least(of_slot.number, (SELECT count(*) FROM node AS o
-							WHERE o.n <> node.n AND of_slot.slot = ANY (o.slots)))), 0)
-						FROM (SELECT s.slot, count(DISTINCT s.name) FROM unnest(subscriptions) AS s
-							GROUP BY s.slot) AS of_slot(slot, number)) END AS fed,
-			EXISTS (SELECT FROM unnest(slots) AS u(slot) WHERE NOT EXISTS (
-				SELECT FROM node AS o, unnest(o.subscriptions) AS s
-				WHERE o.n <> node.n AND s.slot = u.slot)) AS feeds
-		FROM node
-	)
-	SELECT ROW(NULL, NULL, NULL, false, NULL, NULL, NULL)::link
-	WHERE EXISTS (SELECT FROM flow AS a JOIN flow AS b ON a.n <> b.n
-		WHERE a.fed AND (b.fed OR b.feeds)));
-
 -- The plan of a comparison of nodes: all pairs have the same columns, in the same types, and the
 -- same key, which goes into the sketches in the same way.  With what the nodes told, by plain
 -- queries.
@@ -224,7 +189,7 @@ BEGIN
 	plan.is_unique := is_unique;
 	plan.versions := plan.recheck > 0
 		AND NOT EXISTS (SELECT FROM unnest(sides) AS o WHERE o.versions IS NOT TRUE);
-	plan.links := CASE WHEN plan.recheck > 0 THEN nodes_links(sides) ELSE '{}' END;
+	plan.links := CASE WHEN plan.recheck > 0 THEN links(sides) ELSE '{}' END;
 	RETURN plan;
 END
 $$;

@@ -91,7 +91,7 @@ BEGIN
 			compared.there := s.sides[pairs[i].target];
 			compared.sides := NULL;
 			compared.content := 'texts';
-			compared.links := nodes_links(s.sides);
+			compared.links := links(s.sides);
 			work := ROW(repair_plan_of(compared, asked), NULL, '{}', 0, NULL, NULL,
 				NULL, NULL)::repair_work;
 			compared := (work.plan).compared;

@@ -210,6 +210,7 @@ DECLARE
 	problems text;			-- columns of different types
 	names text[];
 	size integer;
+	direct boolean;			-- does one side replicate to the other?
 BEGIN
 	IF options.own_rows IS NOT NULL THEN
 		as_described := here;
@@ -273,8 +274,9 @@ BEGIN
 	SELECT names IS NULL,
 		CASE WHEN names IS NULL THEN plan.columns ELSE iblt_rows_named(common, names) END,
 		-- unique indexes of all rows of both sides
-		names IS NOT NULL AND here.ordinary AND there.ordinary, links(here, there)
+		names IS NOT NULL AND here.ordinary AND there.ordinary, links(ARRAY[here, there])
 	INTO plan.whole_row, plan.key, plan.is_unique, plan.links;
+	direct := cardinality(array_remove(iblt_field(plan.links, 'source'), NULL)) > 0;
 	IF plan.is_unique THEN
 		IF (names = (here.keys[1]).columns AND names = (there.keys[1]).columns) IS NOT TRUE THEN
 			plan.is_unique := (SELECT bool_and(EXISTS (SELECT FROM unnest(s.keys) AS k
@@ -288,55 +290,77 @@ BEGIN
 			AND NOT (cardinality(plan.key) = 1
 			AND ((plan.key[1]).cast_to = 'int8' OR (plan.key[1]).base IN (20, 21, 23))),
 		least(coalesce(size, 8), 32), coalesce(options.recheck,
-			CASE WHEN cardinality(plan.links) = 0 OR here.remote THEN 0 ELSE 5 END),
+			CASE WHEN NOT direct OR here.remote THEN 0 ELSE 5 END),
 		options.content, options.max_differences, options.timeout, options.seed,
 		options.progress, options.live
 	INTO plan.here, plan.there, plan.by_hash, plan.key_size, plan.recheck, plan.content,
 		plan.max_differences, plan.timeout, plan.seed, plan.progress, plan.live;
+	IF plan.recheck = 0 AND NOT direct THEN
+		plan.links := '{}';
+	END IF;
 	plan.versions := plan.recheck > 0 AND here.versions AND there.versions;
 	RETURN plan;
 END
 $$;
 
--- Logical subscriptions and physical replication between the sides, each with its direction; with
--- "alone", they are not ready if a row can be on its way over other servers (nodes_links).
-CREATE FUNCTION links(here side, there side, alone boolean DEFAULT true) RETURNS link[]
+-- Logical subscriptions and physical replication between sides, each with its direction, and a link
+-- of no side that is not ready if a row can be on its way over a server that is not a side.  Such a
+-- server feeds a side, and either it or another one feeds a second side, or a second side feeds
+-- such a server.
+-- Slots of several publishers may have one name, and each subscription has one of them.  A
+-- standby shows the subscriptions of its primary, so it is fed by others if no side is of its
+-- server.
+CREATE FUNCTION links(sides side[]) RETURNS link[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	one side;
+	replicates boolean := false;
 BEGIN
-	IF cardinality(here.subscriptions) + cardinality(there.subscriptions) = 0
-			AND NOT (here.recovery OR there.recovery) THEN
+	FOREACH one IN ARRAY sides LOOP
+		replicates := replicates OR one.recovery OR cardinality(one.subscriptions) > 0;
+	END LOOP;
+	IF NOT replicates THEN
 		RETURN '{}';
 	END IF;
 	RETURN (
-		WITH direction(source, follower, f, t) AS (
-			VALUES ('here', 'there', here, there), ('there', 'here', there, here)
-		), fed AS (
-			-- If other servers replicate to both sides, or to one that replicates to the other, a
-			-- row of theirs may have reached only one, and passes over no link.  Slots of two
-			-- publishers may have one name.
-			SELECT (bool_and(x.fed) OR bool_or(x.fed AND x.feeds)) AND alone AS by_others
-			FROM direction, LATERAL (SELECT
-				(SELECT count(DISTINCT s.name) > count(DISTINCT s.slot)
-					FILTER (WHERE s.slot = ANY ((f).slots)) FROM unnest((t).subscriptions) AS s),
-				NOT (f).slots <@ ARRAY(SELECT s.slot FROM unnest((t).subscriptions) AS s))
-				AS x(fed, feeds)
-		), link(source, follower, slot, ready, f, t) AS (
-			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others), f, t
-			FROM direction, fed, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
-			UNION ALL
+		WITH node AS (
+			SELECT n, (sides[n]).* FROM generate_subscripts(sides, 1) AS n
+		), link(f, t, slot, ready) AS (
+			SELECT f.n, t.n, s.slot, s.ready AND NOT t.recovery
+			FROM node AS f, node AS t, unnest(t.subscriptions) AS s
+			WHERE f.n <> t.n AND s.slot = ANY (f.slots)
+			UNION
 			-- It may be a standby of the publisher, and the subscriber may be ahead of it.
-			SELECT source, follower, s.slot, false, f, t
-			FROM direction, unnest((t).subscriptions) AS s
-			WHERE (f).recovery AND s.slot <> ALL ((f).slots)
-				AND coalesce((f).system <> (t).system, true)
-			UNION ALL
+			SELECT f.n, t.n, s.slot, false
+			FROM node AS f, node AS t, unnest(t.subscriptions) AS s
+			WHERE f.n <> t.n AND f.recovery AND s.slot <> ALL (f.slots)
+				AND coalesce(f.system <> t.system, true)
+			UNION
 			-- Of a server that is not known, it may be the standby.
-			SELECT source, follower, NULL, coalesce((f).system = (t).system, false), f, t
-			FROM direction WHERE (t).recovery AND coalesce((f).system = (t).system, true)
+			SELECT f.n, t.n, NULL, coalesce(f.system = t.system, false) FROM node AS f, node AS t
+			WHERE f.n <> t.n AND t.recovery AND coalesce(f.system = t.system, true)
+		), flow AS (
+			SELECT n, CASE WHEN recovery THEN NOT EXISTS (SELECT FROM node AS o
+						WHERE o.n <> node.n AND o.system = node.system)
+					ELSE (SELECT count(DISTINCT s.name) FROM unnest(subscriptions) AS s)
+						> (SELECT coalesce(sum(least(of_slot.number, (SELECT count(*)
+								FROM node AS o WHERE o.n <> node.n
+									AND of_slot.slot = ANY (o.slots)))), 0)
+							FROM (SELECT s.slot, count(DISTINCT s.name)
+								FROM unnest(subscriptions) AS s GROUP BY s.slot)
+								AS of_slot(slot, number)) END AS fed,
+				EXISTS (SELECT FROM unnest(slots) AS u(slot) WHERE NOT EXISTS (
+					SELECT FROM node AS o, unnest(o.subscriptions) AS s
+					WHERE o.n <> node.n AND s.slot = u.slot)) AS feeds
+			FROM node
 		)
-		SELECT coalesce(array_agg(DISTINCT ROW(source, follower, slot, ready, (f).place, (t).place,
-			(f).relation)::link), '{}') FROM link
-	);
+		SELECT coalesce(array_agg(ROW((sides[f]).side, (sides[t]).side, slot, ready,
+				(sides[f]).place, (sides[t]).place, (sides[f]).relation)::link
+				ORDER BY least(f, t), greatest(f, t), f, slot, ready), '{}')
+			|| ARRAY(SELECT ROW(NULL, NULL, NULL, false, NULL, NULL, NULL)::link
+				WHERE EXISTS (SELECT FROM flow AS a JOIN flow AS b ON a.n <> b.n
+					WHERE a.fed AND (b.fed OR b.feeds)))
+		FROM link);
 END
 $$;

@@ -71,7 +71,8 @@ SELECT title, made(here, there) AS plan INTO TEMP plans FROM (VALUES
 		'{"system": "2", "slots": ["t"], "subscriptions": [{"name": "a", "slot": "s", "ready": true}, {"name": "a", "slot": "s", "ready": false}]}'),
 	(18, 'two subscriptions each', '{"slots": ["s", "u"], "subscriptions": [{"name": "b", "slot": "t", "ready": true}, {"name": "c", "slot": "v", "ready": true}]}',
 		'{"system": "2", "slots": ["t", "v"], "subscriptions": [{"name": "a", "slot": "s", "ready": true}, {"name": "d", "slot": "u", "ready": true}]}'),
-	(19, 'a standby of what others replicate to', '{"subscriptions": [{"name": "c", "slot": "c", "ready": true}]}', '{"recovery": true, "subscriptions": [{"name": "c", "slot": "c", "ready": true}]}')
+	(19, 'a standby of what others replicate to', '{"subscriptions": [{"name": "c", "slot": "c", "ready": true}]}', '{"recovery": true, "subscriptions": [{"name": "c", "slot": "c", "ready": true}]}'),
+	(20, 'two subscribers of one publisher', '{"subscriptions": [{"name": "c", "slot": "c", "ready": true}]}', '{"system": "2", "subscriptions": [{"name": "c", "slot": "d", "ready": true}]}')
 	) AS x(n, title, here, there) ORDER BY n;
 SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ' ORDER BY l) FROM unnest((plan).links) AS l) AS links,
 	(plan).recheck, (plan).versions, iblt_internal.unready(plan) IS NOT NULL AS unready

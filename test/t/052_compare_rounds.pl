@@ -53,7 +53,7 @@ my $link = q{[{"source": "there", "follower": "here", "slot": null, "ready": tru
 sub linked
 {
 	my ($links) = @_;
-	sql("CREATE OR REPLACE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side, alone boolean DEFAULT true) RETURNS iblt_internal.link[] LANGUAGE sql IMMUTABLE AS
+	sql("CREATE OR REPLACE FUNCTION iblt_internal.links(sides iblt_internal.side[]) RETURNS iblt_internal.link[] LANGUAGE sql IMMUTABLE AS
 		\$\$SELECT ARRAY(SELECT l FROM pg_catalog.jsonb_populate_recordset(NULL::iblt_internal.link, '$links') AS l)\$\$");
 	return;
 }

@@ -48,6 +48,17 @@ $subscriber->safe_psql('postgres', 'DELETE FROM own WHERE id = 5');
 is($publisher->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare('own', $to)"), '5|t', 'what others have changed is');
 is($subscriber->safe_psql('postgres', "BEGIN; UPDATE own SET v = 7 WHERE id = 7; SELECT key ->> 'id', confirmed FROM iblt_compare('own', $back) ORDER BY 1; ROLLBACK"), "5|t\n7|t", 'and what a follower changes');
 
+# Two subscribers of one publisher, of which one is late
+$subscriber->safe_psql('between', "CREATE SUBSCRIPTION other CONNECTION $back PUBLICATION own");
+$subscriber->safe_psql('between', 'CREATE EXTENSION iblt');
+$subscriber->poll_query_until('between', q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel}) or die;
+$subscriber->safe_psql('between', 'ALTER SUBSCRIPTION other DISABLE');
+wait_for($publisher, q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'other'});
+$publisher->safe_psql('postgres', 'UPDATE own SET v = 9 WHERE id = 9');
+wait_for($subscriber, 'SELECT v = 9 FROM own WHERE id = 9');
+is($subscriber->safe_psql('postgres', "SELECT key ->> 'id', confirmed FROM iblt_compare('own', $between, recheck => $_->[0]) WHERE key ->> 'id' = '9'"), $_->[1], "between two subscribers, recheck => $_->[0]")
+  foreach [ 'NULL', '9|' ], [ 2, '9|f' ];
+
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION last; DROP SUBSCRIPTION direct');
-$subscriber->safe_psql('between', 'DROP SUBSCRIPTION over');
+$subscriber->safe_psql('between', 'DROP SUBSCRIPTION over; DROP SUBSCRIPTION other');
 done_testing();
