@@ -76,7 +76,7 @@ $$;
 -- Published columns that the subscriber lacks are an error, because replication stops at one.
 CREATE FUNCTION audit_adjust_plan(INOUT item audit_item,
 	INOUT plan plan, compare options)
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	kinds text;

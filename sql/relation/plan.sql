@@ -131,7 +131,7 @@ $$;
 -- The columns on one side only, unless columns are asked for; named in a warning or an error, as
 -- the options ask for.
 CREATE FUNCTION columns_left_out(here side, there side, options options) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	mine text[] := iblt_field(here.columns);
@@ -196,7 +196,7 @@ $$;
 -- What a comparison of two described relations does; an error for columns that an option names and
 -- that are not there.
 CREATE FUNCTION make_plan(here side, there side, options options) RETURNS plan
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	plan plan;

@@ -84,7 +84,7 @@ $$;
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
 CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compared plan := plan.compared;
