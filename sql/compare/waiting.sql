@@ -1,6 +1,6 @@
 -- Waiting for replication ----------------------------------------------------------------
 --
--- links() finds the replication between two sides.  pass() waits until followers show what sources
+-- links() finds the replication between sides.  pass() waits until followers show what sources
 -- show, and settle_all() until sources show what followers may show already.  Both take the links
 -- of a plan, of two sides or of many nodes.  confirm.sql says what follows for differences.
 
